@@ -1,0 +1,46 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each makes its own environment first.
+PY := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export HF_HUB_OFFLINE := 1
+export GX_ANALYTICS_ENABLED := false
+export DO_NOT_TRACK := 1
+
+.PHONY: demo test lint stack captions student lock clean
+
+demo: .venv/.ready ## run the whole pipeline, promote the best encoder, show where everything is
+	@.venv/bin/dvc repro
+	@.venv/bin/cliptune report
+	@.venv/bin/cliptune promote
+
+test: .venv/.ready lint ## style, types, tests
+	@$(PY) -m pytest
+
+lint: .venv/.ready
+	@.venv/bin/ruff check components flows infra tests
+	@.venv/bin/ruff format --check components flows infra tests
+	@.venv/bin/mypy
+
+stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
+	@$(PY) -m infra.stack
+
+captions: .venv/.ready ## generate every caption from nothing with the student, and export the store
+	@rm -f state/generations.db*
+	@$(PY) -m components.captions.synthesize --task paraphrase_1 --fresh
+	@$(PY) -m components.captions.synthesize --task paraphrase_2 --fresh --export components/captions/assets/generations.parquet
+
+student: .venv/.ready ## train the LoRA student on the teacher set again
+	@$(PY) -m components.captions.student
+
+lock: .venv/.ready ## resolve pyproject.toml again
+	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra dev pyproject.toml -o requirements/main.txt
+
+.venv/.ready: requirements/main.txt pyproject.toml
+	@test -x $(PY) || python3 -m venv .venv
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: python3 is " + sys.version.split()[0])'
+	@$(PY) -m pip install -q --disable-pip-version-check "uv>=0.8"
+	@.venv/bin/uv pip sync -q --python $(PY) requirements/main.txt
+	@.venv/bin/uv pip install -q --python $(PY) --no-deps -e .
+	@touch $@
+
+clean: ## remove what stages and tools wrote, not the environment
+	rm -rf data models reports state .dvc/cache .dvc/tmp dvc.lock mlruns/mlflow.db* mlruns/artifacts

@@ -1,0 +1,155 @@
+"""Stage `synthesize`: ask a language model one task's question about every row, each question only once.
+
+    python -m components.captions.synthesize --task paraphrase_1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from components.captions.engine import Engine
+from components.captions.engines import make_engine
+from components.captions.store import GenerationStore, Request, Sampling
+from components.captions.task import PromptTask
+from components.captions.tasks import find_task
+from components.errors import InputError, run_command
+from components.progress import bar
+from components.records import GENERATIONS, PAIRS
+from components.settings import Settings, Task, load_settings
+
+OUTPUT = Path("data/captions")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to ask about: the pair it belongs to and which sample of that pair it is."""
+
+    id: str
+    sample: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a run of the stage did."""
+
+    replayed: int
+    generated: int
+    rejected: int
+
+
+def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = False) -> Counts:
+    """Write `<task>.parquet` with one row per question, and return the counts.
+
+    Args:
+        settings: all settings.
+        name: the task, a key of `synthesize.tasks`.
+        output: folder of the table.
+        fresh: do not import `synthesize.replay` into the store first.
+
+    Raises:
+        InputError: the task, engine, store or input table is wrong.
+    """
+    if name not in settings.synthesize.tasks:
+        raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
+    task, asked = find_task(name), settings.synthesize.tasks[name]
+    engine = make_engine(settings.synthesize)
+    store = GenerationStore(settings.synthesize.store)
+    if settings.synthesize.replay is not None and not fresh:
+        store.import_parquet(settings.synthesize.replay)
+    sources = list(_sources(asked, task, settings.synthesize.captions))
+    questions = [(source, attempt) for source in sources for attempt in range(asked.samples)]
+    requests = [_request(task, asked, engine, source, attempt) for source, attempt in questions]
+    answers = store.answers([request.key for request in requests])
+    replayed = len(requests) - sum(request.key not in answers for request in requests)
+    answers |= _generate(name, store, engine, [request for request in requests if request.key not in answers])
+    store.close()
+    rejected = _write(output / f"{name}.parquet", task, asked, questions, requests, answers)
+    counts = Counts(replayed, len(requests) - replayed, rejected)
+    print(f"{name}: replayed {counts.replayed}, generated {counts.generated}, rejected {counts.rejected}")
+    return counts
+
+
+def _sources(asked: Task, task: PromptTask, limit: int) -> Iterator[Source]:
+    """The texts to ask about: captions the task accepts, or the accepted answers of the task before."""
+    if asked.input.parent.name == "pairs":
+        pairs = PAIRS.read(asked.input, ["id", "caption"])
+        rows = zip(pairs["id"].to_pylist(), pairs["caption"].to_pylist(), strict=True)
+        usable = [Source(pair, 0, text) for pair, text in rows if task.accepts(text) is None]
+        yield from usable[:limit]
+        return
+    table = GENERATIONS.read(asked.input, ["id", "sample", "accepted", "text"])
+    for row in table.to_pylist():
+        if row["accepted"] and task.accepts(row["text"]) is None:
+            yield Source(row["id"], row["sample"], row["text"])
+
+
+def _request(task: PromptTask, asked: Task, engine: Engine, source: Source, attempt: int) -> Request:
+    chat = tuple((message["role"], message["content"]) for message in task.messages(source.text))
+    return Request(task.name, chat, engine.model, Sampling(asked.temperature, asked.top_p, asked.max_tokens), attempt)
+
+
+def _generate(title: str, store: GenerationStore, engine: Engine, requests: list[Request]) -> dict[str, str]:
+    """Answers to `requests`, every batch stored as it arrives; a question that occurs twice is asked once."""
+    distinct = list({request.key: request for request in requests}.values())
+    if not distinct:
+        return {}
+    answers: dict[str, str] = {}
+    with bar(title, len(distinct), "generation") as progress:
+        for batch in engine.answer(distinct):
+            store.add(request.row(answer) for request, answer in batch)
+            answers.update((request.key, answer) for request, answer in batch)
+            progress.update(len(batch))
+    return answers
+
+
+def _write(
+    path: Path,
+    task: PromptTask,
+    asked: Task,
+    questions: list[tuple[Source, int]],
+    requests: list[Request],
+    answers: dict[str, str],
+) -> int:
+    """Write the table; returns how many answers could not be used."""
+    texts = [task.parse(answers[request.key]) for request in requests]
+    GENERATIONS.write(
+        path,
+        {
+            "id": [source.id for source, _ in questions],
+            "sample": [source.sample * asked.samples + attempt for source, attempt in questions],
+            "source": [source.text for source, _ in questions],
+            "key": [request.key for request in requests],
+            "accepted": [text is not None for text in texts],
+            "text": list(texts),
+            "reason": [None if text is not None else "unparsable" for text in texts],
+        },
+    )
+    return sum(text is None for text in texts)
+
+
+def main(
+    task: Annotated[str, typer.Option(help="A key of synthesize.tasks, such as paraphrase_1.")],
+    fresh: Annotated[bool, typer.Option(help="Do not import synthesize.replay first.")] = False,
+    export: Annotated[Path | None, typer.Option(help="Afterwards write the whole store to this Parquet file.")] = None,
+) -> None:
+    """Ask a language model one task's question about every row of its input table."""
+
+    def command() -> None:
+        settings = load_settings()
+        run(settings, task, fresh=fresh)
+        if export is not None:
+            store = GenerationStore(settings.synthesize.store)
+            print(f"wrote {store.export_parquet(export)} generations to {export}")
+            store.close()
+
+    run_command(command)
+
+
+if __name__ == "__main__":
+    typer.run(main)

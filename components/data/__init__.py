@@ -1,0 +1,1 @@
+"""Image-caption pairs: where they come from and how they are stored."""

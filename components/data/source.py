@@ -1,0 +1,46 @@
+"""What a source of image-caption pairs promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from components.files import content_hash
+from components.records import Table
+from components.settings import Settings
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One image (encoded bytes) and its caption."""
+
+    split: str
+    image: bytes
+    caption: str
+    facts: str | None = None
+
+    @property
+    def id(self) -> str:
+        """First 16 hexadecimal digits of the content's hash."""
+        return content_hash(self.image, self.caption)[:16]
+
+
+EvaluationTables = dict[str, tuple[Table, pa.Table]]
+"""File name (without ending) -> the table's contract and its rows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where pairs come from.
+
+    Attributes:
+        pairs: yields the pairs of all splits, in the same order for the same settings.
+        total: how many pairs `pairs` will yield.
+        evaluation: builds the benchmark tables from the test pairs; may return none.
+    """
+
+    pairs: Callable[[Settings], Iterator[Pair]]
+    total: Callable[[Settings], int]
+    evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})

@@ -1,0 +1,68 @@
+"""The embedded world as a source: scenes drawn from a seed, alt-texts for training, sentences for evaluation."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from components.data.source import EvaluationTables, Pair, Source
+from components.data.world.alt_text import alt_text
+from components.data.world.drawing import draw
+from components.data.world.evaluation_text import evaluation_text, plain_query, swapped
+from components.data.world.lexicon import TIERS
+from components.data.world.scenes import Scene, draw_scenes, pair_is_held_out
+from components.records import CAPTION_QUERIES, LABELS, PARAPHRASE_QUERIES, SWAPS
+from components.settings import Settings
+
+
+def _pairs(settings: Settings) -> Iterator[Pair]:
+    seed, prepare = settings.world.seed, settings.prepare
+    position: Counter[str] = Counter()
+    counts = {"train": prepare.counts.train, "val": prepare.counts.val, "test": prepare.counts.test}
+    for split, scene in draw_scenes(seed, counts):
+        key = f"{seed}-{split}-{position[split]}"
+        position[split] += 1
+        caption = alt_text(scene, random.Random(f"caption-{key}"), prepare.rare_word_share)
+        yield Pair(split, draw(scene, f"drawing-{key}"), caption, scene.to_json())
+
+
+def _total(settings: Settings) -> int:
+    counts = settings.prepare.counts
+    return counts.train + counts.val + counts.test
+
+
+def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
+    rng = random.Random(f"evaluation-{settings.world.seed}")
+    scenes = [(pair, Scene.from_json(pair.facts or "")) for pair in tests]
+    queries, captions, swaps, labels = [], [], [], []
+    for position, (pair, scene) in enumerate(scenes):
+        text = evaluation_text(scene, rng, TIERS[position % len(TIERS)])
+        held_out = "pair" if scene.kind == "pair" and pair_is_held_out(*scene.names) else "scene"
+        queries.append((pair.id, text.query, text.paraphrase, text.tier, held_out))
+        captions += [(pair.id, text.query, "plain"), (pair.id, pair.caption, "alt_text")]
+        for kind in ("relation", "attribute"):
+            other = swapped(scene, kind)
+            if other is not None:
+                state = rng.getstate()
+                true = plain_query(scene, rng)
+                rng.setstate(state)
+                group = scene.relation if kind == "relation" else "size"
+                swaps.append((pair.id, true, plain_query(other, rng), kind, group))
+        if scene.kind != "pair":
+            labels.append((pair.id, scene.first.name))
+    rows = (
+        ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
+        ("caption_queries", CAPTION_QUERIES, captions),
+        ("swaps", SWAPS, swaps),
+        ("labels", LABELS, labels),
+    )
+    return {
+        name: (table, pa.table([list(column) for column in zip(*data, strict=True)], schema=table.schema))
+        for name, table, data in rows
+    }
+
+
+SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)

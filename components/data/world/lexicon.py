@@ -1,0 +1,97 @@
+"""The words of the embedded world, in four tiers of how well training can know them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Literal, get_args
+
+import inflect
+import yaml
+
+Tier = Literal["common", "rare", "paraphrase", "unseen"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+
+
+@dataclass(frozen=True)
+class Concept:
+    """One thing or attribute and the word each tier has for it."""
+
+    name: str
+    words: dict[Tier, str]
+    art: str = ""
+
+    def word(self, tier: Tier) -> str:
+        """The word of `tier`, or the common word where the tier has none."""
+        return self.words.get(tier, self.words["common"])
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Objects by common name, attributes by name, and the colours as RGB."""
+
+    objects: dict[str, Concept]
+    attributes: dict[str, Concept]
+    colours: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+
+    def concept(self, name: str) -> Concept:
+        """The object or attribute called `name`."""
+        return self.objects.get(name) or self.attributes[name]
+
+    def tier_words(self, tier: Tier) -> Iterator[str]:
+        """Every word that belongs to `tier`."""
+        for concept in (*self.objects.values(), *self.attributes.values()):
+            if tier in concept.words:
+                yield concept.words[tier]
+
+
+@cache
+def load_lexicon() -> Lexicon:
+    """Read `lexicon.yaml` beside this module."""
+    raw = yaml.safe_load(files(__package__).joinpath("lexicon.yaml").read_text("utf-8"))
+    objects = {}
+    for row in raw["objects"]:
+        words = {tier: row[tier] for tier in TIERS if tier in row}
+        objects[row["common"]] = Concept(row["common"], words, row["art"])
+    attributes = {name: Concept(name, dict(words)) for name, words in raw["attributes"].items()}
+    colours = {name: (rgb[0], rgb[1], rgb[2]) for name, rgb in raw["colours"].items()}
+    return Lexicon(objects, attributes, colours)
+
+
+@cache
+def _inflector() -> inflect.engine:
+    return inflect.engine()
+
+
+_PLURALS = {
+    "sheep": "sheep", "fish": "fish", "deer": "deer", "mouse": "mice", "grapes": "grapes",
+    "fries": "fries", "scissors": "scissors", "shears": "shears", "glasses": "glasses",
+    "eyeglasses": "eyeglasses", "spectacles": "spectacles", "jeans": "jeans", "denims": "denims",
+    "trout": "trout", "swine": "swine", "dairy cattle": "dairy cattle", "french fries": "french fries",
+    "aircraft": "aircraft", "spacecraft": "spacecraft", "rotorcraft": "rotorcraft",
+    "cup of joe": "cups of joe", "bird of prey": "birds of prey", "ear of corn": "ears of corn",
+    "loaf": "loaves",
+}  # fmt: skip
+
+
+@cache
+def plural(noun: str) -> str:
+    """English plural of a lexicon noun."""
+    return _PLURALS.get(noun) or str(_inflector().plural_noun(noun))  # type: ignore[arg-type]
+
+
+@cache
+def with_article(phrase: str) -> str:
+    """`phrase` with "a" or "an" in front."""
+    return str(_inflector().a(phrase))  # type: ignore[arg-type]
+
+
+@cache
+def word_pattern(word: str) -> re.Pattern[str]:
+    """Matches `word` or its plural as whole words, whatever the case."""
+    forms = {word, plural(word)} if not word[0].isdigit() else {word}
+    body = "|".join(re.escape(form).replace(r"\ ", r"[\s_-]+") for form in sorted(forms, key=len, reverse=True))
+    return re.compile(rf"(?<![a-z0-9])(?:{body})(?![a-z0-9])", re.IGNORECASE)

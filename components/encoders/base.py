@@ -1,0 +1,93 @@
+"""Stage `base`: the starting encoder, trained here, fetched by open_clip or read from a file.
+
+    python -m components.encoders.base
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import open_clip
+
+from components.data.prepare import PAIRS_FOLDER
+from components.encoders.architecture import has_quick_gelu, model_config, pretrained_quick_gelu
+from components.encoders.encoder import Encoder, load_weights
+from components.encoders.scratch import pretrain
+from components.errors import InputError, run_command
+from components.files import write_json
+from components.provenance import data_hashes, git_commit
+from components.settings import Base, Settings, load_settings
+from components.tracking import tracked_run
+
+OUTPUT = Path("models/base")
+
+
+def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER) -> None:
+    """Write the base encoder's folder.
+
+    Raises:
+        InputError: the model, tag or file is unknown, broken, or has another activation than its config.
+    """
+    if settings.base.source == "scratch":
+        _train(settings, output, pairs_folder / "train.parquet")
+        return
+    fetch = {"open_clip": _from_open_clip, "file": _from_file}[settings.base.source]
+    encoder = fetch(settings.base)
+    encoder.sidecar = encoder.sidecar.model_copy(
+        update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
+    )
+    encoder.save(output)
+
+
+def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
+    inputs = {"pairs": train_pairs}
+    with tracked_run("base", "base", settings, settings.base.model_dump(mode="json"), inputs) as tracked:
+        encoder, checkpoints = pretrain(settings, train_pairs, tracked)
+        encoder.sidecar = encoder.sidecar.model_copy(
+            update={
+                "settings": settings.base.model_dump(mode="json"),
+                "data_hashes": data_hashes(inputs.values()),
+                "git_commit": git_commit(),
+            }
+        )
+        encoder.save(output)
+        write_json(output / "run.json", tracked.reference())
+        tracked.log_artifact(output)
+    checkpoints.clear()
+
+
+def _from_open_clip(base: Base) -> Encoder:
+    if base.pretrained is None:
+        raise InputError("params.yaml: base.source 'open_clip' needs base.pretrained: name a tag such as 'openai'")
+    config = model_config(base.model)
+    if pretrained_quick_gelu(base.model, base.pretrained) != has_quick_gelu(config):
+        twin = base.model.removesuffix("-quickgelu") if has_quick_gelu(config) else f"{base.model}-quickgelu"
+        raise InputError(
+            f"params.yaml: weights '{base.pretrained}' were trained with another activation than '{base.model}' has: "
+            f"set base.model to '{twin}'"
+        )
+    encoder = Encoder.create("base", base.model, config, f"open_clip:{base.pretrained}")
+    try:
+        source = open_clip.create_model(base.model, pretrained=base.pretrained, precision="fp32")
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"open_clip weights {base.model}:{base.pretrained} cannot be fetched ({reason}): check the network, or "
+            "download them and set base.source to 'file'"
+        ) from None
+    encoder.model.load_state_dict(source.state_dict())
+    return encoder
+
+
+def _from_file(base: Base) -> Encoder:
+    if base.file is None:
+        raise InputError("params.yaml: base.source 'file' needs base.file: name an encoder folder or a .safetensors file")
+    if base.file.is_dir():
+        return Encoder.load(base.file)
+    encoder = Encoder.create("base", base.model, model_config(base.model), f"file:{base.file.name}")
+    load_weights(encoder.model, base.file)
+    return encoder
+
+
+if __name__ == "__main__":
+    run_command(lambda: run(load_settings()))

@@ -1,0 +1,44 @@
+"""Image embeddings on disk, memory-mapped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from components.errors import InputError
+from components.files import file_hash
+from components.records import PAIRS
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ImageEmbeddings:
+    """Unit image features `[images, dim]` of one split with the ids of their pairs, in the same order."""
+
+    ids: list[str]
+    features: npt.NDArray[np.float32]
+    image_tower_sha256: str
+
+    @staticmethod
+    def open(folder: Path, split: str, pairs_file: Path) -> ImageEmbeddings:
+        """Map the features of `split` into memory.
+
+        Raises:
+            InputError: they are missing, or were made from another version of `pairs_file`.
+        """
+        path, manifest_path = folder / f"{split}.npy", folder / MANIFEST
+        if not path.is_file() or not manifest_path.is_file():
+            raise InputError(f"{path} is missing: run `dvc repro embed`")
+        manifest = json.loads(manifest_path.read_text("utf-8"))
+        ids = PAIRS.read(pairs_file, ["id"]).column("id").to_pylist()
+        if manifest["splits"][split]["pairs_sha256"] != file_hash(pairs_file):
+            raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")
+        features = np.load(path, mmap_mode="r", allow_pickle=False)
+        if len(ids) != len(features):
+            raise InputError(f"{path} has {len(features)} rows, {pairs_file} has {len(ids)}: run `dvc repro embed`")
+        return ImageEmbeddings(ids, features, manifest["image_tower_sha256"])

@@ -1,0 +1,47 @@
+"""Encoded image bytes to the pixels an image tower expects."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from components.errors import InputError
+
+_MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
+_STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
+
+
+def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None) -> Tensor:
+    """RGB pixels as uint8 `[images, 3, size, size]`: shorter side resized (bicubic), centre cropped.
+
+    Raises:
+        InputError: an image cannot be decoded; the message gives its name or position.
+    """
+    pixels = np.empty((len(images), size, size, 3), dtype=np.uint8)
+    for row, raw in enumerate(images):
+        try:
+            with Image.open(io.BytesIO(raw)) as image:
+                pixels[row] = _fit(image.convert("RGB"), size)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            who = names[row] if names is not None else f"row {row}"
+            raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+def normalise(pixels: Tensor) -> Tensor:
+    """uint8 pixels to float32 with the mean and deviation that CLIP was trained with."""
+    return (pixels.float() / 255.0 - _MEAN.to(pixels.device)) / _STD.to(pixels.device)
+
+
+def _fit(image: Image.Image, size: int) -> np.ndarray:  # type: ignore[type-arg]
+    if image.size != (size, size):
+        scale = size / min(image.size)
+        image = image.resize((max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC)
+        left, top = (image.width - size) // 2, (image.height - size) // 2
+        image = image.crop((left, top, left + size, top + size))
+    return np.asarray(image)

@@ -1,0 +1,22 @@
+"""The one error that users see, and the frame that every stage command runs in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+class InputError(Exception):
+    """Something the user gave is wrong; the message is one line naming the file, key or row and the mend."""
+
+
+def run_command(command: Callable[[], None]) -> None:
+    """Run a stage's entry point; an `InputError` becomes one line on stderr and exit code 1."""
+    try:
+        command()
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to continue", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -1,0 +1,1 @@
+"""Scores of encoders: metrics, benchmarks, the `evaluate` and `compare` stages."""

@@ -1,0 +1,155 @@
+"""What a benchmark declares, and what it is given to score an encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from components.errors import InputError
+from components.evaluation.metrics import Features, Indices, Reals
+from components.records import Table
+
+
+class TextEncoder(Protocol):
+    """The part of an encoder that benchmarks use."""
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = ..., title: str | None = ...) -> Features:
+        """Unit vectors `[texts, dim]`."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: the last part of its full name with `k` for a depth, such as `ao_at_k`."""
+
+    name: str
+    higher_is_better: bool
+    ties: str
+    """What happens to equal similarities, in words."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a benchmark found.
+
+    Attributes:
+        values: full metric name `<benchmark>/[<group>/]<metric>` -> one value per query `[queries]`.
+        strata: for metrics that are a mean of group means, each query's group number `[queries]`.
+        rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
+    """
+
+    values: dict[str, Reals]
+    strata: dict[str, Indices] = field(default_factory=dict)
+    rankings: dict[str, Indices] = field(default_factory=dict)
+
+
+@dataclass
+class Context:
+    """An encoder, the gallery of all test images, and the texts embedded so far.
+
+    Attributes:
+        encoder: embeds texts.
+        image_ids: ids of the test images in gallery order.
+        image_features: their unit features `[images, dim]` by this encoder.
+        folder: holds the benchmark tables.
+        ks: depths of the ranking metrics.
+    """
+
+    encoder: TextEncoder
+    image_ids: Sequence[str]
+    image_features: Features
+    folder: Path
+    ks: tuple[int, ...]
+    _known: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if max(self.ks) > len(self.image_ids):
+            raise InputError(
+                f"params.yaml: evaluate.ks has {max(self.ks)}, but the test split has only "
+                f"{len(self.image_ids)} images: lower it or raise prepare.counts.test"
+            )
+        self._rows = {image: row for row, image in enumerate(self.image_ids)}
+
+    def read(self, table: Table, file: str) -> pa.Table:
+        """Read a benchmark table from the folder.
+
+        Raises:
+            InputError: it is missing, damaged or empty.
+        """
+        found = table.read(self.folder / file)
+        if not found.num_rows:
+            raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
+        return found
+
+    def texts(self, texts: Sequence[str]) -> Features:
+        """Unit features `[texts, dim]`; a text that was seen before is not embedded again.
+
+        Raises:
+            InputError: the encoder returns a non-finite feature.
+        """
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if new:
+            features = self.encoder.embed_texts(new, title="embed texts")
+            bad = ~np.isfinite(features).all(axis=1)
+            if bad.any():
+                raise InputError(f"the encoder gives '{new[int(bad.argmax())]}' a non-finite feature: train it again")
+            self._known.update(zip(new, features, strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    def rows(self, image_ids: Sequence[str], table: str) -> Indices:
+        """Gallery rows of `image_ids` `[ids]`.
+
+        Raises:
+            InputError: `table` names an image that is not in the test split.
+        """
+        for row, image in enumerate(image_ids):
+            if image not in self._rows:
+                raise InputError(
+                    f"{self.folder / table}: row {row} names image '{image}', which the test split lacks: run `dvc repro`"
+                )
+        return np.array([self._rows[image] for image in image_ids], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One benchmark.
+
+    Attributes:
+        name: its file's name and the first part of its metrics' names.
+        version: protocol version; raised when a value could change for the same encoder and data.
+        files: the tables it reads, below the evaluation folder.
+        metrics: everything it may report.
+        score: scores the context's encoder.
+    """
+
+    name: str
+    version: int
+    files: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    score: Callable[[Context], Scores] = field(repr=False)
+
+    def check_files(self, folder: Path) -> list[Path]:
+        """The paths of its tables.
+
+        Raises:
+            InputError: one is missing.
+        """
+        paths = [folder / file for file in self.files]
+        for path in paths:
+            if not path.is_file():
+                raise InputError(
+                    f"{path} is missing, benchmark '{self.name}' needs it: run `dvc repro prepare`, "
+                    f"or take '{self.name}' out of evaluate.benchmarks in params.yaml"
+                )
+        return paths
+
+    def metric(self, full_name: str) -> Metric:
+        """The declaration behind a full metric name; a `KeyError` when there is none."""
+        family = re.sub(r"_at_\d+$", "_at_k", full_name.rsplit("/", 1)[-1])
+        return {metric.name: metric for metric in self.metrics}[family]

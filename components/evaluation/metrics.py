@@ -1,0 +1,101 @@
+"""Ranking metrics as pure functions; every one returns a value per query, so that intervals can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Reals = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Features = npt.NDArray[np.float32]
+Ties = Literal["position", "pessimistic"]
+
+BLOCK = 512
+"""Queries whose similarities to the whole gallery are held in memory at once."""
+
+
+def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
+    """AO@k of two ranked lists per query (ParaCLIP, appendix B, equation 1).
+
+    Args:
+        ranks_a, ranks_b: gallery indices `[queries, >= k]`, best first, no index twice in a row.
+        k: depth.
+
+    Returns:
+        `[queries]` in [0, 1]; 1 only where the first k entries are the same in the same order.
+    """
+    queries, first, second = np.nonzero(_matches(ranks_a, ranks_b, k))
+    # An item in both lists is in the intersection from the deeper of its two places on.
+    entered = np.bincount(queries * k + np.maximum(first, second), minlength=len(ranks_a) * k)
+    overlap = np.cumsum(entered.reshape(len(ranks_a), k), axis=1)
+    return np.asarray((overlap / np.arange(1, k + 1)).mean(axis=1), dtype=np.float64)
+
+
+def jaccard_similarity(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
+    """JS@k of two ranked lists per query (ParaCLIP, appendix B, equation 2); arguments as `average_overlap`."""
+    shared = _matches(ranks_a, ranks_b, k).sum(axis=(1, 2))
+    return np.asarray(shared / (2 * k - shared), dtype=np.float64)
+
+
+def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_]:
+    if min(ranks_a.shape[1], ranks_b.shape[1]) < k:
+        raise ValueError(f"lists of {ranks_a.shape[1]} and {ranks_b.shape[1]} items have no top {k}")
+    matches: npt.NDArray[np.bool_] = ranks_a[:, :k, None] == ranks_b[:, None, :k]
+    return matches
+
+
+def hit_at_k(ranks: Indices, k: int) -> Reals:
+    """1 where the gold item's rank (0 is best) is among the first k, else 0; the mean is recall@k for one gold item."""
+    return (ranks < k).astype(np.float64)
+
+
+def strictly_greater(scores: Features, others: Features) -> Reals:
+    """1 where `scores` exceeds `others`, else 0: a tie is a failure."""
+    return (scores > others).astype(np.float64)
+
+
+def top_k(queries: Features, gallery: Features, k: int) -> Indices:
+    """The k most similar gallery rows per query, best first `[queries, k]`; ties go to the earlier gallery row."""
+    if k > len(gallery):
+        raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
+    best = np.empty((len(queries), k), dtype=np.int64)
+    for rows, similarity in _blocks(queries, gallery):
+        threshold = np.partition(similarity, len(gallery) - k, axis=1)[:, len(gallery) - k, None]
+        above, level = similarity > threshold, similarity == threshold
+        room = k - above.sum(axis=1, keepdims=True)
+        chosen = np.nonzero(above | (level & (np.cumsum(level, axis=1) <= room)))[1].reshape(-1, k)
+        order = np.argsort(-np.take_along_axis(similarity, chosen, axis=1), axis=1, kind="stable")
+        best[rows] = np.take_along_axis(chosen, order, axis=1)
+    return best
+
+
+def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties = "position") -> Indices:
+    """Rank of each query's gold gallery row, 0 being the best `[queries]`.
+
+    Args:
+        queries: `[queries, dim]`.
+        gallery: `[items, dim]`.
+        gold: index of each query's gold item `[queries]`.
+        ties: an item as similar as the gold one counts as better when it stands before it in the gallery
+            (`position`, agrees with `top_k`) or always (`pessimistic`: an encoder that gives every item
+            the same feature gets the last rank).
+    """
+    ranks = np.empty(len(queries), dtype=np.int64)
+    positions = np.arange(len(gallery))
+    for rows, similarity in _blocks(queries, gallery):
+        target = gold[rows, None]
+        reference = np.take_along_axis(similarity, target, axis=1)
+        rivals = positions != target if ties == "pessimistic" else positions < target
+        ranks[rows] = ((similarity > reference) | ((similarity == reference) & rivals)).sum(axis=1)
+    return ranks
+
+
+def _blocks(queries: Features, gallery: Features) -> Iterator[tuple[slice, Features]]:
+    """Similarities `[block, items]` of consecutive blocks of queries."""
+    transposed = np.ascontiguousarray(gallery.T)
+    for start in range(0, len(queries), BLOCK):
+        rows = slice(start, min(start + BLOCK, len(queries)))
+        yield rows, queries[rows] @ transposed

@@ -1,0 +1,53 @@
+"""ParaCLIP: captions, plain paraphrases and their paraphrases drawn together, images as the anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from components.methods.method import TEXT_TOWER, Method
+from components.training.losses import info_nce
+from components.training.optimisation import Optimisation
+
+Term = Literal["l1", "l1_prime", "l1_second", "l2", "l3"]
+
+_PAIRS: dict[Term, tuple[str, str]] = {
+    "l1": ("image", "caption"),
+    "l1_prime": ("image", "paraphrase_1"),
+    "l1_second": ("image", "paraphrase_2"),
+    "l2": ("caption", "paraphrase_1"),
+    "l3": ("paraphrase_1", "paraphrase_2"),
+}
+"""The two columns that each term of table 2 contrasts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """Appendix A's values; `terms` are summed (section 2.2), any row of table 2 can be written."""
+
+    lr: float = 5e-7
+    batch_size: int = 3072
+    epochs: int = 1
+    weight_decay: float = 0.001
+    terms: tuple[Term, ...] = ("l1_second", "l2", "l3")
+
+
+def _columns(hyper: Hyper) -> frozenset[str]:
+    return frozenset(column for term in hyper.terms for column in _PAIRS[term])
+
+
+def _losses(features: Mapping[str, Tensor], scale: Tensor, hyper: Hyper) -> dict[str, Tensor]:
+    return {term: info_nce(*(features[column] for column in _PAIRS[term]), scale) for term in hyper.terms}
+
+
+METHOD = Method(
+    name="paraclip",
+    citation="Kim et al., Fine-tuning CLIP Text Encoders with Two-step Paraphrasing, EACL Findings 2024",
+    columns=_columns,
+    trains=TEXT_TOWER,
+    hyper=Hyper,
+    losses=_losses,
+)

@@ -1,0 +1,25 @@
+"""Progress bars with rates, readable on a terminal and in a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+T = TypeVar("T")
+
+
+def bar(title: str, total: int, unit: str, initial: int = 0) -> tqdm:  # type: ignore[type-arg]
+    """A progress bar; without a terminal it prints a line at most every ten seconds."""
+    interval = 0.2 if sys.stderr.isatty() else 10.0
+    return tqdm(desc=title, total=total, unit=f" {unit}s", initial=initial, mininterval=interval, dynamic_ncols=True)
+
+
+def track(items: Iterable[T], title: str, total: int, unit: str) -> Iterator[T]:
+    """Yield `items` while a bar counts them."""
+    with bar(title, total, unit) as progress:
+        for item in items:
+            yield item
+            progress.update()

@@ -1,0 +1,209 @@
+"""params.yaml as frozen, strict settings: one block per stage, an unknown key is an error."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from components.errors import InputError
+
+PARAMS = Path("params.yaml")
+
+
+class Block(BaseModel):
+    """A frozen group of settings that refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class World(Block):
+    """What the whole pipeline is about; `name` is the MLflow experiment."""
+
+    name: str
+    seed: int = 0
+
+
+class Counts(Block):
+    """Pairs per split."""
+
+    train: PositiveInt
+    val: PositiveInt
+    test: PositiveInt
+
+
+class Prepare(Block):
+    """Where image-caption pairs come from."""
+
+    source: str
+    counts: Counts
+    rare_word_share: float = Field(0.04, ge=0, le=1)
+    folder: Path | None = None
+    """For source `folder`: holds `captions.tsv` (image, caption) and the image files it names."""
+    max_caption_words: PositiveInt = 100
+
+
+class Scratch(Block):
+    """Contrastive pre-training of a small encoder on the alt-texts."""
+
+    epochs: PositiveInt
+    batch_size: PositiveInt
+    lr: PositiveFloat
+    warmup_steps: int = Field(ge=0)
+    weight_decay: float = Field(ge=0)
+
+
+class Base(Block):
+    """The starting encoder: trained here, an open_clip name and tag, or a saved encoder folder or weights file."""
+
+    source: Literal["scratch", "open_clip", "file"]
+    model: str
+    """An open_clip model name, or the name of a config file in `components/encoders/models/`."""
+    pretrained: str | None = None
+    file: Path | None = None
+    scratch: Scratch
+
+
+class Embed(Block):
+    """Image embeddings, made once."""
+
+    batch_size: PositiveInt
+
+
+class Task(Block):
+    """One prompt task: the table it reads and how many answers each row gets."""
+
+    input: Path
+    samples: PositiveInt = 1
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(0.1, gt=0, le=1)
+    max_tokens: PositiveInt = 40
+
+
+class Synthesize(Block):
+    """Which captions an LLM rewrites, with what engine, and where its answers are kept."""
+
+    engine: str
+    captions: PositiveInt
+    """How many training captions to rewrite."""
+    batch_size: PositiveInt = 64
+    store: str
+    """SQLAlchemy URL of the generation store; lives outside every stage's outputs."""
+    replay: Path | None = None
+    """A Parquet export of generations to import into the store first."""
+    adapter: Path | None = None
+    """A LoRA adapter (safetensors + JSON) for the embedded engine; without it the raw model answers."""
+    tasks: dict[str, Task]
+
+
+class Validate(Block):
+    """What a synthesised row must fulfil, and what share of rows must."""
+
+    min_words: PositiveInt
+    max_words: PositiveInt
+    min_similarity: float = Field(ge=-1, le=1)
+    min_new_words: int = Field(ge=0)
+    """Words of x'' that x' does not have."""
+    check_facts: bool
+    """Check sizes, objects, relation and colour against the scene (embedded world only)."""
+    min_accepted_share: float = Field(ge=0, le=1)
+    max_echo_share: float = Field(ge=0, le=1)
+    max_leak_share: float = Field(ge=0, le=1)
+
+
+class Train(Block):
+    """The loop's settings, the same for every method; a method's own are under `methods`."""
+
+    seed: int = 0
+    device: str = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    log_every: PositiveInt = 10
+    checkpoint_every: PositiveInt = 50
+    state: Path
+    """Folder of resume checkpoints; lives outside every stage's outputs."""
+
+
+class Evaluate(Block):
+    """Which benchmarks score every encoder, and how intervals are drawn."""
+
+    benchmarks: tuple[str, ...]
+    ks: tuple[PositiveInt, ...]
+    bootstrap: PositiveInt
+    seed: int = 0
+
+
+class Compare(Block):
+    """The report."""
+
+    gallery_queries: PositiveInt
+    gallery_top: PositiveInt = 5
+
+
+class Promote(Block):
+    """The gate of the registry."""
+
+    model: str
+    primary: str
+    guards: dict[str, float]
+    """Guard metric -> the largest loss against the champion that is allowed."""
+
+
+class Settings(Block):
+    """All of params.yaml."""
+
+    world: World
+    prepare: Prepare
+    base: Base
+    embed: Embed
+    synthesize: Synthesize
+    validation: Validate = Field(alias="validate")
+    train: Train
+    methods: dict[str, dict[str, Any]]
+    encoders: tuple[str, ...]
+    evaluate: Evaluate
+    compare: Compare
+    promote: Promote
+
+
+def load_settings(path: Path = PARAMS) -> Settings:
+    """Read and check params.yaml.
+
+    Raises:
+        InputError: the file is missing, is no YAML, or has an unknown, missing or ill-typed key;
+            the message names the key.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run the command in the project's folder") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no valid YAML: {error}") from None
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_explain(error)}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """The first fault of a validation error, naming its key."""
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] != "extra_forbidden":
+        return f"key '{key}': {fault['msg']}"
+    close = difflib.get_close_matches(str(fault["loc"][-1]), known_keys(Settings), n=1)
+    hint = f"did you mean '{close[0]}'?" if close else "remove it"
+    return f"unknown key '{key}': {hint}"
+
+
+def known_keys(model: type[BaseModel]) -> set[str]:
+    """Every key that any block below `model` knows."""
+    keys: set[str] = set()
+    for name, field in model.model_fields.items():
+        keys.add(field.alias or name)
+        for inner in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                keys |= known_keys(inner)
+    return keys

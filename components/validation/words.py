@@ -1,0 +1,30 @@
+"""Texts reduced to what counts when two of them are compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from functools import cache
+from importlib.resources import files
+
+
+def normalised(text: str) -> str:
+    """`text` without case, punctuation and white space; equal for texts that say the same letters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(letter for letter in folded if letter.isalnum())
+
+
+def content_words(text: str) -> set[str]:
+    """The distinct words of `text`, in lower case, that are no function words."""
+    return set(re.findall(r"[^\W_]+", text.casefold())) - _function_words()
+
+
+def new_words(text: str, source: str) -> int:
+    """How many content words of `text` are not in `source`."""
+    return len(content_words(text) - set(re.findall(r"[^\W_]+", source.casefold())))
+
+
+@cache
+def _function_words() -> frozenset[str]:
+    return frozenset(json.loads(files(__package__).joinpath("function_words.json").read_text("utf-8")))

@@ -1,0 +1,62 @@
+"""Fixtures that several rooms share."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from components.encoders.encoder import Encoder
+from components.settings import Settings
+
+REPO = Path(__file__).parents[1]
+
+TINY: dict[str, Any] = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8},
+    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+}
+
+
+@pytest.fixture
+def tiny_encoder() -> Encoder:
+    """A real open_clip CLIP, small enough for unit tests, with fixed random weights."""
+    torch.manual_seed(0)
+    return Encoder.create("tiny", "tiny", TINY, "test")
+
+
+@pytest.fixture
+def raw_params() -> dict[str, Any]:
+    """The repository's params.yaml as plain data, to be changed by a test."""
+    raw: dict[str, Any] = yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))
+    return raw
+
+
+@pytest.fixture
+def settings(raw_params: dict[str, Any]) -> Settings:
+    """The repository's own settings."""
+    return Settings.model_validate(raw_params)
+
+
+@pytest.fixture
+def png() -> Any:
+    """Makes a PNG of one colour."""
+
+    def make(colour: tuple[int, int, int], size: int = 16) -> bytes:
+        buffer = io.BytesIO()
+        Image.new("RGB", (size, size), colour).save(buffer, format="PNG")
+        return buffer.getvalue()
+
+    return make
+
+
+def pytest_configure() -> None:
+    """Hypothesis must not judge time: machines differ."""
+    hypothesis.settings.register_profile("repo", deadline=None)
+    hypothesis.settings.load_profile("repo")
