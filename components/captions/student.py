@@ -20,6 +20,7 @@ import typer
 from torch import Tensor
 
 from components.captions.language_model import (
+    BASE_NAME,
     LanguageModel,
     bf16_is_native,
     load_language_model,
@@ -56,6 +57,7 @@ def train_student(output: Path, teacher: Path, epochs: int, lr: float, batch_siz
     with atomic_folder(output) as folder:
         model.to(torch.bfloat16).save_pretrained(str(folder))
         (folder / "README.md").unlink(missing_ok=True)
+        _name_the_base(folder / "adapter_config.json")
         provenance = {
             "base": revision_of(None),
             "teacher_sha256": teacher_hash(teacher),
@@ -65,6 +67,13 @@ def train_student(output: Path, teacher: Path, epochs: int, lr: float, batch_siz
             "date": datetime.now(UTC).date().isoformat(),
         }
         (folder / "student.json").write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+
+
+def _name_the_base(path: Path) -> None:
+    """Replace the folder that peft noted down, which exists on this machine alone, by the base model's name."""
+    config = json.loads(path.read_text("utf-8"))
+    config["base_model_name_or_path"] = BASE_NAME
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _examples(language_model: LanguageModel, teacher: Path) -> list[Example]:

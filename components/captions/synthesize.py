@@ -1,6 +1,6 @@
 """Stage `synthesize`: ask a language model one task's question about every row, each question only once.
 
-    python -m components.captions.synthesize --task paraphrase_1
+python -m components.captions.synthesize --task paraphrase_1
 """
 
 from __future__ import annotations

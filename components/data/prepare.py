@@ -1,6 +1,6 @@
 """Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test split.
 
-    python -m components.data.prepare
+python -m components.data.prepare
 """
 
 from __future__ import annotations

@@ -28,14 +28,16 @@ def model_config(name: str) -> dict[str, Any]:
     known = open_clip.get_model_config(name)
     if known is None:
         raise InputError(
-            f"params.yaml: base.model '{name}' is unknown: name an open_clip model or add components/encoders/models/{name}.json"
+            f"params.yaml: base.model '{name}' is unknown: name an open_clip model or add "
+            f"components/encoders/models/{name}.json"
         )
     return dict(known)
 
 
 def build(config: dict[str, Any]) -> nn.Module:
     """A model of this configuration with random weights, in float32."""
-    return open_clip.CLIP(**config)
+    model: nn.Module = open_clip.CLIP(**config)
+    return model
 
 
 def has_quick_gelu(config: dict[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """Stage `base`: the starting encoder, trained here, fetched by open_clip or read from a file.
 
-    python -m components.encoders.base
+python -m components.encoders.base
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _from_open_clip(base: Base) -> Encoder:
 
 def _from_file(base: Base) -> Encoder:
     if base.file is None:
-        raise InputError("params.yaml: base.source 'file' needs base.file: name an encoder folder or a .safetensors file")
+        raise InputError(
+            "params.yaml: base.source 'file' needs base.file: name an encoder folder or a .safetensors file"
+        )
     if base.file.is_dir():
         return Encoder.load(base.file)
     encoder = Encoder.create("base", base.model, model_config(base.model), f"file:{base.file.name}")

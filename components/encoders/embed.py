@@ -1,6 +1,6 @@
 """Stage `embed`: image embeddings of all splits by the frozen image tower, once.
 
-    python -m components.encoders.embed
+python -m components.encoders.embed
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from components.settings import Settings, load_settings
 OUTPUT = Path("data/embeddings")
 
 
-def run(
-    settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER, base: Path = BASE_FOLDER
-) -> None:
+def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER, base: Path = BASE_FOLDER) -> None:
     """Write `<split>.npy`, float32 unit rows `[pairs, dim]`, and a manifest of what they were made from.
 
     Raises:

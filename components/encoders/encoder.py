@@ -164,4 +164,6 @@ def assert_activation(model: Any, quick_gelu: bool, what: str) -> None:
     """Raise `InputError` when the built model's activation is not the recorded one."""
     if uses_quick_gelu(model) != quick_gelu:
         said = "QuickGELU" if quick_gelu else "GELU"
-        raise InputError(f"{what}: the sidecar says {said} but the model config builds the other: correct 'architecture'")
+        raise InputError(
+            f"{what}: the sidecar says {said} but the model config builds the other: correct 'architecture'"
+        )

@@ -41,7 +41,9 @@ def normalise(pixels: Tensor) -> Tensor:
 def _fit(image: Image.Image, size: int) -> np.ndarray:  # type: ignore[type-arg]
     if image.size != (size, size):
         scale = size / min(image.size)
-        image = image.resize((max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC)
+        image = image.resize(
+            (max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC
+        )
         left, top = (image.width - size) // 2, (image.height - size) // 2
         image = image.crop((left, top, left + size, top + size))
     return np.asarray(image)

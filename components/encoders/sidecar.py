@@ -47,4 +47,6 @@ def read_sidecar(folder: Path) -> Sidecar:
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {folder} holds no encoder, run `dvc repro` to make it") from None
     except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): run `dvc repro` to make it again") from None
+        raise InputError(
+            f"{path} is damaged ({str(error).splitlines()[0]}): run `dvc repro` to make it again"
+        ) from None

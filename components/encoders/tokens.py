@@ -17,7 +17,8 @@ Tokens = npt.NDArray[np.int32]
 @cache
 def tokenizer(context_length: int) -> Callable[[list[str]], Tensor]:
     """CLIP's byte-pair tokenizer for texts of up to `context_length` tokens."""
-    return open_clip.SimpleTokenizer(context_length=context_length)
+    encode: Callable[[list[str]], Tensor] = open_clip.SimpleTokenizer(context_length=context_length)
+    return encode
 
 
 def tokenize(texts: Sequence[str], context_length: int) -> Tokens:

@@ -111,7 +111,7 @@ class Context:
         for row, image in enumerate(image_ids):
             if image not in self._rows:
                 raise InputError(
-                    f"{self.folder / table}: row {row} names image '{image}', which the test split lacks: run `dvc repro`"
+                    f"{self.folder / table}: row {row} names image '{image}', not in the test split: run `dvc repro`"
                 )
         return np.array([self._rows[image] for image in image_ids], dtype=np.int64)
 

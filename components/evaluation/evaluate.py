@@ -1,66 +1,50 @@
 """Stage `evaluate`: score one encoder on every chosen benchmark.
 
-    python -m components.evaluation.evaluate --encoder base
+python -m components.evaluation.evaluate --encoder base
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from components.data.prepare import EVALUATION_FOLDER, PAIRS_FOLDER
-from components.encoders.embed import OUTPUT as EMBEDDINGS_FOLDER
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
 from components.errors import InputError, run_command
 from components.evaluation.benchmark import Benchmark, Context, Scores
 from components.evaluation.benchmarks import find_benchmark
 from components.evaluation.bootstrap import interval
+from components.evaluation.folders import DEFAULT, Folders
 from components.evaluation.metrics import Features
-from components.evaluation.results import METRICS_FOLDER, PER_QUERY_FOLDER, Report, Result, write_results
+from components.evaluation.results import Report, Result, write_results
 from components.evaluation.tables import print_report
 from components.files import content_hash, file_hash
 from components.records import PAIRS
 from components.settings import Evaluate, Settings, load_settings
 
 
-@dataclass(frozen=True)
-class Folders:
-    """Where the stage reads and writes."""
-
-    models: Path = Path("models")
-    pairs: Path = PAIRS_FOLDER
-    embeddings: Path = EMBEDDINGS_FOLDER
-    evaluation: Path = EVALUATION_FOLDER
-    metrics: Path = METRICS_FOLDER
-    per_query: Path = PER_QUERY_FOLDER
-
-
-def run(settings: Settings, name: str, folders: Folders | None = None) -> Report:
+def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     """Score encoder `name`; writes and returns its report.
 
     Raises:
         InputError: the encoder, a benchmark table or the image embeddings are missing or wrong.
     """
-    folders = folders or Folders()
     if Path(name).name != name:
         raise InputError(f"'{name}' is no encoder's name: give the name of a folder in {folders.models}, such as base")
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
     tables = {path for benchmark in benchmarks for path in benchmark.check_files(folders.evaluation)}
     encoder = Encoder.load(folders.models / name)
-    pairs_file = folders.pairs / "test.parquet"
-    ids, features = image_features(encoder, folders.embeddings, pairs_file, settings.embed.batch_size)
+    ids, features = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
     context = Context(encoder, ids, features, folders.evaluation, settings.evaluate.ks)
     scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
         encoder=name,
         protocol=" ".join(f"{benchmark.name}={benchmark.version}" for benchmark in benchmarks),
-        data_hash=_data_hash([pairs_file, *sorted(tables)]),
+        data_hash=_data_hash([folders.test_pairs, *sorted(tables)]),
         encoder_sha256=encoder.sidecar.weights_sha256,
         metrics=results,
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -13,9 +15,6 @@ from safetensors.numpy import save_file
 from components.errors import InputError
 from components.evaluation.benchmark import Scores
 from components.files import atomic_file, content_hash
-
-METRICS_FOLDER = Path("reports/metrics")
-PER_QUERY_FOLDER = Path("reports/per_query")
 
 
 class Result(BaseModel):
@@ -50,7 +49,7 @@ class Report(BaseModel):
 
 def write_results(report: Report, scores: Scores, metrics_folder: Path, per_query_folder: Path) -> None:
     """Write `<encoder>.safetensors` and then `<encoder>.json`, each whole or not at all."""
-    arrays = {f"values/{name}": values for name, values in scores.values.items()}
+    arrays: dict[str, npt.NDArray[Any]] = {f"values/{name}": values for name, values in scores.values.items()}
     arrays |= {f"strata/{name}": groups for name, groups in scores.strata.items()}
     arrays |= {f"rankings/{name}": ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
     with atomic_file(per_query_folder / f"{report.encoder}.safetensors") as temporary:
@@ -81,8 +80,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
     path = folder / f"{report.encoder}.safetensors"
-    found = Scores({})
-    kinds = {"values": found.values, "strata": found.strata, "rankings": found.rankings}
+    kinds: dict[str, dict[str, npt.NDArray[Any]]] = {"values": {}, "strata": {}, "rankings": {}}
     try:
         with safe_open(path, framework="numpy") as file:
             if file.metadata() != _identity(report):
@@ -94,7 +92,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         raise InputError(f"{path} is missing: {_mend(report.encoder)}") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is damaged ({error}): {_mend(report.encoder)}") from None
-    return found
+    return Scores(**kinds)
 
 
 def _identity(report: Report) -> dict[str, str]:

@@ -40,7 +40,10 @@ def _columns(hyper: Hyper) -> frozenset[str]:
 
 
 def _losses(features: Mapping[str, Tensor], scale: Tensor, hyper: Hyper) -> dict[str, Tensor]:
-    return {term: info_nce(*(features[column] for column in _PAIRS[term]), scale) for term in hyper.terms}
+    return {
+        term: info_nce(features[one], features[other], scale)
+        for term, (one, other) in ((term, _PAIRS[term]) for term in hyper.terms)
+    }
 
 
 METHOD = Method(

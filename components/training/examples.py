@@ -23,9 +23,7 @@ class Examples:
     groups: Rows
 
 
-def load_examples(
-    table: Path, columns: frozenset[str], embeddings: ImageEmbeddings, context_length: int
-) -> Examples:
+def load_examples(table: Path, columns: frozenset[str], embeddings: ImageEmbeddings, context_length: int) -> Examples:
     """Tokenise the text columns that a method needs and join its rows with the image embeddings.
 
     Raises:

@@ -86,7 +86,7 @@ def fit(run: Run) -> int:
                 clock.step += 1
                 progress.update(len(rows))
                 if run.report and (clock.step % run.log_every == 0 or clock.step == total):
-                    scale = float(run.model.logit_scale.detach().exp())
+                    scale = float(run.model.logit_scale.detach().exp())  # type: ignore[operator,union-attr]
                     values = {name: float(value.detach()) for name, value in losses.items()}
                     speed = clock.rate(plan.batch_size)
                     run.report(Step(clock.step, values, plan.lr * factor, speed, scale, norm))

@@ -1,6 +1,6 @@
 """Stage `train`: fine-tune the base encoder with one method.
 
-    python -m components.training.train --method paraclip
+python -m components.training.train --method paraclip
 """
 
 from __future__ import annotations

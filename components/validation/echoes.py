@@ -9,7 +9,7 @@ from components.captions.task import PromptTask
 _LEAD_INS = re.compile(
     r"^\W*(?:(?:sure|certainly|of course|okay|absolutely)\b|here(?:'s| is| are) (?:a|an|the|your|my|one|some)\b"
     r"(?:\W+\w+){0,3}?\W+(?:paraphras|rephras|rewrit|version|caption)"
-    r"|(?:paraphrased?|rephrased|rewritten|caption|answer|output|response|text)(?: \w+){0,2} ?:"
+    r"|(?:paraphrased?|rephrased|rewritten|caption|answer|output|response|text)(?: \w+){0,2}[\s*_]*:"
     r"|the (?:\w+ )?(?:caption|text|paraphrase|sentence) (?:is|was|reads|says|describes|can be|could be|should be)\b"
     r"|(?:i am|i'm) (?:sorry|unable|an)\b|i (?:can ?no|can')t\b|as an? (?:ai|language model)\b)"
     r"|<\|[a-z_]+\|>",

@@ -21,6 +21,8 @@ def join_answers(paraphrase_1: Path, paraphrase_2: Path, pairs: Path) -> pd.Data
         InputError: a table is missing, damaged or empty, or the tables do not belong together.
     """
     first, second = _answers(paraphrase_1, 1), _answers(paraphrase_2, 2)
+    if first.empty:
+        raise InputError(f"{paraphrase_1} has no rows: raise synthesize.captions and run `dvc repro`")
     joined = first.merge(second, on=_KEYS, how="left", indicator="found")
     if int((joined["found"] == "both").sum()) != len(second):
         raise InputError(f"{paraphrase_2} answers rows that {paraphrase_1} lacks: run `dvc repro` on both again")
@@ -39,10 +41,7 @@ def join_answers(paraphrase_1: Path, paraphrase_2: Path, pairs: Path) -> pd.Data
 
 
 def _answers(path: Path, position: int) -> pd.DataFrame:
-    table = GENERATIONS.read(path)
-    if table.num_rows == 0:
-        raise InputError(f"{path} has no rows: raise synthesize.captions and run `dvc repro`")
-    frame = table.to_pandas()
+    frame = GENERATIONS.read(path).to_pandas().astype({"text": object, "reason": object})
     _refuse(frame, frame.duplicated(_KEYS), f"{path} has two answers for one row")
     answered = frame["text"].fillna("").str.strip() != ""
     reason = frame["reason"].fillna("no reason given").where(~frame["accepted"], "empty answer")

@@ -57,7 +57,9 @@ def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
 
 @torch.inference_mode()
 def _embed_batch(tokenizer: Any, model: Any, texts: list[str]) -> Vectors:
-    tokens = tokenizer(texts, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt").to(model.device)
+    tokens = tokenizer(texts, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt").to(
+        model.device
+    )
     states = model(**tokens).last_hidden_state
     mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
     vectors: Vectors = F.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=-1).cpu().numpy()
@@ -70,8 +72,8 @@ def _load() -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
     folder = get_model_path()
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     return AutoTokenizer.from_pretrained(folder), model.to("cuda" if torch.cuda.is_available() else "cpu")

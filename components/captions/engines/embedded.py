@@ -63,9 +63,7 @@ class EmbeddedEngine:
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
             logits_processor=[_RowSampler(sampling, [request.key for request in requests])],
         )
-        answers: list[str] = tokenizer.batch_decode(
-            output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
-        )
+        answers: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         return [answer.strip() for answer in answers]
 
 

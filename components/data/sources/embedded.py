@@ -13,7 +13,7 @@ from components.data.world.alt_text import alt_text
 from components.data.world.drawing import draw
 from components.data.world.evaluation_text import evaluation_text, plain_query, swapped
 from components.data.world.lexicon import TIERS
-from components.data.world.scenes import Scene, draw_scenes, pair_is_held_out
+from components.data.world.scenes import Scene, Split, draw_scenes, pair_is_held_out
 from components.records import CAPTION_QUERIES, LABELS, PARAPHRASE_QUERIES, SWAPS
 from components.settings import Settings
 
@@ -21,7 +21,7 @@ from components.settings import Settings
 def _pairs(settings: Settings) -> Iterator[Pair]:
     seed, prepare = settings.world.seed, settings.prepare
     position: Counter[str] = Counter()
-    counts = {"train": prepare.counts.train, "val": prepare.counts.val, "test": prepare.counts.test}
+    counts: dict[Split, int] = {"train": prepare.counts.train, "val": prepare.counts.val, "test": prepare.counts.test}
     for split, scene in draw_scenes(seed, counts):
         key = f"{seed}-{split}-{position[split]}"
         position[split] += 1

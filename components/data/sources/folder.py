@@ -32,7 +32,11 @@ def _rows(settings: Settings) -> list[tuple[int, str, str]]:
     """Line number, image name and caption of every row, checked."""
     path = _folder(settings) / "captions.tsv"
     rows = []
-    with path.open(encoding="utf-8", newline="") as stream:
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    with io.StringIO(text, newline="") as stream:
         reader = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
         if reader.fieldnames is None or not {"image", "caption"} <= set(reader.fieldnames):
             raise InputError(f"{path}: the first line must name the columns image and caption, separated by a tab")
@@ -51,8 +55,8 @@ def _rows(settings: Settings) -> list[tuple[int, str, str]]:
 
 
 def _read_image(path: Path, line: int, table: Path) -> bytes:
-    if path.resolve().parent != path.parent.resolve() or not path.is_file():
-        raise InputError(f"{table}: line {line} names {path.name}, which is not in {path.parent}: add or remove it")
+    if not path.resolve().is_relative_to(table.parent.resolve()) or not path.is_file():
+        raise InputError(f"{table}: line {line} names {path}, which is not in {table.parent}: add or remove it")
     raw = path.read_bytes()
     try:
         with Image.open(io.BytesIO(raw)) as image:

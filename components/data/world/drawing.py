@@ -55,7 +55,9 @@ def _layout(scene: Scene, rng: random.Random) -> list[tuple[Thing, int, int, int
         pixels = _PIXELS[scene.first.size]
         x, y = _CORNERS[scene.position]
         room = CANVAS - pixels - 6
-        return [(scene.first, pixels, 3 + round(x * room) + rng.randint(-3, 3), 3 + round(y * room) + rng.randint(-3, 3))]
+        return [
+            (scene.first, pixels, 3 + round(x * room) + rng.randint(-3, 3), 3 + round(y * room) + rng.randint(-3, 3))
+        ]
     if scene.kind == "group":
         shown = {"two": 2, "three": 3, "four": 4}[scene.count]
         return [
@@ -77,6 +79,6 @@ def _side_by_side(near: Thing, far: Thing, horizontal: bool, rng: random.Random)
     across = [middle - pixels // 2 + rng.randint(-10, 10) for pixels in (near_px, far_px)]
     placed = []
     for thing, pixels, first, second in zip((near, far), (near_px, far_px), along, across, strict=True):
-        second = min(max(second, 0), CANVAS - pixels)
-        placed.append((thing, pixels, first, second) if horizontal else (thing, pixels, second, first))
+        inside = min(max(second, 0), CANVAS - pixels)
+        placed.append((thing, pixels, first, inside) if horizontal else (thing, pixels, inside, first))
     return placed

@@ -11,7 +11,13 @@ from components.data.world.scenes import COUNTS, INVERSE, RELATIONS, SIZES, Scen
 
 Span = tuple[int, int]
 _KNOWN_TIERS = TIERS[:3]
-_POSITION_WORDS = {"center": "center|centre|middle|central", "top": "top|upper", "bottom": "bottom|lower", "left": "left", "right": "right"}
+_POSITION_WORDS = {
+    "center": "center|centre|middle|central",
+    "top": "top|upper",
+    "bottom": "bottom|lower",
+    "left": "left",
+    "right": "right",
+}
 _RELATION_WORDS = {
     "left": r"left(?![- ](?:hand )?corner)",
     "right": r"right(?![- ](?:hand )?corner)",
@@ -24,9 +30,9 @@ def find_fault(text: str, scene: Scene) -> str | None:
     """The first fact that `text` gets wrong, omits or adds; None when it is faithful to `scene`."""
     lowered = text.lower()
     mentions = {name: _spans(lowered, name) for name in scene.names}
-    for name, spans in mentions.items():
-        if len(spans) != 1:
-            return "object_missing" if not spans else "object_repeated"
+    for found in mentions.values():
+        if len(found) != 1:
+            return "object_repeated" if found else "object_missing"
     spans = {name: found[0] for name, found in mentions.items()}
     if _names_another_object(lowered, scene, list(spans.values())):
         return "object_added"
@@ -51,7 +57,9 @@ def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) 
 @cache
 def _object_pattern(name: str) -> re.Pattern[str]:
     words = [word for tier, word in load_lexicon().objects[name].words.items() if tier in _KNOWN_TIERS]
-    return re.compile("|".join(word_pattern(word).pattern for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    return re.compile(
+        "|".join(word_pattern(word).pattern for word in sorted(words, key=len, reverse=True)), re.IGNORECASE
+    )
 
 
 def _spans(text: str, name: str) -> list[Span]:

@@ -74,31 +74,30 @@ def pair_is_held_out(one: str, other: str) -> bool:
 def draw_scenes(seed: int, counts: dict[Split, int]) -> Iterator[tuple[Split, Scene]]:
     """Yield the scenes of every split; no two splits share a scene's facts.
 
-    Test pairs are half never-trained object pairs, half new scenes of trained pairs.
+    Of the pairs in `test` and `val`, every other one shows two objects that no training scene shows together.
     """
     seen_elsewhere: set[Scene] = set()
     for split in ("test", "val", "train"):
         rng = random.Random(f"scenes-{seed}-{split}")
         mine: set[Scene] = set()
-        made = 0
-        while made < counts[split]:
-            scene = _draw(rng)
-            if scene.canonical() in seen_elsewhere or (split != "train" and scene.canonical() in mine):
-                continue
-            if scene.kind == "pair":
-                held_out = pair_is_held_out(*scene.names)
-                if held_out != (split != "train" and made % 2 == 0):
-                    continue
+        pairs = 0
+        for _ in range(counts[split]):
+            kind = rng.choices(list(_KIND_WEIGHTS), weights=list(_KIND_WEIGHTS.values()))[0]
+            held_out = split != "train" and pairs % 2 == 0
+            # A training scene may come twice, a test scene may not.
+            refused = seen_elsewhere if split == "train" else seen_elsewhere | mine
+            scene = _draw(rng, kind)
+            while scene.canonical() in refused or (kind == "pair" and pair_is_held_out(*scene.names) != held_out):
+                scene = _draw(rng, kind)
             mine.add(scene.canonical())
-            made += 1
+            pairs += kind == "pair"
             yield split, scene
         seen_elsewhere |= mine
 
 
-def _draw(rng: random.Random) -> Scene:
+def _draw(rng: random.Random, kind: Kind) -> Scene:
     lexicon = load_lexicon()
     names = list(lexicon.objects)
-    kind = rng.choices(list(_KIND_WEIGHTS), weights=list(_KIND_WEIGHTS.values()))[0]
     colour = rng.choice(list(lexicon.colours))
     first = Thing(rng.choice(names), rng.choice(SIZES))
     if kind == "single":

@@ -1,4 +1,4 @@
-"""Is the true caption closer to the image than one with two things exchanged? (ARO: Yuksekgonul et al. 2023, VG-R, VG-A)
+"""Is the true caption closer to the image than one with two things exchanged? (ARO: Yuksekgonul et al. 2023)
 
 Micro accuracy counts every row alike; macro accuracy is the mean over the table's groups (ARO's own average).
 """

@@ -25,16 +25,13 @@ def score(context: Context) -> Scores:
     images = context.image_features[context.rows(table["image_id"].to_pylist(), FILE)]
     classes = sorted(set(labels))
     truth = np.array([classes.index(label) for label in labels], dtype=np.int64)
-    prompts = np.stack([_class_features(context, template, classes) for template in ENSEMBLE])
+    texts = [template.format(label=label) for template in ENSEMBLE for label in classes]
+    prompts = context.texts(texts).reshape(len(ENSEMBLE), len(classes), -1)
     values: dict[str, Reals] = {}
     for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
         ranks = gold_ranks(images, features, truth)
         values |= {f"{prefix}/top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}
     return Scores(values)
-
-
-def _class_features(context: Context, template: str, classes: list[str]) -> Features:
-    return context.texts([template.format(label=label) for label in classes])
 
 
 def _mean_direction(prompts: Features) -> Features:

@@ -27,22 +27,18 @@ def test_encoder_folder_is_taken_as_it_is(tiny_encoder: Encoder, tmp_path: Path,
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
-def test_weights_of_another_model_are_refused(tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+def test_weights_of_another_model_are_refused(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
     tiny_encoder.save(tmp_path / "given")
     weights = tmp_path / "given" / "encoder.safetensors"
     with pytest.raises(InputError, match="does not fit the model"):
         run(_settings(raw_params, source="file", file=str(weights)), tmp_path / "base")
 
 
-@pytest.mark.parametrize(
-    ("model", "tag", "twin"),
-    [("ViT-B-32", "openai", "ViT-B-32-quickgelu"), ("ViT-B-32-quickgelu", "laion2b_s34b_b79k", "ViT-B-32")],
-)
-def test_activation_of_weights_and_config_must_agree(
-    model: str, tag: str, twin: str, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
-    with pytest.raises(InputError, match=f"'{twin}'"):
-        run(_settings(raw_params, source="open_clip", model=model, pretrained=tag), tmp_path / "base")
+def test_activation_of_weights_and_config_must_agree(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="'ViT-B-32-quickgelu'"):
+        run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="openai"), tmp_path / "base")
 
 
 def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:

@@ -19,7 +19,16 @@ from components.methods.method import Method
 from components.settings import Settings
 
 TEXTS = {
-    "caption": ["IMG_1 dog.jpg", "cat!! #2", "red car sku", "tree_left.png", "a b c", "bus bg", "kite >> sky", "4 eggs"],
+    "caption": [
+        "IMG_1 dog.jpg",
+        "cat!! #2",
+        "red car sku",
+        "tree_left.png",
+        "a b c",
+        "bus bg",
+        "kite >> sky",
+        "4 eggs",
+    ],
     "paraphrase_1": ["a dog", "a cat", "a red car", "a tree on the left", "letters", "a bus", "a kite", "four eggs"],
     "paraphrase_2": ["one hound", "one tabby", "an auto", "left, a tree", "abc", "a coach", "a flyer", "eggs, four"],
 }

@@ -50,7 +50,9 @@ def test_random_numbers_continue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "bad_json"])
-def test_a_broken_newest_falls_back_with_a_warning(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_newest_falls_back_with_a_warning(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, *_trained(1))
     checkpoints.save(2, *_trained(2))

@@ -43,7 +43,14 @@ def _run(model: Model, checkpoints: Checkpoints | None, die_at: int | None = Non
 
     options = {"checkpoint_every": 3, "log_every": 2} | changes
     return Run(
-        "toy", model, dict(model.named_parameters()), losses, Sampler(np.arange(20), 4, 7), PLAN, checkpoints, **options  # type: ignore[arg-type]
+        "toy",
+        model,
+        dict(model.named_parameters()),
+        losses,
+        Sampler(np.arange(20), 4, 7),
+        PLAN,
+        checkpoints,
+        **options,  # type: ignore[arg-type]
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from components.errors import InputError
@@ -14,7 +16,7 @@ def test_warm_up_is_linear_and_cosine_ends_near_zero() -> None:
     assert factors[9] == factors[10] == 1.0
     assert factors[60] == pytest.approx(0.5)
     assert factors[-1] < 0.001
-    assert all(later <= earlier for earlier, later in zip(factors[10:], factors[11:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(factors[10:]))
 
 
 def test_constant_stays() -> None:

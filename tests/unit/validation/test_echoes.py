@@ -30,7 +30,9 @@ def test_lead_in(text: str) -> None:
     assert find_echo(text, "small dog red bg", PHRASES) == "lead_in"
 
 
-@pytest.mark.parametrize("text", ["A dog, avoiding use of existing words", "You rewrite captions.", "PRESERVING the meaning"])
+@pytest.mark.parametrize(
+    "text", ["A dog, avoiding use of existing words", "You rewrite captions.", "PRESERVING the meaning"]
+)
 def test_prompt(text: str) -> None:
     assert find_echo(text, "small dog red bg", PHRASES) == "prompt"
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from components.errors import InputError
+from components.errors import InputError, run_command
 from components.settings import Settings
 from components.validation import validate
 
@@ -27,7 +24,9 @@ FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_2_copies:source": {"text_2": "a small dog SITS left of a large cat; red background"},
     "paraphrase_2_few_new_words": {"text_2": "Red background, a large cat right of a small dog."},
     "paraphrase_1_echo:lead_in": {"text_1": "Sure! A small dog left of a large cat, red background."},
-    "paraphrase_2_echo:prompt": {"text_2": "Concisely while preserving the meaning: tiny hound left of huge tabby, scarlet."},
+    "paraphrase_2_echo:prompt": {
+        "text_2": "Concisely while preserving the meaning: tiny hound left of huge tabby, scarlet."
+    },
     "paraphrase_1_leak:sentence": {"text_1": QUERY.upper()},
     "paraphrase_2_leak:sentence": {"text_2": QUERY},
     "paraphrase_1_leak:frame": {"text_1": FRAME},
@@ -77,7 +76,10 @@ def test_second_sample_that_says_the_same_is_a_duplicate(stage: Any, answer: Any
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=5,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(faults=st.lists(st.sampled_from([None, *FAULTS]), min_size=1, max_size=30))
 def test_no_row_is_lost(stage: Any, answer: Any, faults: list[str | None]) -> None:
@@ -100,7 +102,7 @@ def test_no_row_is_lost(stage: Any, answer: Any, faults: list[str | None]) -> No
     ],
 )
 def test_broken_share_fails_the_stage_with_outputs_written(
-    stage: Any, answer: Any, tmp_path: Path, limits: dict[str, float], fault: str, named: str
+    *, stage: Any, answer: Any, tmp_path: Path, limits: dict[str, float], fault: str, named: str
 ) -> None:
     with pytest.raises(InputError, match=named) as caught:
         stage([answer(**FAULTS[fault]), answer(pair=1)], **limits)
@@ -147,13 +149,17 @@ def test_other_sources_know_nothing_of_scenes(inputs: Any, answer: Any, raw_para
     assert probes.find_fault("anything", "") is None
 
 
-def test_command_ends_in_one_line_when_inputs_are_missing(tmp_path: Path) -> None:
-    repo = Path(__file__).parents[3]
-    (tmp_path / "params.yaml").write_bytes((repo / "params.yaml").read_bytes())
-    done = subprocess.run(
-        [sys.executable, "-m", "components.validation.validate"], cwd=tmp_path, env={"PYTHONPATH": str(repo)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: data/captions/paraphrase_1.parquet is missing")
-    assert done.stderr.count("\n") == 1
+def test_command_ends_in_one_line_when_inputs_are_missing(
+    raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        run_command(lambda: validate.run(Settings.model_validate(raw_params)))
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("error: data/captions/paraphrase_1.parquet is missing")
+
+
+def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
+    outcome = stage([answer(**FAULTS["paraphrase_1_rejected:too long, wants 15"])])
+    assert outcome.accepted == []
+    assert outcome.reasons == {"paraphrase_1_rejected:too long, wants 15"}

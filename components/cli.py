@@ -1,0 +1,194 @@
+"""The command `cliptune`: what people do by hand between runs of the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.errors import run_command
+
+if TYPE_CHECKING:
+    from components.registry.decision import Decision
+
+# Everything else is imported inside the commands: `cliptune --help` must not wait for torch and MLflow.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",
+)
+profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
+app.add_typer(profile, name="profile")
+
+
+@app.command()
+def promote(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and print; change and write nothing.")] = False,
+) -> None:
+    """Put the best candidate through the gate and, when it passes, make it champion.
+
+    Refusing is no failure: the exit code is 0 and the reasons are printed and stored.
+
+    Examples: cliptune promote; cliptune promote --dry-run
+    """
+    run_command(lambda: _promote(dry_run))
+
+
+@app.command()
+def history() -> None:
+    """List all decisions, oldest first.
+
+    Example: cliptune history
+    """
+    run_command(_history)
+
+
+@app.command()
+def rollback() -> None:
+    """Give the champion's place back to the version before; a second rollback undoes the first.
+
+    Example: cliptune rollback
+    """
+    run_command(_rollback)
+
+
+@app.command()
+def report(
+    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
+) -> None:
+    """Print the results table of the last comparison again.
+
+    Examples: cliptune report; cliptune report --groups
+    """
+
+    def command() -> None:
+        from components.evaluation.comparison_csv import read
+        from components.evaluation.folders import DEFAULT
+        from components.evaluation.tables import print_comparison
+        from components.settings import load_settings
+
+        print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
+
+    run_command(command)
+
+
+@profile.command("list")
+def list_profiles() -> None:
+    """List the profiles.
+
+    Example: cliptune profile list
+    """
+
+    def command() -> None:
+        from components.profiles import profile_names
+
+        typer.echo("\n".join(profile_names()))
+
+    run_command(command)
+
+
+@profile.command("use")
+def use_profile(
+    name: Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
+) -> None:
+    """Lay a profile over params.yaml; the comments stay, and a result with unknown keys is refused.
+
+    Examples: cliptune profile use toy; cliptune profile use toy --dry-run; git checkout params.yaml (to undo)
+    """
+
+    def command() -> None:
+        from components import profiles
+
+        text = profiles.overlaid(name)
+        difference = profiles.difference(text)
+        typer.echo(difference, nl=False)
+        if not difference:
+            typer.echo(f"params.yaml already holds profile '{name}'")
+        elif not dry_run:
+            profiles.write(text)
+            typer.echo(f"params.yaml now holds profile '{name}'; `dvc repro` runs what it changes")
+
+    run_command(command)
+
+
+def _promote(dry_run: bool) -> None:
+    from components.registry.standing import standing_decision
+    from components.settings import load_settings
+
+    settings = load_settings()
+    decision = standing_decision(settings)
+    if decision is not None:
+        word = "already champion" if decision.outcome == "promoted" else f"already {decision.outcome}"
+        _print_decision(decision, word, "")
+        return
+    _quiet()
+    from components.registry.promotion import promote as judge_and_promote
+
+    decision = judge_and_promote(settings, dry_run)
+    _print_decision(decision, decision.outcome, "would be " if dry_run else "")
+
+
+def _print_decision(decision: Decision, outcome: str, mood: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from components.registry.decision import LATEST, RECORDS
+
+    console = Console(soft_wrap=True)
+    if decision.rules:
+        table = Table(title=f"'{decision.encoder}' against {decision.against}", title_justify="left")
+        for column in ("rule", "", "reason"):
+            table.add_column(column, overflow="fold")
+        for rule in decision.rules:
+            table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", rule.reason)
+        Console().print(table)
+    version = f" (version {decision.version} of {decision.model})" if decision.version else ""
+    place = "nothing written" if mood else f"record: {RECORDS / LATEST}.md"
+    console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)
+
+
+def _history() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from components.registry.decision import history as decisions
+
+    table = Table()
+    for column in ("time", "outcome", "encoder", "against", "version", "reason"):
+        table.add_column(column, overflow="fold")
+    found = decisions()
+    for decision in found:
+        failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
+        table.add_row(
+            decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed
+        )
+    if found:
+        Console().print(table)
+    else:
+        typer.echo("no decisions yet: run `cliptune promote`")
+
+
+def _rollback() -> None:
+    _quiet()
+    from components.registry.rollback import rollback as take_back
+    from components.settings import load_settings
+
+    decision = take_back(load_settings())
+    _print_decision(decision, f"rolled back from version {decision.previous_version}", "")
+
+
+def _quiet() -> None:
+    """Keep MLflow's progress bars and notes out of the command's answer."""
+    import logging
+    import os
+
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,54 @@
+"""Images of the gallery, small enough to be put into a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from components.errors import InputError
+from components.records import PAIRS
+
+_SIDE = 128
+_WEB_FORMATS = {"PNG", "JPEG", "WEBP", "GIF"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image: its source as a data URI and its description."""
+
+    src: str
+    alt: str
+
+
+def read_pictures(pairs_file: Path, rows: Iterable[int]) -> dict[int, Picture]:
+    """The images of `rows` with their captions as description.
+
+    Raises:
+        InputError: an image cannot be decoded.
+    """
+    chosen = sorted(set(rows))
+    found: dict[int, Picture] = {}
+    for row, pair in zip(chosen, PAIRS.read(pairs_file, ["image", "caption"]).take(chosen).to_pylist(), strict=True):
+        try:
+            found[row] = Picture(data_uri(pair["image"]), pair["caption"])
+        except (UnidentifiedImageError, OSError) as error:
+            raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
+    return found
+
+
+def data_uri(image: bytes) -> str:
+    """An encoded image as a data URI, scaled down to 128 pixels where a side is longer."""
+    with Image.open(io.BytesIO(image)) as opened:
+        kind = opened.format or ""
+        if max(opened.size) > _SIDE or kind not in _WEB_FORMATS:
+            small = opened.convert("RGB")
+            small.thumbnail((_SIDE, _SIDE))
+            stream = io.BytesIO()
+            small.save(stream, "JPEG", quality=85)
+            image, kind = stream.getvalue(), "JPEG"
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(image).decode('ascii')}"

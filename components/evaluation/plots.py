@@ -1,0 +1,87 @@
+"""Bar plots of a comparison as HTML fragments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from components.evaluation.comparison import Comparison
+
+REFERENCE_COLOUR = "#8b95a5"
+COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
+"""Told apart by most colour-blind readers, on light and on dark."""
+
+_ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
+
+
+def plotly_script() -> str:
+    """The plotting library's source, to be put into the page once."""
+    return str(get_plotlyjs())
+
+
+def main_metrics(comparison: Comparison, primary: str) -> list[str]:
+    """Metrics over all queries: those at the primary metric's depth, and those without a depth."""
+    depth = _depth(primary)
+    names = [name for section in comparison.sections(False).values() for name in section]
+    return [name for name in names if _depth(name) in (depth, None)]
+
+
+def by_group(comparison: Comparison, primary: str) -> list[str]:
+    """The primary metric within each group of queries."""
+    benchmark, metric = primary.split("/", 1)
+    return [name for name in comparison.cells if re.fullmatch(rf"{benchmark}/[^/]+/{re.escape(metric)}", name)]
+
+
+def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str], element: str) -> str:
+    """Horizontal bars with 95% intervals, one group per metric and one colour per encoder, as a `<div>`."""
+    figure = go.Figure()
+    for number, encoder in enumerate(comparison.encoders):
+        cells = [comparison.cells[name][encoder].value for name in names]
+        figure.add_bar(
+            name=encoder,
+            orientation="h",
+            y=list(labels),
+            x=[100 * cell.value for cell in cells],
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [100 * (cell.high - cell.value) for cell in cells],
+                "arrayminus": [100 * (cell.value - cell.low) for cell in cells],
+                "thickness": 1.2,
+                "width": 3,
+            },
+            marker_color=REFERENCE_COLOUR if number == 0 else COLOURS[(number - 1) % len(COLOURS)],
+            hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
+        )
+    figure.update_layout(
+        barmode="group",
+        bargap=0.3,
+        height=_FRAME_HEIGHT + _ROW_HEIGHT * len(names) * (len(comparison.encoders) + 1),
+        margin={"l": 8, "r": 12, "t": 36, "b": 36},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        xaxis={"range": [0, 100], "fixedrange": True},
+        yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True, "ticklabelstandoff": 6},
+    )
+    config = {"responsive": True, "displayModeBar": False}
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
+
+
+def short_label(name: str) -> str:
+    """A metric's last part above its benchmark, so that labels stay narrow."""
+    section, metric = name.rsplit("/", 1)
+    return f"{metric}<br><sub>{section}</sub>"
+
+
+def group_label(name: str) -> str:
+    """The group of a metric's full name."""
+    return name.split("/")[1].replace("_", " ")
+
+
+def _depth(name: str) -> int | None:
+    found = re.search(r"_at_(\d+)$", name)
+    return int(found.group(1)) if found else None

@@ -1,0 +1,1 @@
+"""The model registry: candidate -> gate -> alias, with a written decision."""

@@ -1,0 +1,138 @@
+"""A decision about the champion: the record, its file formats, and where records are kept."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.errors import InputError
+from components.files import atomic_file
+
+RECORDS = Path("reports/promotion")
+LATEST = "latest"
+
+Outcome = Literal["promoted", "refused", "already champion", "rolled back"]
+
+
+class Rule(BaseModel):
+    """One rule's verdict on a candidate, with the reason in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    passed: bool
+    reason: str
+
+
+class Decision(BaseModel):
+    """What was decided about an encoder, against what, and why.
+
+    Attributes:
+        encoder: the candidate's name.
+        against: the champion's version, or `base`.
+        fingerprint: hash of everything the decision rests on; the same fingerprint needs no second decision.
+        version: the registry version with the candidate's weights; empty when there is none.
+        previous_version: the champion before.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: Outcome
+    model: str
+    encoder: str
+    encoder_sha256: str
+    against: str
+    rules: tuple[Rule, ...] = ()
+    data_hash: str = ""
+    protocol: str = ""
+    run_id: str = ""
+    git_commit: str = ""
+    dvc_lock_sha256: str = ""
+    version: str = ""
+    previous_version: str = ""
+    tracking_uri: str
+    fingerprint: str
+    time: str
+
+    @property
+    def headline(self) -> str:
+        """The decision in one line."""
+        refusals = [rule for rule in self.rules if not rule.passed]
+        if refusals:
+            return f"{self.outcome}: '{self.encoder}' against {self.against}: {refusals[0].name}: {refusals[0].reason}"
+        version = f" as version {self.version} of {self.model}" if self.version else ""
+        return f"{self.outcome}: '{self.encoder}'{version}"
+
+    def markdown(self) -> str:
+        """The record for people."""
+        lines = [
+            f"# {self.model}: {self.outcome}",
+            "",
+            f"Candidate **{self.encoder}** (`{self.encoder_sha256[:12]}`) against **{self.against}**, {self.time}.",
+            "",
+        ]
+        if self.rules:
+            lines += ["| rule | verdict | reason |", "|---|---|---|"]
+            lines += [
+                f"| {rule.name} | {'pass' if rule.passed else '**fail**'} | {rule.reason} |" for rule in self.rules
+            ]
+            lines.append("")
+        facts = {
+            "version": self.version,
+            "previous champion": self.previous_version,
+            "training run": self.run_id,
+            "git commit": self.git_commit,
+            "dvc.lock": self.dvc_lock_sha256,
+            "evaluation data": self.data_hash,
+            "protocol": self.protocol,
+        }
+        lines += [f"- {name}: `{value}`" for name, value in facts.items() if value]
+        return "\n".join(lines) + "\n"
+
+
+def now() -> str:
+    """The time of a decision: UTC, to the microsecond, sortable as text."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def save(decision: Decision, folder: Path = RECORDS) -> Path:
+    """Write the record under its time, and again as `latest.json` and `latest.md`; returns the first."""
+    record = folder / f"{decision.time.replace(':', '')}.json"
+    text = decision.model_dump_json(indent=2) + "\n"
+    for path, content in (
+        (record, text),
+        (folder / f"{LATEST}.md", decision.markdown()),
+        (folder / f"{LATEST}.json", text),
+    ):
+        with atomic_file(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    return record
+
+
+def read(path: Path) -> Decision:
+    """Read a record.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        return Decision.model_validate(json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run `cliptune promote`") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): delete it") from None
+
+
+def latest(folder: Path = RECORDS) -> Decision | None:
+    """The last decision, if there was one."""
+    path = folder / f"{LATEST}.json"
+    return read(path) if path.is_file() else None
+
+
+def history(folder: Path = RECORDS) -> list[Decision]:
+    """All decisions, oldest first."""
+    return [read(path) for path in sorted(folder.glob("*.json")) if path.stem != LATEST]

@@ -1,0 +1,30 @@
+"""Where promotion reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.registry.decision import RECORDS
+
+BASE = "base"
+"""The encoder that a first candidate must beat."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Folders relative to the project; tests give others."""
+
+    models: Path = Path("models")
+    metrics: Path = Path("reports/metrics")
+    validated: Path = Path("data/validated")
+    records: Path = field(default=RECORDS)
+    dvc_lock: Path = Path("dvc.lock")
+
+    @property
+    def validation_summary(self) -> Path:
+        """What the validate stage concluded."""
+        return self.validated / "summary.json"
+
+
+DEFAULT = Folders()

@@ -1,0 +1,108 @@
+"""The gate: rules that a candidate must pass to become champion. Pure; knows files and servers by what it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.errors import InputError
+from components.evaluation.results import Report, Result
+from components.registry.decision import Rule
+from components.settings import Promote
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the gate must know besides metrics. Each list names what is wrong; empty means all is well."""
+
+    validation_faults: tuple[str, ...] = ()
+    provenance_faults: tuple[str, ...] = ()
+    rolled_back: str = ""
+    """The version of these weights that was taken back, or empty."""
+
+
+def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evidence) -> tuple[Rule, ...]:
+    """Every rule's verdict; the candidate passes when all do.
+
+    Args:
+        candidate: results of the encoder that asks to be champion.
+        incumbent: results of the champion, or of the base encoder when there is none.
+        policy: the block `promote` of params.yaml.
+        evidence: validation, provenance and history of the candidate.
+
+    Raises:
+        InputError: the policy names a metric that one of the two does not have.
+    """
+    return (
+        _same_data(candidate, incumbent),
+        _primary(candidate, incumbent, policy.primary),
+        *(_guard(candidate, incumbent, name, margin) for name, margin in policy.guards.items()),
+        _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
+        _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
+        _not_taken_back(evidence.rolled_back),
+    )
+
+
+def gain(candidate: Result, incumbent: Result) -> float:
+    """How much better the candidate is; positive is better whatever the metric's direction."""
+    difference = candidate.value - incumbent.value
+    return difference if candidate.higher_is_better else -difference
+
+
+def needed_gain(candidate: Result, incumbent: Result) -> float:
+    """The larger of both results' half-widths of the 95% interval: a smaller gain could be chance."""
+    return max((high - low) / 2 for low, high in (candidate.ci95, incumbent.ci95))
+
+
+def metric(report: Report, name: str, key: str) -> Result:
+    """A result by its name; `key` is the setting that asks for it.
+
+    Raises:
+        InputError: the encoder was not scored on it.
+    """
+    if name not in report.metrics:
+        raise InputError(
+            f"params.yaml: {key} asks for '{name}', which the results of '{report.encoder}' lack: "
+            "name a metric that `cliptune report` lists"
+        )
+    return report.metrics[name]
+
+
+def _same_data(candidate: Report, incumbent: Report) -> Rule:
+    same = (candidate.data_hash, candidate.protocol) == (incumbent.data_hash, incumbent.protocol)
+    reason = (
+        f"both were scored on evaluation data {candidate.data_hash[:12]}"
+        if same
+        else f"'{candidate.encoder}' and '{incumbent.encoder}' were scored on other data or by another protocol: "
+        "run `dvc repro`"
+    )
+    return Rule(name="same data", passed=same, reason=reason)
+
+
+def _primary(candidate: Report, incumbent: Report, name: str) -> Rule:
+    new, old = (metric(report, name, "promote.primary") for report in (candidate, incumbent))
+    won, needed = gain(new, old), needed_gain(new, old)
+    relation = "more" if won > needed else "not more"
+    reason = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f} is {relation} than the half-width {needed:.4f}"
+    return Rule(name=name, passed=won > needed, reason=reason)
+
+
+def _guard(candidate: Report, incumbent: Report, name: str, margin: float) -> Rule:
+    new, old = (metric(report, name, "promote.guards") for report in (candidate, incumbent))
+    change = gain(new, old)
+    # The slack forgives rounding in the difference; a NaN compares false and so fails.
+    held = change >= -margin - 1e-9
+    reason = f"{old.value:.4f} -> {new.value:.4f}: {change:+.4f}, allowed loss {margin:g}"
+    return Rule(name=f"guard {name}", passed=held, reason=reason)
+
+
+def _faultless(name: str, faults: tuple[str, ...], fine: str) -> Rule:
+    return Rule(name=name, passed=not faults, reason="; ".join(faults) or fine)
+
+
+def _not_taken_back(version: str) -> Rule:
+    reason = (
+        f"version {version} has these weights and was rolled back"
+        if version
+        else "these weights were never rolled back"
+    )
+    return Rule(name="history", passed=not version, reason=reason)

@@ -1,0 +1,122 @@
+"""Versions of the registered model: made, found, and pointed at by aliases."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from components.errors import InputError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+CHAMPION, PREVIOUS = "champion", "previous"
+SHA_TAG = "encoder_sha256"
+ROLLED_BACK = "rolled_back"
+_COMPONENTS = Path(__file__).parents[1]
+_SCRIPT = Path(__file__).with_name("served_encoder.py")
+_PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "pydantic", "safetensors", "torch", "tqdm")
+
+
+def find_alias(client: MlflowClient, model: str, alias: str) -> Any | None:
+    """The version that `alias` points at, or None."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_model_version_by_alias(model, alias)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
+
+
+def find_weights(client: MlflowClient, model: str, sha256: str) -> Any | None:
+    """The newest version whose encoder has these weights, or None."""
+    versions = client.search_model_versions(f"name = '{model}'")
+    same = [found for found in versions if found.tags.get(SHA_TAG) == sha256]
+    return max(same, key=lambda found: int(found.version), default=None)
+
+
+def register(
+    client: MlflowClient, model: str, encoder: Path, metrics: Path, *, run_id: str, tags: Mapping[str, str]
+) -> str:
+    """Make a version of `model` from an encoder folder; returns its number.
+
+    The model's files become artifacts of the training run `run_id`. `metrics` travels with them, because
+    the next candidate is judged against it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    place = f"registered/{tags[SHA_TAG][:12]}"
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        save_model(folder, encoder, metrics)
+        client.log_artifacts(run_id, str(folder), place)
+    try:
+        client.create_registered_model(model)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    source = f"{client.get_run(run_id).info.artifact_uri.rstrip('/')}/{place}"
+    made = client.create_model_version(model, source, run_id, tags=dict(tags))
+    return str(made.version)
+
+
+def save_model(folder: Path, encoder: Path, metrics: Path) -> None:
+    """Write an MLflow model that needs no other file: script, code, safetensors, sidecar, metrics."""
+    import mlflow
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+    from components.encoders.sidecar import read_sidecar
+
+    vectors = TensorSpec(np.dtype(np.float32), (-1, read_sidecar(encoder).embed_dim))
+    with TemporaryDirectory() as temporary:
+        code = _served_code(Path(temporary))
+        parts = {"encoder": Path(temporary) / "encoder", "metrics": Path(temporary) / "metrics.json"}
+        shutil.copytree(encoder, parts["encoder"])
+        shutil.copy(metrics, parts["metrics"])
+        mlflow.pyfunc.save_model(
+            path=str(folder),
+            python_model=str(_SCRIPT),
+            artifacts={name: str(part) for name, part in parts.items()},
+            # The column has no name, so that a plain list of texts is as good as a table.
+            signature=ModelSignature(Schema([ColSpec(DataType.string)]), Schema([vectors])),
+            input_example=["a child on a couch"],
+            pip_requirements=[f"{package}=={version(package)}" for package in _PACKAGES],
+            code_paths=[str(code)],
+        )
+
+
+def _served_code(folder: Path) -> Path:
+    """A copy of the part of this package that a served encoder needs."""
+    code = folder / _COMPONENTS.name
+    code.mkdir()
+    for module in ("__init__", "errors", "files", "progress"):
+        shutil.copy(_COMPONENTS / f"{module}.py", code)
+    shutil.copytree(_COMPONENTS / "encoders", code / "encoders", ignore=shutil.ignore_patterns("__pycache__"))
+    return code
+
+
+def artifact(client: MlflowClient, found: Any, name: str, folder: Path) -> Path:
+    """Fetch one of a version's artifacts (`encoder` or `metrics.json`) into `folder`.
+
+    Raises:
+        InputError: the version lacks it.
+    """
+    from mlflow.artifacts import download_artifacts
+    from mlflow.exceptions import MlflowException
+
+    source = client.get_model_version_download_uri(found.name, found.version)
+    try:
+        return Path(download_artifacts(artifact_uri=f"{source}/artifacts/{name}", dst_path=str(folder)))
+    except (MlflowException, OSError) as error:
+        raise InputError(
+            f"version {found.version} of {found.name} lost its files ({error}): "
+            f"delete its alias '{CHAMPION}' in MLflow and promote again"
+        ) from None

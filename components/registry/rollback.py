@@ -1,0 +1,50 @@
+"""Give the champion's place back to the version before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.errors import InputError
+from components.registry import decision as records
+from components.registry import model as versions
+from components.registry.decision import RECORDS, Decision
+from components.settings import Settings
+from components.tracking import make_client, tracking_uri
+
+
+def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
+    """Swap `champion` and `previous`. The version taken back is marked, and the gate refuses its weights from now on.
+
+    Rolling back a second time undoes the first.
+
+    Raises:
+        InputError: there is no previous champion.
+    """
+    model = settings.promote.model
+    client = make_client()
+    champion = versions.find_alias(client, model, versions.CHAMPION)
+    previous = versions.find_alias(client, model, versions.PREVIOUS)
+    if champion is None or previous is None:
+        raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
+    time = records.now()
+    client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)
+    if versions.ROLLED_BACK in previous.tags:
+        client.delete_model_version_tag(model, previous.version, versions.ROLLED_BACK)
+    client.set_registered_model_alias(model, versions.CHAMPION, previous.version)
+    client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
+    decision = Decision(
+        outcome="rolled back",
+        model=model,
+        encoder=previous.tags.get("encoder", ""),
+        encoder_sha256=previous.tags.get(versions.SHA_TAG, ""),
+        against=f"champion version {champion.version}",
+        run_id=previous.tags.get("run_id", ""),
+        git_commit=previous.tags.get("git_commit", ""),
+        version=str(previous.version),
+        previous_version=str(champion.version),
+        tracking_uri=tracking_uri(),
+        fingerprint="rollback",
+        time=time,
+    )
+    records.save(decision, folder)
+    return decision

@@ -1,0 +1,29 @@
+"""The registered model: MLflow runs this file when it loads a version (models from code, no pickle)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+
+from components.encoders.encoder import Encoder
+
+
+class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    """The text tower of an encoder."""
+
+    def load_context(self, context: Any) -> None:
+        """Load the encoder from the version's artifacts."""
+        self.encoder = Encoder.load(Path(context.artifacts["encoder"]))
+
+    # MLflow would take type hints of `predict` for a schema.
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        """Texts (a list, or a table whose first column holds them) to unit vectors `[texts, dim]`, float32."""
+        del context, params
+        texts = model_input.iloc[:, 0] if isinstance(model_input, pd.DataFrame) else model_input
+        return self.encoder.embed_texts([str(text) for text in texts])
+
+
+mlflow.models.set_model(ServedEncoder())

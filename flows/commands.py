@@ -1,0 +1,99 @@
+"""Commands as children of a flow: own process group, live log lines, and no child left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from prefect.logging import get_run_logger
+
+TAIL = 15
+"""How many last lines of a failed command its error repeats."""
+GRACE = 20.0
+"""Seconds a stopped command has to write down what it knows; Prefect itself waits 30 s for the flow."""
+
+
+class CommandError(Exception):
+    """A command ended with an error; the message carries its last lines."""
+
+
+def run_logged(command: Sequence[str], what: str) -> None:
+    """Run `command` and log its output line by line as it comes.
+
+    Whatever ends this call early (cancellation, a crash of the flow) ends the whole process group of the command.
+
+    Raises:
+        CommandError: the command failed.
+    """
+    logger = get_run_logger()
+    tail: deque[str] = deque(maxlen=TAIL)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=_environment(),
+        process_group=0,
+    )
+    try:
+        _relay(process, logger, tail)
+        status = process.wait()
+    finally:
+        stop_group(process.pid, GRACE)
+    if status != 0:
+        last = "\n".join(tail)
+        raise CommandError(f"{what} failed with exit code {status}; its last lines:\n{last}")
+
+
+def stop_group(group: int, grace: float) -> None:
+    """End every process of a group: SIGTERM, then after `grace` seconds SIGKILL. An empty group is fine."""
+    deadline = time.monotonic() + grace
+    if _signal(group, signal.SIGTERM):
+        while _signal(group, 0) and time.monotonic() < deadline:
+            _reap(group)
+            time.sleep(0.05)
+        _signal(group, signal.SIGKILL)
+    _reap(group)
+
+
+def _relay(
+    process: subprocess.Popen[str], logger: logging.LoggerAdapter[logging.Logger] | logging.Logger, tail: deque[str]
+) -> None:
+    # Text mode turns the carriage returns of progress bars into line ends.
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            if text := line.rstrip():
+                tail.append(text)
+                logger.info("%s", text)
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a group; False when no process is left in it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _reap(group: int) -> None:
+    """Collect the command itself, which as a zombie would keep its group alive."""
+    try:
+        os.waitpid(group, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment with its Python first on the path, because stages call `python`."""
+    folder = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,39 @@
+"""What a run leaves on its page: the results, the decision, links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import task
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from components.evaluation import comparison_csv
+from components.registry.decision import LATEST, RECORDS, read
+
+REPORTS = Path("reports")
+
+
+@task(cache_policy=NO_CACHE)
+def show_results() -> None:
+    """Artifacts of the comparison: the table `results-table` and a link to the page."""
+    comparison = comparison_csv.read(REPORTS / "comparison.csv")
+    rows = []
+    for metric, cells in comparison.cells.items():
+        if metric.count("/") > 1:
+            continue
+        row: dict[str, str] = {"metric": metric}
+        for encoder, cell in cells.items():
+            value = cell.value
+            row[encoder] = f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]"
+        rows.append(row)
+    create_table_artifact(rows, key="results-table", description="Every encoder's metrics with 95% intervals.")
+    page = (REPORTS / "comparison.html").resolve()
+    create_link_artifact(page.as_uri(), link_text=str(page), key="comparison", description="The report as a page.")
+
+
+@task(cache_policy=NO_CACHE)
+def show_decision() -> None:
+    """An artifact of the last decision: `promotion-decision`."""
+    decision = read(RECORDS / f"{LATEST}.json")
+    create_markdown_artifact(decision.markdown(), key="promotion-decision", description=decision.headline)

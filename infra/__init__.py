@@ -1,0 +1,1 @@
+"""What runs the product: profiles and the local stack."""

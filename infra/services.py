@@ -1,0 +1,172 @@
+"""Child processes of the stack: started in groups of their own, logged to files, watched, and stopped together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from components.errors import InputError
+
+GRACE = 15.0
+"""Seconds that services have to stop before they are killed."""
+
+
+@dataclass
+class Service:
+    """A running child process and its log file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise `InputError` when the process has ended; the message carries the last line of its log."""
+        if self.process.poll() is not None:
+            raise InputError(
+                f"{self.name} ended with code {self.process.returncode}: {last_line(self.log)} (see {self.log})"
+            )
+
+
+@dataclass
+class Services:
+    """All services of a stack; leaving the block stops them, the last one first."""
+
+    logs: Path
+    environment: Mapping[str, str]
+    running: list[Service] = field(default_factory=list)
+    _files: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Services:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A second Ctrl-C must not leave half of the children behind.
+        handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            stop([service.process for service in reversed(self.running)])
+        finally:
+            self._files.close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def start(self, name: str, command: Sequence[str]) -> Service:
+        """Start a service; what it prints goes to `<logs>/<name>.log`."""
+        log = self.logs / f"{name}.log"
+        stream = self._files.enter_context(log.open("wb"))
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=dict(self.environment),
+            start_new_session=True,
+        )
+        service = Service(name, process, log)
+        self.running.append(service)
+        return service
+
+    def check(self) -> None:
+        """Raise `InputError` when any service has ended."""
+        for service in self.running:
+            service.check()
+
+    def call(self, name: str, command: Sequence[str]) -> None:
+        """Run a command to its end, logged like a service.
+
+        Raises:
+            InputError: it failed.
+        """
+        service = self.start(name, command)
+        while service.process.poll() is None:
+            self.check_others(service)
+            time.sleep(0.1)
+        self.running.remove(service)
+        if service.process.returncode != 0:
+            service.check()
+
+    def check_others(self, service: Service) -> None:
+        """Raise `InputError` when a service other than this one has ended."""
+        for other in self.running:
+            if other is not service:
+                other.check()
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End whole process groups: SIGTERM to all, then SIGKILL to those that outlast the grace."""
+    for process in processes:
+        _signal(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE
+    while any(_alive(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process in processes:
+        _signal(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_until(
+    healthy: Callable[[], bool], services: Services, seconds: float, what: str, tick: Callable[[], None]
+) -> None:
+    """Wait for a service, calling `tick` now and then.
+
+    Raises:
+        InputError: it did not become healthy in time, or a service ended meanwhile.
+    """
+    deadline = time.monotonic() + seconds
+    while not healthy():
+        services.check()
+        if time.monotonic() > deadline:
+            raise InputError(f"{what} did not answer within {seconds:.0f} s: see {services.logs}")
+        tick()
+        time.sleep(0.5)
+
+
+def answers(url: str) -> bool:
+    """Whether a GET of `url` succeeds."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def assert_port_free(port: int, option: str) -> None:
+    """Raise `InputError` when something listens on the port already."""
+    with socket.socket() as probe:
+        # Servers set this too; without it a port of a just stopped stack looks taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise InputError(f"port {port} is taken: stop what uses it or give another with {option}") from None
+
+
+def last_line(log: Path) -> str:
+    """The last non-empty line of a log."""
+    lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"
+
+
+def _alive(process: subprocess.Popen[bytes]) -> bool:
+    process.poll()
+    return _signal(process.pid, 0)
+
+
+def _signal(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""The local stack without containers: Prefect server and worker, MLflow, all on 127.0.0.1, until Ctrl-C.
+
+python -m infra.stack
+python -m infra.stack --prefect-port 4300 --mlflow-port 5100
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from components.errors import InputError, run_command
+from components.tracking import STORE, tracking_uri
+from infra.services import Services, answers, assert_port_free, wait_until
+
+HOST = "127.0.0.1"
+STATE = Path("state")
+POOLS = ("local", "gpu")
+START_SECONDS = 300
+"""A server's first start makes its database, which takes a minute on a small machine."""
+
+
+def run(prefect_port: int, mlflow_port: int) -> None:
+    """Start everything, print the addresses, and stay until told to stop.
+
+    Raises:
+        InputError: a port is taken, or a service does not start or ends by itself.
+    """
+    if not Path("prefect.yaml").is_file():
+        raise InputError("prefect.yaml is missing: run the command in the project's folder")
+    assert_port_free(prefect_port, "--prefect-port")
+    assert_port_free(mlflow_port, "--mlflow-port")
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console()
+    prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
+    with Services(STATE / "logs", environment(prefect)) as services:
+        try:
+            _start(services, console, prefect, mlflow)
+            _announce(console, prefect, mlflow)
+            while True:
+                services.check()
+                time.sleep(1)
+        except KeyboardInterrupt:
+            console.print("stopping")
+    console.print("stopped")
+
+
+def environment(prefect: str) -> Mapping[str, str]:
+    """What the services see: the checkout, its own Prefect home, no analytics."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "CLIPTUNE_HOME": str(Path.cwd()),
+        "PREFECT_HOME": str((STATE / "prefect").resolve()),
+        "PREFECT_API_URL": f"{prefect}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PYTHONUNBUFFERED": "1",
+        # One page width for logs that nobody watches on a terminal.
+        "COLUMNS": "160",
+    }
+
+
+def _start(services: Services, console: Console, prefect: str, mlflow: str) -> None:
+    tool = [sys.executable, "-m", "prefect"]
+    with console.status("Prefect server: starting (the first start takes a minute)") as status:
+        started = time.monotonic()
+
+        def tick(what: str) -> None:
+            status.update(f"{what}: starting, {time.monotonic() - started:.0f} s (the first start takes a minute)")
+
+        port = prefect.rpartition(":")[2]
+        services.start("prefect-server", [*tool, "server", "start", "--host", HOST, "--port", port])
+        services.start("mlflow", _mlflow(mlflow))
+        wait_until(
+            lambda: answers(f"{prefect}/api/health"), services, START_SECONDS, "Prefect", lambda: tick("Prefect")
+        )
+        status.update("Prefect: making work pools and deployments")
+        for pool in POOLS:
+            command = [*tool, "work-pool", "create", pool, "--type", "process", "--overwrite"]
+            services.call(f"work-pool-{pool}", command)
+        services.call("deploy", [*tool, "--no-prompt", "deploy", "--all"])
+        services.start(
+            "worker", [*tool, "worker", "start", "--pool", POOLS[0], "--type", "process", "--name", POOLS[0]]
+        )
+        wait_until(lambda: answers(f"{mlflow}/health"), services, START_SECONDS, "MLflow", lambda: tick("MLflow"))
+
+
+def _mlflow(address: str) -> list[str]:
+    STORE.mkdir(exist_ok=True)
+    port = address.rpartition(":")[2]
+    options = ["--backend-store-uri", tracking_uri(), "--default-artifact-root", str((STORE / "artifacts").resolve())]
+    return [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", port, "--workers", "1", *options]
+
+
+def _announce(console: Console, prefect: str, mlflow: str) -> None:
+    console.print(f"Prefect  {prefect}\nMLflow   {mlflow}\nlogs     {STATE / 'logs'}/", highlight=False)
+    console.print("\nIn another terminal, in this folder:", highlight=False)
+    folder = Path(sys.executable).parent
+    command = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    console.print(
+        f"  export PREFECT_API_URL={prefect}/api\n"
+        f"  {command}/prefect deployment run train-paraclip/local --watch\n\n"
+        "Ctrl-C stops all of it.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main(
+    prefect_port: Annotated[int, typer.Option(help="Port of the Prefect server and its pages.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow pages.")] = 5000,
+) -> None:
+    """Run Prefect (server and worker) and MLflow on this machine until Ctrl-C.
+
+    Examples: python -m infra.stack; python -m infra.stack --prefect-port 4300 --mlflow-port 5100
+    """
+    run_command(lambda: run(prefect_port, mlflow_port))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,56 @@
+"""dvc.yaml says what the stages really read, and one method's settings touch one method's stages."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPO = Path(__file__).parents[2]
+
+
+def _dvc(*arguments: str) -> str:
+    command = [str(Path(sys.executable).with_name("dvc")), *arguments]
+    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_stages_in_their_order() -> None:
+    names = _dvc("stage", "list", "--name-only").split()
+    assert names == [
+        "prepare",
+        "base",
+        "embed",
+        "synthesize@paraphrase_1",
+        "synthesize@paraphrase_2",
+        "validate",
+        "train@paraclip",
+        "evaluate@base",
+        "evaluate@paraclip",
+        "compare",
+    ]
+
+
+def _stages() -> dict[str, dict[str, object]]:
+    raw = yaml.safe_load((REPO / "dvc.yaml").read_text("utf-8"))["stages"]
+    return {name: stage.get("do", stage) for name, stage in raw.items()}
+
+
+@pytest.mark.parametrize("name", sorted(_stages()))
+def test_commands_are_modules_and_code_dependencies_exist(name: str) -> None:
+    stage = _stages()[name]
+    module = str(stage["cmd"]).split()[2]
+    assert importlib.util.find_spec(module) is not None
+    for dependency in stage["deps"]:  # type: ignore[attr-defined]
+        if str(dependency).startswith("components") and "$" not in dependency:
+            assert (REPO / dependency).exists(), dependency
+
+
+def test_a_stages_own_folder_is_among_its_dependencies() -> None:
+    for name, stage in _stages().items():
+        module = Path(str(stage["cmd"]).split()[2].replace(".", "/"))
+        covered = [module, module.parent, module.with_suffix(".py")]
+        assert any(str(path) in stage["deps"] for path in covered), name  # type: ignore[operator]

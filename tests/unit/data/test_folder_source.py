@@ -1,0 +1,153 @@
+"""Pairs from a folder: what is wrong with the user's files is said with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.data import prepare
+from components.data.sources import find_source
+from components.errors import InputError
+from components.records import PAIRS
+from components.settings import Settings
+
+Rows = list[tuple[str, str]]
+ROWS: Rows = [(f"{number}.png", f"picture number {number}") for number in range(6)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any], png: Any) -> Callable[..., Settings]:
+    """Writes a folder of six images and the given rows; returns settings that name it."""
+
+    def make(rows: Rows = ROWS, header: str = "image\tcaption", **prepare_settings: Any) -> Settings:
+        folder = tmp_path / "pictures"
+        folder.mkdir()
+        for number in range(6):
+            (folder / f"{number}.png").write_bytes(png((number, 0, 0)))
+        lines = [header, *("\t".join(row) for row in rows)]
+        (folder / "captions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        counts = {"train": 4, "val": 1, "test": 1}
+        raw_params["prepare"] |= {"source": "folder", "folder": str(folder), "counts": counts} | prepare_settings
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _pairs(settings: Settings) -> list[Any]:
+    return list(find_source("folder").pairs(settings))
+
+
+def test_good_folder(world: Any) -> None:
+    settings = world()
+    pairs = _pairs(settings)
+    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
+    assert [pair.split for pair in pairs] == ["test", "val", *["train"] * 4]
+    assert pairs == _pairs(settings)
+    assert all(pair.facts is None for pair in pairs)
+
+
+def test_prepare_writes_the_splits(world: Any, tmp_path: Path) -> None:
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").num_rows for split in prepare.SPLITS}
+    assert rows == {"train": 4, "val": 1, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("3.png", "   "), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
+        (("3.png", "word " * 500), r"captions\.tsv: line 5 \(3\.png\) has a caption of 500 words"),
+        (("gone.png", "a picture"), r"captions\.tsv: line 5 names gone\.png"),
+        (("", "a picture"), r"captions\.tsv: line 5 names "),
+    ],
+)
+def test_bad_row(world: Any, tmp_path: Path, png: Any, row: tuple[str, str], message: str) -> None:
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    with pytest.raises(InputError, match=message):
+        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "{outside}"])
+def test_name_out_of_the_folder(world: Any, tmp_path: Path, png: Any, name: str) -> None:
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    row = (name.format(outside=tmp_path / "secret.png"), "a picture")
+    with pytest.raises(InputError, match=r"captions\.tsv: line 5 names .*secret\.png"):
+        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+
+
+def test_link_out_of_the_folder(world: Any, tmp_path: Path, png: Any) -> None:
+    settings = world()
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    link = tmp_path / "pictures" / "3.png"
+    link.unlink()
+    link.symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match=r"line 5 names 3\.png"):
+        _pairs(settings)
+
+
+@pytest.mark.parametrize("cut", [lambda raw: b"no image at all", lambda raw: raw[:40], lambda raw: b""])
+def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
+    settings = world()
+    path = tmp_path / "pictures" / "2.png"
+    path.write_bytes(cut(path.read_bytes()))
+    with pytest.raises(InputError, match=r"2\.png is no readable image"):
+        _pairs(settings)
+
+
+def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.data.sources.folder._MAX_PIXELS", 100)
+    with pytest.raises(InputError, match=r"\d\.png has 16x16 pixels"):
+        _pairs(world())
+
+
+def test_too_few_rows(world: Any) -> None:
+    with pytest.raises(InputError, match=r"captions\.tsv has 5 rows, prepare\.counts wants 6"):
+        _pairs(world(ROWS[:5]))
+
+
+def test_wrong_header(world: Any) -> None:
+    with pytest.raises(InputError, match=r"captions\.tsv: the first line must name the columns image and caption"):
+        _pairs(world(header="file\ttext"))
+
+
+def test_row_without_a_caption_column(world: Any) -> None:
+    with pytest.raises(InputError, match=r"line 3 .* empty caption"):
+        _pairs(world([ROWS[0], ("1.png",), *ROWS[2:]]))
+
+
+def test_missing_folder(world: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"image folder .*nowhere does not exist"):
+        _pairs(world(folder=str(tmp_path / "nowhere")))
+
+
+def test_folder_not_named(world: Any) -> None:
+    with pytest.raises(InputError, match=r"needs prepare\.folder"):
+        _pairs(world(folder=None))
+
+
+def test_missing_table(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    with pytest.raises(InputError, match=r"captions\.tsv is missing"):
+        _pairs(settings)
+
+
+def test_table_in_another_encoding(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").write_bytes("image\tcaption\n0.png\tcafé\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"captions\.tsv"):
+        _pairs(settings)
+
+
+def test_unknown_source() -> None:
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of embedded, folder"):
+        find_source("web")
+
+
+def test_pair_in_two_splits(world: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
+        prepare.run(world([ROWS[0]] * 6), tmp_path / "pairs", tmp_path / "evaluation")
+    assert not (tmp_path / "pairs").exists()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.evaluation import evaluate
+from components.evaluation.folders import Folders
+from components.evaluation.results import read_report, read_scores
+from components.records import LABELS
+from components.settings import Settings
+
+Make = Callable[..., Settings]
+
+
+@pytest.fixture
+def encoder(stub: Any, vectors: dict[str, Sequence[float]], monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = stub(vectors)
+    monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder: made))
+    return made
+
+
+def test_writes_the_agreed_json(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    evaluate.run(make_settings(), "base", folders)
+    content = json.loads((folders.metrics / "base.json").read_text())
+    assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "metrics"}
+    assert content["encoder_sha256"] == "weights of base"
+    assert content["protocol"] == "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1"
+    found = content["metrics"]["paraphrased_retrieval/ao_at_2"]
+    assert set(found) == {"value", "ci95", "higher_is_better"}
+    assert found["value"] == pytest.approx((0.5 + 0.25 + 1) / 3)
+    assert found["ci95"][0] <= found["value"] <= found["ci95"][1]
+    assert content["metrics"]["swaps/relation_accuracy"]["value"] == pytest.approx(2 / 3)
+    assert content["metrics"]["swaps/relation_macro_accuracy"]["value"] == pytest.approx(1 / 2)
+
+
+def test_stores_values_per_query(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    report = evaluate.run(make_settings(), "base", folders)
+    assert read_report("base", folders.metrics) == report
+    scores = read_scores(report, folders.per_query)
+    assert scores.values["paraphrased_retrieval/ao_at_2"] == pytest.approx([0.5, 0.25, 1])
+    assert set(scores.values) == set(report.metrics)
+    assert set(scores.strata) == {"swaps/relation_macro_accuracy"}
+    assert len(scores.rankings) == 2
+
+
+def test_the_same_run_writes_the_same_bytes(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    def written() -> list[bytes]:
+        evaluate.run(make_settings(), "base", folders)
+        return [(folders.metrics / "base.json").read_bytes(), (folders.per_query / "base.safetensors").read_bytes()]
+
+    assert written() == written()
+
+
+def test_stored_image_features_serve_the_same_tower_only(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    evaluate.run(make_settings(), "base", folders)
+    assert encoder.images_asked == 0
+    encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})
+    evaluate.run(make_settings(), "base", folders)
+    assert encoder.images_asked == 4
+
+
+def test_the_data_hash_follows_the_tables(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    before = evaluate.run(make_settings(), "base", folders).data_hash
+    assert evaluate.run(make_settings(), "base", folders).data_hash == before
+    LABELS.write(folders.evaluation / "labels.parquet", {"image_id": ["a"], "label": ["cat"]})
+    assert evaluate.run(make_settings(), "base", folders).data_hash != before
+
+
+def test_values_of_another_evaluation_are_refused(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    report = evaluate.run(make_settings(), "base", folders)
+    with pytest.raises(InputError, match=r"base.safetensors and the metrics are of different evaluations"):
+        read_scores(report.model_copy(update={"data_hash": "another"}), folders.per_query)
+
+
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_missing_and_damaged_results_are_named(
+    suffix: str, encoder: Any, folders: Folders, make_settings: Make
+) -> None:
+    report = evaluate.run(make_settings(), "base", folders)
+    folder = folders.metrics if suffix == "json" else folders.per_query
+
+    def read() -> object:
+        return read_scores(read_report("base", folders.metrics), folders.per_query)
+
+    (folder / f"base.{suffix}").write_bytes(b"\x00broken")
+    with pytest.raises(InputError, match=rf"base.{suffix} is damaged"):
+        read()
+    (folder / f"base.{suffix}").unlink()
+    with pytest.raises(InputError, match=rf"base.{suffix} is missing: run .*--encoder {report.encoder}"):
+        read()
+
+
+def test_a_missing_table_stops_before_anything_is_loaded(folders: Folders, make_settings: Make) -> None:
+    (folders.evaluation / "labels.parquet").unlink()
+    with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' needs it"):
+        evaluate.run(make_settings(), "base", folders)
+
+
+def test_a_missing_encoder_is_named(folders: Folders, make_settings: Make) -> None:
+    with pytest.raises(InputError, match=r"models/absent"):
+        evaluate.run(make_settings(), "absent", folders)
+    with pytest.raises(InputError, match=r"'models/base' is no encoder's name"):
+        evaluate.run(make_settings(), "models/base", folders)
+
+
+def test_image_features_are_plain_arrays(encoder: Any, folders: Folders, tmp_path: Path) -> None:
+    ids, features = evaluate.image_features(encoder, folders.embeddings, folders.test_pairs, 2)
+    assert list(ids) == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(features, np.eye(4))
+    with pytest.raises(InputError, match=r"test.npy is missing"):
+        evaluate.image_features(encoder, tmp_path / "no", folders.test_pairs, 2)

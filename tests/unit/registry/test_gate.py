@@ -1,0 +1,78 @@
+"""Each rule refuses on its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.errors import InputError
+from components.evaluation.results import Report, Result
+from components.registry.gate import Evidence, judge
+from components.settings import Promote
+
+PRIMARY, GUARD = "b/primary", "b/guard"
+POLICY = Promote(model="m", primary=PRIMARY, guards={GUARD: 0.01})
+
+
+def _report(primary: float, guard: float, half: float = 0.02, higher: bool = True, **changes: Any) -> Report:
+    metrics = {
+        PRIMARY: Result(value=primary, ci95=(primary - half, primary + half), higher_is_better=higher),
+        GUARD: Result(value=guard, ci95=(guard, guard), higher_is_better=higher),
+    }
+    return Report(
+        **{"encoder": "e", "protocol": "p", "data_hash": "d", "encoder_sha256": "s", "metrics": metrics} | changes
+    )
+
+
+OLD = _report(0.40, 0.50)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "incumbent", "evidence", "refused_by"),
+    [
+        (_report(0.45, 0.50), OLD, Evidence(), None),
+        (_report(0.45, 0.49), OLD, Evidence(), None),
+        (_report(0.41, 0.50), OLD, Evidence(), PRIMARY),
+        (_report(0.35, 0.50), OLD, Evidence(), PRIMARY),
+        (_report(0.45, 0.50, half=0.06), OLD, Evidence(), PRIMARY),
+        (_report(0.45, 0.50), _report(0.40, 0.50, half=0.06), Evidence(), PRIMARY),
+        (_report(float("nan"), 0.50), OLD, Evidence(), PRIMARY),
+        (_report(0.45, 0.48), OLD, Evidence(), f"guard {GUARD}"),
+        (_report(0.45, float("nan")), OLD, Evidence(), f"guard {GUARD}"),
+        (_report(0.45, 0.50, data_hash="other"), OLD, Evidence(), "same data"),
+        (_report(0.45, 0.50, protocol="other"), OLD, Evidence(), "same data"),
+        (_report(0.45, 0.50), OLD, Evidence(validation_faults=("rows are bad",)), "validation"),
+        (_report(0.45, 0.50), OLD, Evidence(provenance_faults=("no commit", "no run")), "provenance"),
+        (_report(0.45, 0.50), OLD, Evidence(rolled_back="3"), "history"),
+    ],
+)
+def test_each_rule_refuses_alone(candidate: Report, incumbent: Report, evidence: Evidence, refused_by: str | None) -> None:
+    failed = [rule for rule in judge(candidate, incumbent, POLICY, evidence) if not rule.passed]
+    assert [rule.name for rule in failed] == ([refused_by] if refused_by else [])
+
+
+def test_all_faults_are_named() -> None:
+    rules = judge(_report(0.45, 0.50), OLD, POLICY, Evidence(provenance_faults=("no commit", "no run")))
+    assert "no commit; no run" in [rule.reason for rule in rules]
+
+
+def test_lower_is_better_turns_the_sign() -> None:
+    lower = [_report(value, guard, higher=False) for value, guard in ((0.30, 0.505), (0.40, 0.50))]
+    assert all(rule.passed for rule in judge(*lower, POLICY, Evidence()))
+    assert not all(rule.passed for rule in judge(*reversed(lower), POLICY, Evidence()))
+
+
+@pytest.mark.parametrize("policy", [{"primary": "b/none"}, {"guards": {"b/none": 0.1}}])
+def test_unknown_metric_names_the_setting(policy: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"promote\.(primary|guards) asks for 'b/none'"):
+        judge(_report(0.45, 0.5), OLD, POLICY.model_copy(update=policy), Evidence())
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2))
+def test_two_encoders_never_beat_each_other(one: float, other: float, half: float) -> None:
+    left, right = _report(one, 0.5, half), _report(other, 0.5, half)
+    verdicts = [all(rule.passed for rule in judge(*pair, POLICY, Evidence())) for pair in ((left, right), (right, left))]
+    assert not all(verdicts)

@@ -1,0 +1,233 @@
+"""The way from a candidate to the champion's alias, against a real MLflow store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.errors import InputError
+from components.files import write_json
+from components.registry import decision as records
+from components.registry.decision import LATEST, RECORDS
+from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
+from components.registry.promotion import promote
+from components.registry.rollback import rollback
+from components.registry.standing import standing_decision
+from components.tracking import make_client, tracking_uri
+
+MODEL = "text-encoder"
+
+
+def _versions() -> dict[str, str]:
+    client = make_client()
+    aliases = {alias: find_alias(client, MODEL, alias) for alias in (CHAMPION, PREVIOUS)}
+    return {alias: found.version for alias, found in aliases.items() if found is not None}
+
+
+def test_first_champion(project: Any) -> None:
+    encoder = project.add("paraclip", 2, 0.5)
+    decision = promote(project.settings)
+    assert (decision.outcome, decision.against, decision.version) == ("promoted", "base", "1")
+    client = make_client()
+    champion = find_alias(client, MODEL, CHAMPION)
+    assert champion is not None
+    assert champion.tags[SHA_TAG] == encoder.sidecar.weights_sha256
+    assert champion.run_id == decision.run_id == json.loads(Path("models/paraclip/run.json").read_text())["run_id"]
+    run = client.get_run(decision.run_id)
+    assert run.data.tags["model_version"] == f"{MODEL}/1"
+    assert [file.path for file in client.list_artifacts(decision.run_id, "promotion")]
+    assert records.read(RECORDS / f"{LATEST}.json") == decision
+    assert "promoted" in (RECORDS / f"{LATEST}.md").read_text()
+
+
+def test_nothing_registered_is_pickled(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    files = [path for path in Path("mlruns/artifacts").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".safetensors" for path in files)
+    assert {path.suffix for path in files} <= {".safetensors", ".json", ".py", ".yaml", ".txt", ""}
+    # Every pickle of protocol 2 and later begins with this byte.
+    assert not [path for path in files if path.read_bytes()[:1] == b"\x80" and path.suffix != ".safetensors"]
+
+
+def test_refused_candidate_is_recorded_but_not_registered(project: Any) -> None:
+    project.add("paraclip", 2, 0.41)
+    decision = promote(project.settings)
+    assert decision.outcome == "refused"
+    assert _versions() == {}
+    assert records.latest() == decision
+    assert make_client().get_run(decision.run_id).data.tags["promotion"] == "refused"
+
+
+def test_same_weights_again_change_nothing(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    first = promote(project.settings)
+    again = promote(project.settings)
+    assert (again.outcome, again.version) == ("already champion", first.version)
+    assert standing_decision(project.settings) == first
+    assert len(records.history()) == 1
+    assert len(make_client().search_model_versions(f"name = '{MODEL}'")) == 1
+
+
+@pytest.mark.parametrize("change", ["metrics", "policy", "validation", "store"])
+def test_a_decision_stands_only_on_its_files(project: Any, change: str) -> None:
+    project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    settings = project.settings
+    if change == "metrics":
+        project.add("paraclip", 2, 0.6)
+    if change == "policy":
+        settings = settings.model_copy(update={"promote": settings.promote.model_copy(update={"guards": {}})})
+    if change == "validation":
+        write_json(Path("data/validated/summary.json"), {"passed": False})
+    if change == "store":
+        Path("mlruns/mlflow.db").unlink()
+    assert standing_decision(settings) is None
+
+
+def test_dry_run_writes_nothing(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    assert promote(project.settings, dry_run=True).outcome == "promoted"
+    assert _versions() == {}
+    assert not RECORDS.exists()
+
+
+def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    project.add("paraclip", 3, 0.6)
+    second = promote(project.settings)
+    assert (second.outcome, second.against) == ("promoted", "champion version 1")
+    assert _versions() == {CHAMPION: 2, PREVIOUS: 1}
+    back = rollback(project.settings)
+    assert (back.outcome, back.version) == ("rolled back", "1")
+    assert _versions() == {CHAMPION: 1, PREVIOUS: 2}
+    refused = promote(project.settings)
+    assert [rule.name for rule in refused.rules if not rule.passed] == ["history"]
+    rollback(project.settings)
+    assert _versions() == {CHAMPION: 2, PREVIOUS: 1}
+    assert promote(project.settings).outcome == "already champion"
+
+
+def test_candidate_must_beat_the_champion_not_the_base(project: Any) -> None:
+    project.add("paraclip", 2, 0.6)
+    promote(project.settings)
+    project.add("paraclip", 3, 0.5)
+    decision = promote(project.settings)
+    assert (decision.outcome, decision.against) == ("refused", "champion version 1")
+
+
+def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    champion = project.add("paraclip", 2, 0.5, data="old")
+    project.add("base", 1, 0.4, data="old")
+    promote(project.settings)
+    project.add("paraclip", 3, 0.9, data="new")
+    asked: list[str] = []
+
+    def evaluate(_settings: Any, name: str, folders: Any) -> Any:
+        from components.encoders.sidecar import read_sidecar
+        from tests_registry import results  # type: ignore[import-not-found]
+
+        sha = read_sidecar(folders.models / name).weights_sha256
+        asked.append(sha)
+        return results(name, sha, 0.85, data="new")
+
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("tests_registry", Path(__file__).with_name("conftest.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "tests_registry", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr("components.evaluation.evaluate.run", evaluate)
+    decision = promote(project.settings)
+    assert asked == [champion.sidecar.weights_sha256]
+    assert decision.outcome == "promoted"
+    assert "0.8500 -> 0.9000" in decision.rules[1].reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule", "words"),
+    [
+        ("commit", "provenance", "no git commit"),
+        ("hashes", "provenance", "no data hashes"),
+        ("weights", "provenance", "not what was evaluated"),
+        ("run file", "provenance", "names no training run"),
+        ("run", "provenance", "is not in MLflow"),
+        ("killed run", "provenance", "KILLED"),
+        ("validation", "validation", "validation failed"),
+        ("summary", "validation", "missing or damaged"),
+        ("examples", "validation", "was not trained on"),
+    ],
+)
+def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words: str) -> None:
+    project.add("paraclip", 2, 0.5)
+    folder = Path("models/paraclip")
+    sidecar = json.loads((folder / "encoder.json").read_text())
+    run = json.loads((folder / "run.json").read_text())
+    breakers = {
+        "commit": lambda: write_json(folder / "encoder.json", sidecar | {"git_commit": ""}),
+        "hashes": lambda: write_json(folder / "encoder.json", sidecar | {"data_hashes": {}}),
+        "weights": lambda: (folder / "encoder.safetensors").write_bytes(b"other"),
+        "run file": lambda: (folder / "run.json").unlink(),
+        "run": lambda: write_json(folder / "run.json", run | {"run_id": "0" * 32}),
+        "killed run": lambda: make_client().set_terminated(run["run_id"], "KILLED"),
+        "validation": lambda: write_json(Path("data/validated/summary.json"), {"passed": False}),
+        "summary": lambda: Path("data/validated/summary.json").write_text("{"),
+        "examples": lambda: Path("data/validated/paraphrases.parquet").write_bytes(b"others"),
+    }
+    breakers[fault]()
+    decision = promote(project.settings)
+    assert decision.outcome == "refused"
+    assert {found.name: found.reason for found in decision.rules if not found.passed}.keys() == {rule}
+    assert words in next(found.reason for found in decision.rules if found.name == rule)
+    assert _versions() == {}
+
+
+def test_best_of_several_methods_is_proposed(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    project.add("other", 3, 0.7)
+    settings = project.settings.model_copy(update={"methods": {"paraclip": {}, "other": {}}})
+    assert promote(settings).encoder == "other"
+
+
+def test_unscored_method_is_named(project: Any) -> None:
+    with pytest.raises(InputError, match=r"paraclip\.json is missing"):
+        promote(project.settings)
+
+
+def test_no_previous_champion(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    with pytest.raises(InputError, match="no previous champion"):
+        rollback(project.settings)
+
+
+_LOAD = """
+import sys, mlflow, numpy as np, pandas as pd
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model("models:/text-encoder@champion")
+texts = ["a dog", "two cats on a sofa"]
+np.save(sys.argv[2], np.stack([model.predict(texts), model.predict(pd.DataFrame({"text": texts}))]))
+"""
+
+
+@pytest.mark.integration
+def test_champion_in_a_fresh_process_elsewhere(project: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    encoder = project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    uri = tracking_uri().replace("///", f"///{Path.cwd()}/")
+    subprocess.run([sys.executable, "-c", _LOAD, uri, "vectors.npy"], cwd=elsewhere, check=True, capture_output=True)
+    vectors = np.load(elsewhere / "vectors.npy")
+    expected = encoder.embed_texts(["a dog", "two cats on a sofa"])
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, np.stack([expected, expected]), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=2), 1, atol=1e-5)

@@ -1,0 +1,114 @@
+"""Tables between stages: what breaks the contract is refused with file and row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.errors import InputError
+from components.records import CAPTION_QUERIES, GENERATIONS, PAIRS, PARAPHRASES
+
+ROWS: dict[str, list[Any]] = {"image_id": ["a", "b", "c"], "text": ["x", "y", "z"], "register": ["plain"] * 3}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "table.parquet"
+
+
+def _write_raw(path: Path, **changed: Any) -> None:
+    """Past the contract, straight to Parquet."""
+    pq.write_table(pa.table({**ROWS, **changed}), path)
+
+
+def test_round_trip(path: Path) -> None:
+    CAPTION_QUERIES.write(path, ROWS)
+    assert CAPTION_QUERIES.read(path).to_pydict() == ROWS
+    assert CAPTION_QUERIES.read(path, ["text"]).column_names == ["text"]
+
+
+@pytest.mark.parametrize(("value", "row"), [(["x", None, "z"], 1), (["x", "y", ""], 2), ([None, "", "z"], 0)])
+def test_null_or_empty_text(path: Path, value: list[str | None], row: int) -> None:
+    _write_raw(path, text=value)
+    with pytest.raises(InputError, match=rf"table\.parquet: row {row} has no 'text'"):
+        CAPTION_QUERIES.read(path)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"row {row} has no 'text'"):
+        CAPTION_QUERIES.write(path, {**ROWS, "text": list(value)})
+    assert not path.exists()
+
+
+def test_empty_image(path: Path) -> None:
+    with pytest.raises(InputError, match="row 1 has no 'image'"):
+        PAIRS.write(path, {"id": ["a", "b"], "image": [b"x", b""], "caption": ["c", "d"], "facts": [None, None]})
+
+
+def test_optional_column_may_be_null(path: Path) -> None:
+    PAIRS.write(path, {"id": ["a"], "image": [b"x"], "caption": ["c"], "facts": [None]})
+    assert PAIRS.read(path)["facts"].to_pylist() == [None]
+
+
+def test_wrong_type(path: Path) -> None:
+    _write_raw(path, text=[1, 2, 3])
+    with pytest.raises(InputError, match=r"table\.parquet: column 'text' is int64, .* wants string"):
+        CAPTION_QUERIES.read(path)
+
+
+def test_missing_column(path: Path) -> None:
+    pq.write_table(pa.table({"image_id": ["a"], "text": ["x"]}), path)
+    with pytest.raises(InputError, match=r"table\.parquet .*register"):
+        CAPTION_QUERIES.read(path)
+
+
+def test_missing_file(path: Path) -> None:
+    with pytest.raises(InputError, match=r"table\.parquet is missing: run `dvc repro`"):
+        CAPTION_QUERIES.read(path)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, -1])
+def test_truncated_file(path: Path, keep: int) -> None:
+    CAPTION_QUERIES.write(path, ROWS)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(InputError, match=r"table\.parquet cannot be read") as caught:
+        CAPTION_QUERIES.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
+    CAPTION_QUERIES.write(path, ROWS)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 37):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            CAPTION_QUERIES.read(path)
+        except InputError as error:
+            assert str(path) in str(error)  # noqa: PT017
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), max_size=8))
+def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    path = tmp_path_factory.mktemp("texts") / "t.parquet"
+    rows: dict[str, list[object]] = {
+        "image_id": ["i"] * len(texts),
+        "text": list(texts),
+        "register": ["p"] * len(texts),
+    }
+    CAPTION_QUERIES.write(path, rows)
+    assert CAPTION_QUERIES.read(path)["text"].to_pylist() == texts
+
+
+def test_zero_rows(path: Path) -> None:
+    PARAPHRASES.write(path, {name: [] for name in PARAPHRASES.schema.names})
+    assert PARAPHRASES.read(path).num_rows == 0
+
+
+def test_generation_without_answer(path: Path) -> None:
+    row = {"id": "a", "sample": 0, "source": "s", "key": "k", "accepted": False, "text": None, "reason": "no parse"}
+    GENERATIONS.write(path, {name: [value] for name, value in row.items()})
+    assert GENERATIONS.read(path).to_pylist() == [row]

@@ -1,0 +1,114 @@
+"""params.yaml: what is wrong with it is said by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from components.errors import InputError
+from components.settings import load_settings
+
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "params.yaml"
+
+
+def _load(path: Path, raw: Any) -> Any:
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return load_settings(path)
+
+
+def test_own_params_load() -> None:
+    settings = load_settings(REPO / "params.yaml")
+    assert settings.prepare.source == "embedded"
+    assert settings.validation.check_facts is True
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings(REPO / "params.yaml").world.seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("block", "key", "hint"),
+    [
+        ("prepare", "sorce", "unknown key 'prepare.sorce': did you mean 'source'?"),
+        ("validate", "max_word", "unknown key 'validate.max_word': did you mean 'max_words'?"),
+        ("train", "qqqq", "unknown key 'train.qqqq': remove it"),
+    ],
+)
+def test_unknown_key(path: Path, raw_params: dict[str, Any], block: str, key: str, hint: str) -> None:
+    raw_params[block][key] = 1
+    with pytest.raises(InputError) as caught:
+        _load(path, raw_params)
+    assert hint in str(caught.value)
+
+
+def test_unknown_block(path: Path, raw_params: dict[str, Any]) -> None:
+    raw_params["validation"] = raw_params.pop("validate")
+    with pytest.raises(InputError, match=r"params\.yaml: .*valid"):
+        _load(path, raw_params)
+
+
+@pytest.mark.parametrize(
+    ("block", "key", "value"),
+    [
+        ("prepare", "rare_word_share", "often"),
+        ("prepare", "rare_word_share", 1.5),
+        ("validate", "min_words", 0),
+        ("validate", "min_similarity", 2),
+        ("embed", "batch_size", -1),
+        ("embed", "batch_size", None),
+        ("base", "source", "magic"),
+    ],
+)
+def test_wrong_type_or_range(path: Path, raw_params: dict[str, Any], block: str, key: str, value: Any) -> None:
+    raw_params[block][key] = value
+    with pytest.raises(InputError, match=rf"params\.yaml: key '{block}\.{key}'"):
+        _load(path, raw_params)
+
+
+def test_missing_key(path: Path, raw_params: dict[str, Any]) -> None:
+    del raw_params["synthesize"]["store"]
+    with pytest.raises(InputError, match=r"key 'synthesize\.store': Field required"):
+        _load(path, raw_params)
+
+
+def test_missing_file(path: Path) -> None:
+    with pytest.raises(InputError, match=r"params\.yaml is missing: run the command in the project's folder"):
+        load_settings(path)
+
+
+@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "\t- x"])
+def test_no_yaml(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="no valid YAML"):
+        load_settings(path)
+
+
+@pytest.mark.parametrize("text", ["", "just words", "- a\n- b"])
+def test_no_mapping(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"params\.yaml: "):
+        load_settings(path)
+
+
+def test_binary_file(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(InputError, match="no valid YAML"):
+        load_settings(path)
+
+
+def test_python_tag_is_refused_and_not_run(path: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    path.write_text(f"world: !!python/object/apply:os.mkdir ['{trace}']\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no valid YAML"):
+        load_settings(path)
+    assert not trace.exists()

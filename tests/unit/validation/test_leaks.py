@@ -1,0 +1,33 @@
+"""Every benchmark table gives its sentences; alt-texts of the test split are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.errors import InputError
+from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.validation.leaks import evaluation_sentences
+
+
+def test_sentences_of_every_table(tmp_path: Path) -> None:
+    CAPTION_QUERIES.write(
+        tmp_path / "caption_queries.parquet",
+        {"image_id": ["i", "i"], "text": ["A plain one.", "IMG_7 alt"], "register": ["plain", "alt_text"]},
+    )
+    query = {"image_id": "i", "query": "Que-ry!", "paraphrase": "Other Words", "tier": "rare", "held_out": "pair"}
+    PARAPHRASE_QUERIES.write(tmp_path / "paraphrase_queries.parquet", {name: [text] for name, text in query.items()})
+    swap = {"image_id": "i", "true_caption": "So.", "false_caption": "Not so", "kind": "relation", "group": "left"}
+    SWAPS.write(tmp_path / "swaps.parquet", {name: [text] for name, text in swap.items()})
+    assert evaluation_sentences(tmp_path) == {"aplainone", "query", "otherwords", "so", "notso"}
+
+
+def test_source_without_benchmark_tables(tmp_path: Path) -> None:
+    assert evaluation_sentences(tmp_path) == frozenset()
+
+
+def test_damaged_table_is_named(tmp_path: Path) -> None:
+    (tmp_path / "swaps.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"swaps\.parquet cannot be read"):
+        evaluation_sentences(tmp_path)
