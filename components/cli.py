@@ -182,12 +182,10 @@ def _rollback() -> None:
 
 def _quiet() -> None:
     """Keep MLflow's progress bars and notes out of the command's answer."""
-    import logging
     import os
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 
 if __name__ == "__main__":

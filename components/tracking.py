@@ -7,7 +7,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -120,23 +120,24 @@ def tracked_run(
     run = client.create_run(_experiment(client, settings.world.name), run_name=name, tags=tags)
     tracked = TrackedRun(client, run.info.run_id, settings.world.name)
     status = "FAILED"
-    try:
-        with _stopped_by_signals():
+    with _stopped_by_signals() as ignore_stops:
+        try:
             tracked.log_params(params)
             for key, path in inputs.items():
                 tracked.log_dataset(key, path, tags[f"input.{key}.sha256"])
             yield tracked
-        status = "FINISHED"
-    except (Killed, KeyboardInterrupt) as stop:
-        status = "KILLED"
-        if isinstance(stop, KeyboardInterrupt):
-            raise
-        raise SystemExit(128 + signal.SIGTERM) from None
-    finally:
-        try:
-            tracked.flush()
+            status = "FINISHED"
+        except (Killed, KeyboardInterrupt) as stop:
+            status = "KILLED"
+            if isinstance(stop, KeyboardInterrupt):
+                raise
+            raise SystemExit(128 + signal.SIGTERM) from None
         finally:
-            client.set_terminated(tracked.id, status)
+            ignore_stops()
+            try:
+                tracked.flush()
+            finally:
+                client.set_terminated(tracked.id, status)
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
@@ -202,17 +203,24 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Raise `Killed` in the main thread on SIGTERM; handlers are put back afterwards."""
+def _stopped_by_signals() -> Iterator[Callable[[], None]]:
+    """Raise `Killed` in the main thread on SIGTERM; the old handler is put back afterwards.
+
+    Yields a function after which SIGTERM is ignored, so that no signal interrupts the writing of the run's end.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: None
         return
 
+    def ignore() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     def stop(_number: int, _frame: FrameType | None) -> None:
+        ignore()
         raise Killed
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        yield ignore
     finally:
         signal.signal(signal.SIGTERM, previous)

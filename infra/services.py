@@ -10,15 +10,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from components.errors import InputError
 
-GRACE = 15.0
-"""Seconds that services have to stop before they are killed."""
+GRACE = 25.0
+"""Seconds to stop before being killed; more than a flow gives its stage."""
 
 
 @dataclass
@@ -56,7 +58,8 @@ class Services:
         # A second Ctrl-C must not leave half of the children behind.
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            stop([service.process for service in reversed(self.running)])
+            for service in reversed(self.running):
+                stop(service.process)
         finally:
             self._files.close()
             for number, handler in handlers.items():
@@ -104,16 +107,25 @@ class Services:
                 other.check()
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End whole process groups: SIGTERM to all, then SIGKILL to those that outlast the grace."""
-    for process in processes:
-        _signal(process.pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE
-    while any(_alive(process) for process in processes) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for process in processes:
-        _signal(process.pid, signal.SIGKILL)
-        process.wait()
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a service with all its descendants, those in sessions of their own (the worker's flow runs) first.
+
+    They get SIGTERM and time to end their own children; what outlasts the grace is killed.
+    """
+    family = _descendants(process.pid)
+    sessions = [member for member in family if _leads_session(member.pid)]
+    for member in sessions:
+        _signal(member.pid, signal.SIGTERM)
+    psutil.wait_procs(sessions, timeout=GRACE)
+    _signal(process.pid, signal.SIGTERM)
+    # Waiting through `process` keeps its exit code, which psutil would take.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=GRACE)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
+    for member in psutil.wait_procs(family, timeout=1)[1]:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
 
 
 def wait_until(
@@ -159,9 +171,18 @@ def last_line(log: Path) -> str:
     return lines[-1] if lines else "it printed nothing"
 
 
-def _alive(process: subprocess.Popen[bytes]) -> bool:
-    process.poll()
-    return _signal(process.pid, 0)
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _leads_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
 
 
 def _signal(group: int, number: int) -> bool:

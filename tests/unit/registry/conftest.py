@@ -37,6 +37,10 @@ class Project:
     settings: Settings
     architecture: dict[str, object]
 
+    def score(self, name: str, sha256: str, primary: float, recall: float = 0.5, data: str = "d") -> Report:
+        """Results of an encoder, not written."""
+        return results(name, sha256, primary, recall, data=data)
+
     def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d") -> Encoder:
         """Train (that is, draw), save and score an encoder; its run is finished."""
         torch.manual_seed(seed)
@@ -46,7 +50,7 @@ class Project:
             encoder.sidecar = encoder.sidecar.model_copy(update=known)
             encoder.save(Path("models") / name)
             write_json(Path("models") / name / "run.json", run.reference())
-        report = results(name, encoder.sidecar.weights_sha256, primary, recall, data=data)
+        report = self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
         write_json(Path("reports/metrics") / f"{name}.json", json.loads(report.model_dump_json()))
         return encoder
 
@@ -57,7 +61,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / STORE / 'mlflow.db'}")
         make_client().search_experiments()
     return folder / STORE / "mlflow.db"
 
@@ -68,7 +72,8 @@ def project(
 ) -> Project:
     """A project folder, the current one, with a base encoder that scores 0.4."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # MLflow keeps one connection per address for the life of the process, so tests must not share a relative one.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
     monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     STORE.mkdir()
     shutil.copy(migrated, STORE / "mlflow.db")

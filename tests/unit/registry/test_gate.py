@@ -49,7 +49,9 @@ OLD = _report(0.40, 0.50)
         (_report(0.45, 0.50), OLD, Evidence(rolled_back="3"), "history"),
     ],
 )
-def test_each_rule_refuses_alone(candidate: Report, incumbent: Report, evidence: Evidence, refused_by: str | None) -> None:
+def test_each_rule_refuses_alone(
+    candidate: Report, incumbent: Report, evidence: Evidence, refused_by: str | None
+) -> None:
     failed = [rule for rule in judge(candidate, incumbent, POLICY, evidence) if not rule.passed]
     assert [rule.name for rule in failed] == ([refused_by] if refused_by else [])
 
@@ -74,5 +76,7 @@ def test_unknown_metric_names_the_setting(policy: dict[str, Any]) -> None:
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2))
 def test_two_encoders_never_beat_each_other(one: float, other: float, half: float) -> None:
     left, right = _report(one, 0.5, half), _report(other, 0.5, half)
-    verdicts = [all(rule.passed for rule in judge(*pair, POLICY, Evidence())) for pair in ((left, right), (right, left))]
+    verdicts = [
+        all(rule.passed for rule in judge(*pair, POLICY, Evidence())) for pair in ((left, right), (right, left))
+    ]
     assert not all(verdicts)

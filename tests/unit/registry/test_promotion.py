@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.encoders.sidecar import read_sidecar
 from components.errors import InputError
 from components.files import write_json
 from components.registry import decision as records
@@ -131,21 +132,10 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
     asked: list[str] = []
 
     def evaluate(_settings: Any, name: str, folders: Any) -> Any:
-        from components.encoders.sidecar import read_sidecar
-        from tests_registry import results  # type: ignore[import-not-found]
+        sha256 = read_sidecar(folders.models / name).weights_sha256
+        asked.append(sha256)
+        return project.score(name, sha256, 0.85, data="new")
 
-        sha = read_sidecar(folders.models / name).weights_sha256
-        asked.append(sha)
-        return results(name, sha, 0.85, data="new")
-
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("tests_registry", Path(__file__).with_name("conftest.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "tests_registry", module)
-    spec.loader.exec_module(module)
     monkeypatch.setattr("components.evaluation.evaluate.run", evaluate)
     decision = promote(project.settings)
     assert asked == [champion.sidecar.weights_sha256]
@@ -176,7 +166,7 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
         "commit": lambda: write_json(folder / "encoder.json", sidecar | {"git_commit": ""}),
         "hashes": lambda: write_json(folder / "encoder.json", sidecar | {"data_hashes": {}}),
         "weights": lambda: (folder / "encoder.safetensors").write_bytes(b"other"),
-        "run file": lambda: (folder / "run.json").unlink(),
+        "run file": (folder / "run.json").unlink,
         "run": lambda: write_json(folder / "run.json", run | {"run_id": "0" * 32}),
         "killed run": lambda: make_client().set_terminated(run["run_id"], "KILLED"),
         "validation": lambda: write_json(Path("data/validated/summary.json"), {"passed": False}),
@@ -224,8 +214,8 @@ def test_champion_in_a_fresh_process_elsewhere(project: Any, tmp_path_factory: p
     encoder = project.add("paraclip", 2, 0.5)
     promote(project.settings)
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    uri = tracking_uri().replace("///", f"///{Path.cwd()}/")
-    subprocess.run([sys.executable, "-c", _LOAD, uri, "vectors.npy"], cwd=elsewhere, check=True, capture_output=True)
+    command = [sys.executable, "-c", _LOAD, tracking_uri(), "vectors.npy"]
+    subprocess.run(command, cwd=elsewhere, check=True, capture_output=True)
     vectors = np.load(elsewhere / "vectors.npy")
     expected = encoder.embed_texts(["a dog", "two cats on a sofa"])
     assert vectors.dtype == np.float32

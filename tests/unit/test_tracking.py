@@ -1,0 +1,135 @@
+"""Runs end with the status that fits how the process ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import tracking
+from components.files import file_hash
+from components.settings import Settings
+from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
+
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all tests of this module: making MLflow's tables takes seconds."""
+    return tmp_path_factory.mktemp("tracking")
+
+
+@pytest.fixture(autouse=True)
+def project(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
+    monkeypatch.delenv(PARENT_RUN, raising=False)
+
+
+def _run(run_id: str) -> Any:
+    return make_client().get_run(run_id)
+
+
+def test_finished_run_holds_all(settings: Settings, store: Path) -> None:
+    data = store / "data.parquet"
+    data.write_bytes(b"rows")
+    (store / "dvc.lock").write_text("stages: {validate: {outs: [{path: data.parquet, md5: abc}]}}")
+    with tracked_run("train", "paraclip", settings, {"lr": 0.1, "deep": {"er": 2}}, {"x": Path("data.parquet")}) as run:
+        for step in range(450):
+            run.log_metrics({"loss/total": float(step)}, step)
+        run.log_artifact(data)
+    found = _run(run.id)
+    assert found.info.status == "FINISHED"
+    assert found.data.params == {"lr": "0.1", "deep.er": "2"}
+    assert (found.data.tags["stage"], found.data.tags["encoder"]) == ("train", "paraclip")
+    assert found.data.tags["input.x.sha256"] == file_hash(data)
+    assert found.data.tags["input.x.dvc_md5"] == "abc"
+    assert found.inputs.dataset_inputs[0].dataset.name == "x"
+    history = make_client().get_metric_history(run.id, "loss/total")
+    assert sorted(metric.step for metric in history) == list(range(450))
+    assert found.info.artifact_uri.startswith((store / STORE / "artifacts" / settings.world.name).as_uri())
+    assert [file.path for file in make_client().list_artifacts(run.id)] == ["data.parquet"]
+    assert run.reference() == {
+        "run_id": run.id,
+        "experiment": settings.world.name,
+        "tracking_uri": os.environ["MLFLOW_TRACKING_URI"],
+    }
+
+
+def test_parent_comes_from_the_environment(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PARENT_RUN, "f" * 32)
+    with tracked_run("train", "child", settings, {}, {}) as run:
+        pass
+    assert _run(run.id).data.tags["mlflow.parentRunId"] == "f" * 32
+
+
+def test_exception_is_failed_and_keeps_metrics(settings: Settings) -> None:
+    with pytest.raises(ValueError, match="no"), tracked_run("train", "bad", settings, {}, {}) as run:
+        run.log_metrics({"loss": 1.0}, 7)
+        raise ValueError("no")
+    assert _run(run.id).info.status == "FAILED"
+    assert _run(run.id).data.metrics == {"loss": 1.0}
+
+
+def test_interrupt_is_killed(settings: Settings) -> None:
+    with pytest.raises(KeyboardInterrupt), tracked_run("train", "stopped", settings, {}, {}) as run:
+        raise KeyboardInterrupt
+    assert _run(run.id).info.status == "KILLED"
+
+
+def test_handler_is_put_back(settings: Settings) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as stopped, tracked_run("train", "stopped", settings, {}, {}) as run:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert stopped.value.code == 143
+    assert _run(run.id).info.status == "KILLED"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -> None:
+    with pytest.raises(Exception, match="Invalid"), tracked_run("train", "odd", settings, {}, {}) as run:
+        run.log_metrics({"recall@1": 1.0})
+    assert _run(run.id).info.status != "RUNNING"
+
+
+_VICTIM = """
+import sys, time
+from pathlib import Path
+from components.settings import load_settings
+from components.tracking import tracked_run
+with tracked_run("train", "victim", load_settings(Path(sys.argv[1])), {}, {}) as run:
+    run.log_metrics({"loss": 1.0}, 1)
+    Path("victim").write_text(run.id)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.integration
+def test_terminated_process_is_killed(store: Path) -> None:
+    command = [sys.executable, "-c", _VICTIM, str(REPO / "params.yaml")]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPO)})
+    while not (store / "victim").is_file() or not (store / "victim").read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    # Twice, as when a group and its member are both told to stop.
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    found = _run((store / "victim").read_text())
+    assert found.info.status == "KILLED"
+    assert found.data.metrics == {"loss": 1.0}
+
+
+def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert tracking.tracking_uri() == "http://127.0.0.1:5000"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tracking.tracking_uri() == "sqlite:///mlruns/mlflow.db"
