@@ -11,6 +11,8 @@ from flows.commands import run_logged
 from flows.reporting import show_decision, show_results
 from flows.stages import needed_stages, run_stage
 
+PROMOTE = (sys.executable, "-m", "components.cli", "promote")
+
 
 @flow
 def train(method: str = "paraclip") -> None:
@@ -27,7 +29,7 @@ def train(method: str = "paraclip") -> None:
 @task(cache_policy=NO_CACHE)
 def promote() -> None:
     """Judge the best candidate; a refusal is a result, not a failure."""
-    run_logged([sys.executable, "-m", "components.cli", "promote"], "promotion")
+    run_logged(PROMOTE, "promotion")
 
 
 # A method is a line here and its deployments in prefect.yaml.

@@ -116,14 +116,16 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     sessions = [member for member in family if _leads_session(member.pid)]
     for member in sessions:
         _signal(member.pid, signal.SIGTERM)
-    psutil.wait_procs(sessions, timeout=GRACE)
+    deadline = time.monotonic() + GRACE
+    while any(_runs(member) for member in sessions) and time.monotonic() < deadline:
+        time.sleep(0.1)
     _signal(process.pid, signal.SIGTERM)
     # Waiting through `process` keeps its exit code, which psutil would take.
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE)
     _signal(process.pid, signal.SIGKILL)
     process.wait()
-    for member in psutil.wait_procs(family, timeout=1)[1]:
+    for member in filter(_runs, family):
         with suppress(psutil.NoSuchProcess):
             member.kill()
 
@@ -176,6 +178,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
+
+
+def _runs(member: psutil.Process) -> bool:
+    try:
+        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _leads_session(pid: int) -> bool:

@@ -39,7 +39,9 @@ def run(prefect_port: int, mlflow_port: int) -> None:
         raise InputError("prefect.yaml is missing: run the command in the project's folder")
     assert_port_free(prefect_port, "--prefect-port")
     assert_port_free(mlflow_port, "--mlflow-port")
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Set for SIGINT too: a shell starts background commands with Ctrl-C ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     console = Console()
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
     with Services(STATE / "logs", environment(prefect)) as services:
@@ -66,6 +68,8 @@ def environment(prefect: str) -> Mapping[str, str]:
         # SQLite has one writer at a time; on a busy machine the default of 10 s is too short.
         "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
         "DO_NOT_TRACK": "1",
+        # Otherwise MLflow keeps half a dozen processes for jobs that nobody here submits.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONUNBUFFERED": "1",
         # One page width for logs that nobody watches on a terminal.
         "COLUMNS": "160",

@@ -71,7 +71,7 @@ def test_parent_comes_from_the_environment(settings: Settings, monkeypatch: pyte
 
 
 def test_exception_is_failed_and_keeps_metrics(settings: Settings) -> None:
-    with pytest.raises(ValueError, match="no"), tracked_run("train", "bad", settings, {}, {}) as run:
+    with pytest.raises(ValueError, match="no"), tracked_run("train", "bad", settings, {}, {}) as run:  # noqa: PT012
         run.log_metrics({"loss": 1.0}, 7)
         raise ValueError("no")
     assert _run(run.id).info.status == "FAILED"
@@ -86,7 +86,7 @@ def test_interrupt_is_killed(settings: Settings) -> None:
 
 def test_handler_is_put_back(settings: Settings) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as stopped, tracked_run("train", "stopped", settings, {}, {}) as run:
+    with pytest.raises(SystemExit) as stopped, tracked_run("train", "stopped", settings, {}, {}) as run:  # noqa: PT012
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert stopped.value.code == 143

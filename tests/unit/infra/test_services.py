@@ -1,0 +1,111 @@
+"""Services are watched while they run and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import infra.services
+from components.errors import InputError
+from infra.services import Services, assert_port_free, wait_until
+
+# A worker and a flow run in a session of its own, which needs a moment to write down how it ended.
+_WORKER = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+time.sleep(120)
+"""
+_LISTENS = """
+import os, signal, sys, time
+def stop(*_):
+    time.sleep(0.3)
+    open("ended", "w").write("well")
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+open("flow", "w").write(str(os.getpid()))
+time.sleep(120)
+"""
+_DEAF = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("flow", "w").write(str(os.getpid()))
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
+    monkeypatch.chdir(tmp_path)
+    return Services(tmp_path / "logs", os.environ)
+
+
+def _started(services: Services, flow: str) -> int:
+    services.start("worker", [sys.executable, "-c", _WORKER, flow])
+    wait_until(lambda: Path("flow").exists() and Path("flow").read_text() != "", services, 30, "flow", lambda: None)
+    return int(Path("flow").read_text())
+
+
+def _gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_stopping_waits_for_flow_runs_in_their_own_sessions(services: Services) -> None:
+    with services:
+        flow = _started(services, _LISTENS)
+    assert _gone(flow)
+    assert Path("ended").read_text() == "well"
+
+
+def test_deaf_flow_runs_are_killed(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infra.services, "GRACE", 0.3)
+    with services:
+        flow = _started(services, _DEAF)
+    assert _gone(flow)
+
+
+def test_services_are_stopped_after_an_error(services: Services) -> None:
+    with pytest.raises(RuntimeError), services:  # noqa: PT012
+        service = services.start("sleeper", [sys.executable, "-c", "import time; time.sleep(120)"])
+        raise RuntimeError
+    assert service.process.poll() is not None
+
+
+def test_ended_service_is_named_with_its_last_line(services: Services) -> None:
+    with services:
+        service = services.start("server", [sys.executable, "-c", "print('no'); print('disk full'); exit(3)"])
+        service.process.wait()
+        with pytest.raises(InputError, match=r"server ended with code 3: disk full \(see .*server\.log\)"):
+            services.check()
+
+
+def test_failed_call_is_named(services: Services) -> None:
+    with services:
+        services.call("fine", [sys.executable, "-c", ""])
+        with pytest.raises(InputError, match="deploy ended with code 2: why"):
+            services.call("deploy", [sys.executable, "-c", "print('why'); exit(2)"])
+
+
+def test_unhealthy_service_times_out(services: Services) -> None:
+    with services, pytest.raises(InputError, match="Prefect did not answer within 0 s"):
+        wait_until(lambda: False, services, 0, "Prefect", lambda: None)
+
+
+def test_taken_port_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} is taken: .* --mlflow-port"):
+            assert_port_free(port, "--mlflow-port")
+    assert_port_free(port, "--mlflow-port")
