@@ -57,6 +57,7 @@ def png() -> Any:
 
 
 def pytest_configure() -> None:
-    """Hypothesis must not judge time: machines differ."""
+    """Hypothesis must not judge time, and tiny models are fastest on one thread."""
+    torch.set_num_threads(1)
     hypothesis.settings.register_profile("repo", deadline=None)
     hypothesis.settings.load_profile("repo")

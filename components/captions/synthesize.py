@@ -5,7 +5,6 @@ python -m components.captions.synthesize --task paraphrase_1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -62,7 +61,7 @@ def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = F
     store = GenerationStore(settings.synthesize.store)
     if settings.synthesize.replay is not None and not fresh:
         store.import_parquet(settings.synthesize.replay)
-    sources = list(_sources(asked, task, settings.synthesize.captions))
+    sources = _sources(asked, task, settings.synthesize.captions)
     questions = [(source, attempt) for source in sources for attempt in range(asked.samples)]
     requests = [_request(task, asked, engine, source, attempt) for source, attempt in questions]
     answers = store.answers([request.key for request in requests])
@@ -75,18 +74,14 @@ def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = F
     return counts
 
 
-def _sources(asked: Task, task: PromptTask, limit: int) -> Iterator[Source]:
-    """The texts to ask about: captions the task accepts, or the accepted answers of the task before."""
-    if asked.input.parent.name == "pairs":
-        pairs = PAIRS.read(asked.input, ["id", "caption"])
-        rows = zip(pairs["id"].to_pylist(), pairs["caption"].to_pylist(), strict=True)
-        usable = [Source(pair, 0, text) for pair, text in rows if task.accepts(text) is None]
-        yield from usable[:limit]
-        return
-    table = GENERATIONS.read(asked.input, ["id", "sample", "accepted", "text"])
-    for row in table.to_pylist():
-        if row["accepted"] and task.accepts(row["text"]) is None:
-            yield Source(row["id"], row["sample"], row["text"])
+def _sources(asked: Task, task: PromptTask, limit: int) -> list[Source]:
+    """The texts to ask about: captions that the task accepts, up to `limit`, or the answers of the task before."""
+    if task.reads is PAIRS:
+        rows = PAIRS.read(asked.input, ["id", "caption"]).to_pylist()
+        return [Source(row["id"], 0, row["caption"]) for row in rows if task.accepts(row["caption"]) is None][:limit]
+    rows = GENERATIONS.read(asked.input, ["id", "sample", "accepted", "text"]).to_pylist()
+    usable = (row for row in rows if row["accepted"] and task.accepts(row["text"]) is None)
+    return [Source(row["id"], row["sample"], row["text"]) for row in usable]
 
 
 def _request(task: PromptTask, asked: Task, engine: Engine, source: Source, attempt: int) -> Request:

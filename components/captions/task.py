@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from components.records import Table
+
 Chat = list[dict[str, str]]
 """Chat messages as every engine takes them: dicts with `role` and `content`."""
 
@@ -17,6 +19,7 @@ class PromptTask:
     Attributes:
         name: the task's name, its file and its key in params.yaml.
         citation: where the prompt comes from.
+        reads: the table whose texts it asks about: captions of `PAIRS`, or accepted answers of `GENERATIONS`.
         output: the column that the answer becomes.
         accepts: why a text is not asked about, or None when it is.
         messages: renders the chat; whatever is the same for all rows stands first, for prefix caching.
@@ -25,6 +28,7 @@ class PromptTask:
 
     name: str
     citation: str
+    reads: Table
     output: str
     accepts: Callable[[str], str | None]
     messages: Callable[[str], Chat]

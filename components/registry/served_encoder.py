@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,20 @@ import pandas as pd
 
 from components.encoders.encoder import Encoder
 
-with warnings.catch_warnings():
-    # MLflow wants type hints on `predict`, but takes them for a schema that would refuse tables.
-    warnings.simplefilter("ignore", UserWarning)
 
-    class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-        """The text tower of an encoder."""
+class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    """The text tower of an encoder."""
 
-        def load_context(self, context: Any) -> None:
-            """Load the encoder from the version's artifacts."""
-            self.encoder = Encoder.load(Path(context.artifacts["encoder"]))
+    def load_context(self, context: Any) -> None:
+        """Load the encoder from the version's artifacts."""
+        self.encoder = Encoder.load(Path(context.artifacts["encoder"]))
 
-        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
-            """Texts (a list, or a table whose first column holds them) to unit vectors `[texts, dim]`, float32."""
-            del context, params
-            texts = model_input.iloc[:, 0] if isinstance(model_input, pd.DataFrame) else model_input
-            return self.encoder.embed_texts([str(text) for text in texts])
+    # Without type hints, which MLflow would put in the place of the model's signature.
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        """Texts (a list, or a table whose first column holds them) to unit vectors `[texts, dim]`, float32."""
+        del context, params
+        texts = model_input.iloc[:, 0] if isinstance(model_input, pd.DataFrame) else model_input
+        return self.encoder.embed_texts([str(text) for text in texts])
 
 
 mlflow.models.set_model(ServedEncoder())

@@ -17,7 +17,7 @@ import yaml
 
 from components.records import GENERATIONS, PAIRS
 
-ROWS, BATCH = 24, 4
+ROWS, BATCH = 12, 2
 COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")
 
 
@@ -38,7 +38,7 @@ def project(tmp_path: Path, raw_params: dict[str, Any]) -> Path:
     pairs = {"id": [f"p{n}" for n in range(ROWS)], "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     raw_params["synthesize"] |= {"batch_size": BATCH, "adapter": None, "replay": None, "captions": ROWS}
-    raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"samples": 1, "max_tokens": 12}
+    raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"samples": 1, "max_tokens": 6}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     return tmp_path
 

@@ -94,6 +94,24 @@ def test_handler_is_put_back(settings: Settings) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_second_signal_does_not_disturb_the_cleaning_up(settings: Settings) -> None:
+    cleaned = []
+    with pytest.raises(SystemExit), tracked_run("train", "stopped twice", settings, {}, {}):  # noqa: PT012
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleaned.append(True)
+    assert cleaned
+
+
+def test_signal_does_not_disturb_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tracked_run("train", "late", settings, {}, {}) as run:
+        monkeypatch.setattr(run, "flush", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert _run(run.id).info.status == "FINISHED"
+
+
 def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -> None:
     with pytest.raises(Exception, match="Invalid"), tracked_run("train", "odd", settings, {}, {}) as run:
         run.log_metrics({"recall@1": 1.0})

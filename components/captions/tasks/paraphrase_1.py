@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.captions.task import Chat, PromptTask, first_line
+from components.records import PAIRS
 
 MAX_WORDS, MIN_WORDS = 15, 2
 
@@ -20,6 +21,7 @@ def _messages(caption: str) -> Chat:
 TASK = PromptTask(
     name="paraphrase_1",
     citation="ParaCLIP (EACL Findings 2024), section 2.1; the length filter is its released code's",
+    reads=PAIRS,
     output="paraphrase_1",
     accepts=_accepts,
     messages=_messages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.captions.task import Chat, PromptTask, first_line
+from components.records import GENERATIONS
 
 
 def _accepts(text: str) -> str | None:
@@ -19,6 +20,7 @@ def _messages(text: str) -> Chat:
 TASK = PromptTask(
     name="paraphrase_2",
     citation="ParaCLIP (EACL Findings 2024), section 2.1",
+    reads=GENERATIONS,
     output="paraphrase_2",
     accepts=_accepts,
     messages=_messages,
