@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 STORE = Path("mlruns")
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
 """Environment variable with the run id that new runs are nested under."""
+RUN_FILE = "run.json"
+"""Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
 _BATCH = 200
 
 
@@ -100,6 +102,28 @@ def make_client() -> MlflowClient:
 
     STORE.mkdir(exist_ok=True)
     return MlflowClient(tracking_uri())
+
+
+def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
+    """Log an encoder's evaluation into the run that trained it, so that MLflow compares methods by it.
+
+    An encoder that no tracked stage trained (no `run.json` in its folder), and a run that the store does not
+    know, are passed over: the results on disk are what counts.
+    """
+    from mlflow.exceptions import MlflowException
+
+    reference = encoder / RUN_FILE
+    if not reference.is_file():
+        return
+    run_id = json.loads(reference.read_text("utf-8"))["run_id"]
+    client = make_client()
+    try:
+        experiment = client.get_experiment(client.get_run(run_id).info.experiment_id).name
+    except MlflowException:
+        return
+    run = TrackedRun(client, run_id, experiment)
+    run.log_metrics(metrics)
+    run.flush()
 
 
 @contextmanager

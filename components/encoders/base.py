@@ -17,7 +17,7 @@ from components.errors import InputError, run_command
 from components.files import write_json
 from components.provenance import data_hashes, git_commit
 from components.settings import Base, Settings, load_settings
-from components.tracking import tracked_run
+from components.tracking import RUN_FILE, tracked_run
 
 OUTPUT = Path("models/base")
 
@@ -51,7 +51,7 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
             }
         )
         encoder.save(output)
-        write_json(output / "run.json", tracked.reference())
+        write_json(output / RUN_FILE, tracked.reference())
         tracked.log_artifact(output)
     checkpoints.clear()
 

@@ -25,6 +25,7 @@ from components.evaluation.tables import print_report
 from components.files import content_hash, file_hash
 from components.records import PAIRS
 from components.settings import Evaluate, Settings, load_settings
+from components.tracking import add_metrics
 
 
 def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
@@ -49,6 +50,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
         metrics=results,
     )
     write_results(report, scores, folders.metrics, folders.per_query)
+    add_metrics(folders.models / name, {metric: result.value for metric, result in report.metrics.items()})
     return report
 
 

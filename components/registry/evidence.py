@@ -13,6 +13,7 @@ from components.provenance import path_hash
 from components.registry.folders import Folders
 from components.registry.gate import Evidence
 from components.registry.model import ROLLED_BACK, find_weights
+from components.tracking import RUN_FILE
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -31,7 +32,7 @@ def gather(client: MlflowClient, model: str, report: Report, sidecar: Sidecar, f
 def training_run(folder: Path) -> str:
     """The id of the run that made the encoder in `folder`, or an empty text."""
     try:
-        return str(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])
+        return str(json.loads((folder / RUN_FILE).read_text("utf-8"))["run_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

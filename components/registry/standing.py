@@ -8,7 +8,7 @@ from components.files import content_hash, file_hash
 from components.registry.decision import Decision, latest
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.settings import Settings
-from components.tracking import tracking_uri
+from components.tracking import RUN_FILE, tracking_uri
 
 _SQLITE = "sqlite:///"
 
@@ -30,6 +30,6 @@ def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:
     files: list[Path] = [folders.validation_summary]
     for encoder in (BASE, *sorted(settings.methods)):
         files += [folders.metrics / f"{encoder}.json"]
-        files += [folders.models / encoder / name for name in ("encoder.json", "encoder.safetensors", "run.json")]
+        files += [folders.models / encoder / name for name in ("encoder.json", "encoder.safetensors", RUN_FILE)]
     hashes = (file_hash(path) if path.is_file() else "missing" for path in files)
     return content_hash(tracking_uri(), settings.promote.model_dump_json(), *sorted(settings.methods), *hashes)

@@ -27,7 +27,7 @@ from components.methods import find_method
 from components.methods.method import Method
 from components.provenance import data_hashes, git_commit
 from components.settings import Settings, load_settings
-from components.tracking import TrackedRun, tracked_run
+from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.checkpoint import Checkpoints
 from components.training.examples import load_examples
 from components.training.hardware import pick_autocast, pick_device
@@ -63,7 +63,8 @@ def run(
     if images.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
         raise InputError(f"{embeddings} was made by another image tower than {base} has: run `dvc repro embed`")
     inputs = {"examples": examples, "embeddings": embeddings, "base": base / "encoder.safetensors"}
-    with tracked_run("train", name, settings, asdict(hyper), inputs) as tracked:
+    params = asdict(hyper) | {"train": settings.train.model_dump(mode="json")}
+    with tracked_run("train", name, settings, params, inputs) as tracked:
         hashes = data_hashes(inputs.values())
         checkpoints = _train(settings, method, hyper, encoder, images, examples, hashes, tracked)
         encoder.sidecar = encoder.sidecar.model_copy(
@@ -77,7 +78,7 @@ def run(
         )
         folder = models / name
         encoder.save(folder)
-        write_json(folder / "run.json", tracked.reference())
+        write_json(folder / RUN_FILE, tracked.reference())
         tracked.log_artifact(folder)
     checkpoints.clear()
 

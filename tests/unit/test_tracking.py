@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -151,3 +152,17 @@ def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tracking.tracking_uri() == "http://127.0.0.1:5000"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert tracking.tracking_uri() == "sqlite:///mlruns/mlflow.db"
+
+
+def test_evaluation_joins_the_training_run(settings: Settings, tmp_path: Path) -> None:
+    with tracked_run("train", "paraclip", settings, {}, {}) as run:
+        (tmp_path / "run.json").write_text(json.dumps(run.reference()))
+    tracking.add_metrics(tmp_path, {"retrieval/t2i_recall_at_5": 0.5})
+    assert _run(run.id).data.metrics == {"retrieval/t2i_recall_at_5": 0.5}
+    assert _run(run.id).info.status == "FINISHED"
+
+
+def test_evaluation_of_an_untracked_encoder_is_no_error(tmp_path: Path) -> None:
+    tracking.add_metrics(tmp_path, {"a": 1.0})
+    (tmp_path / "run.json").write_text(json.dumps({"run_id": "0" * 32}))
+    tracking.add_metrics(tmp_path, {"a": 1.0})
