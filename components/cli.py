@@ -70,6 +70,7 @@ def report(
         from components.settings import load_settings
 
         print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
+        typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
     run_command(command)
 

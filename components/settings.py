@@ -188,8 +188,9 @@ def load_settings(path: Path = PARAMS) -> Settings:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first fault of a validation error, naming its key."""
-    fault = error.errors()[0]
+    """The most telling fault of a validation error, naming its key."""
+    # A mistyped key is both unknown and missing; the unknown one shows the user what was typed.
+    fault = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         return f"key '{key}': {fault['msg']}"

@@ -112,3 +112,10 @@ def test_python_tag_is_refused_and_not_run(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no valid YAML"):
         load_settings(path)
     assert not trace.exists()
+
+
+def test_a_mistyped_key_is_named_as_it_was_typed(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    raw_params["embedd"] = raw_params.pop("embed")
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    with pytest.raises(InputError, match="unknown key 'embedd': did you mean 'embed'"):
+        load_settings(tmp_path / "params.yaml")
