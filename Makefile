@@ -24,7 +24,10 @@ stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until 
 	@$(PY) -m infra.stack
 
 captions: .venv/.ready ## generate every caption from nothing with the student, and export the store
-	@rm -f state/generations.db*
+	@.venv/bin/dvc repro -q prepare
+	@if ls state/generations.db* >/dev/null 2>&1; then \
+	  kept=state/generations-$$(date +%Y%m%d-%H%M%S); mkdir -p $$kept; mv state/generations.db* $$kept/; \
+	  echo "the store so far is kept in $$kept"; fi
 	@$(PY) -m components.captions.synthesize --task paraphrase_1 --fresh
 	@$(PY) -m components.captions.synthesize --task paraphrase_2 --fresh --export components/captions/assets/generations.parquet
 
