@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
-from components.errors import InputError
+from components.discovery import file_names, find
 from components.methods.method import Method
-
-_NOT_METHODS = {"method"}
 
 
 def method_names() -> list[str]:
     """The names of all methods, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NOT_METHODS)
+    return file_names(__path__, skip=("method",))
 
 
 def find_method(name: str) -> Method:
@@ -22,7 +17,5 @@ def find_method(name: str) -> Method:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    if name not in method_names():
-        raise InputError(f"method '{name}' is unknown: choose one of {', '.join(method_names())}")
-    method: Method = importlib.import_module(f"{__name__}.{name}").METHOD
+    method: Method = find(__name__, method_names(), name, "METHOD", "method")
     return method

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 REPO = Path(__file__).parents[2]
-
-
-def _dvc(*arguments: str) -> str:
-    command = [str(Path(sys.executable).with_name("dvc")), *arguments]
-    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
-
-
-def test_the_stages_in_their_order() -> None:
-    names = _dvc("stage", "list", "--name-only").split()
-    assert names == [
-        "prepare",
-        "base",
-        "embed",
-        "synthesize@paraphrase_1",
-        "synthesize@paraphrase_2",
-        "validate",
-        "train@paraclip",
-        "evaluate@base",
-        "evaluate@paraclip",
-        "compare",
-    ]
 
 
 def _stages() -> dict[str, dict[str, object]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Callable
 
 from components.captions.engine import Engine
-from components.errors import InputError
+from components.discovery import file_names, find
 from components.settings import Synthesize
 
 
@@ -16,8 +15,6 @@ def make_engine(settings: Synthesize) -> Engine:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    known = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    if settings.engine not in known:
-        raise InputError(f"params.yaml: synthesize.engine '{settings.engine}' is unknown: choose {', '.join(known)}")
-    engine: Engine = importlib.import_module(f"{__name__}.{settings.engine}").make(settings)
-    return engine
+    make: Callable[[Synthesize], Engine]
+    make = find(__name__, file_names(__path__), settings.engine, "make", "params.yaml: synthesize.engine")
+    return make(settings)

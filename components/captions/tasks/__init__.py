@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from components.captions.task import PromptTask
-from components.errors import InputError
+from components.discovery import file_names, find
 
 
 def find_task(name: str) -> PromptTask:
@@ -15,8 +12,5 @@ def find_task(name: str) -> PromptTask:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    known = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    if name not in known:
-        raise InputError(f"params.yaml: synthesize.tasks.{name} is unknown: choose among {', '.join(known)}")
-    task: PromptTask = importlib.import_module(f"{__name__}.{name}").TASK
+    task: PromptTask = find(__name__, file_names(__path__), name, "TASK", "params.yaml: synthesize.tasks has")
     return task

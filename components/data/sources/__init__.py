@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from components.data.source import Source
-from components.errors import InputError
+from components.discovery import file_names, find
 
 
 def find_source(name: str) -> Source:
@@ -15,8 +12,5 @@ def find_source(name: str) -> Source:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    known = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    if name not in known:
-        raise InputError(f"params.yaml: prepare.source '{name}' is unknown: choose one of {', '.join(known)}")
-    source: Source = importlib.import_module(f"{__name__}.{name}").SOURCE
+    source: Source = find(__name__, file_names(__path__), name, "SOURCE", "params.yaml: prepare.source")
     return source

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
-from components.errors import InputError
+from components.discovery import file_names, find
 from components.evaluation.benchmark import Benchmark
 
 
 def benchmark_names() -> list[str]:
     """The names of all benchmarks, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return file_names(__path__)
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -20,8 +17,6 @@ def find_benchmark(name: str) -> Benchmark:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    if name not in benchmark_names():
-        known = ", ".join(benchmark_names())
-        raise InputError(f"params.yaml: evaluate.benchmarks has '{name}', which is unknown: choose from {known}")
-    benchmark: Benchmark = importlib.import_module(f"{__name__}.{name}").BENCHMARK
+    what = "params.yaml: evaluate.benchmarks has"
+    benchmark: Benchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
     return benchmark

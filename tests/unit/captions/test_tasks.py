@@ -38,5 +38,5 @@ def test_parsing_never_raises_and_never_gives_empty_text(answer: str) -> None:
 
 
 def test_unknown_task_is_named() -> None:
-    with pytest.raises(InputError, match=r"synthesize\.tasks\.summarise is unknown"):
+    with pytest.raises(InputError, match=r"synthesize\.tasks has 'summarise' is unknown"):
         find_task("summarise")

@@ -1,0 +1,36 @@
+"""One file, one thing: what the files of a folder export, found by the file's name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from components.errors import InputError
+
+
+def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
+    """Names of the modules in a package's `__path__`, sorted, without those in `skip`."""
+    return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
+
+
+def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:
+    """What `<package>/<name>.py` exports as `export`.
+
+    Args:
+        package: dotted name of the package.
+        known: the names that `file_names` gave.
+        name: the file to import, without its ending.
+        export: the attribute wanted.
+        what: how the error calls the thing, such as "params.yaml: synthesize.engine".
+
+    Raises:
+        InputError: there is no such file; the message lists those that are.
+    """
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {', '.join(known)}")
+    return getattr(importlib.import_module(f"{package}.{name}"), export)
