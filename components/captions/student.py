@@ -25,12 +25,11 @@ from components.captions.language_model import (
     bf16_is_native,
     load_language_model,
     revision_of,
-    teacher_hash,
 )
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.errors import run_command
-from components.files import atomic_folder
+from components.files import atomic_folder, file_hash
 from components.progress import bar
 
 ASSETS = Path(__file__).parent / "assets"
@@ -60,7 +59,7 @@ def train_student(output: Path, teacher: Path, epochs: int, lr: float, batch_siz
         _name_the_base(folder / "adapter_config.json")
         provenance = {
             "base": revision_of(None),
-            "teacher_sha256": teacher_hash(teacher),
+            "teacher_sha256": file_hash(teacher),
             "examples": len(examples),
             "settings": {"epochs": epochs, "lr": lr, "batch_size": batch_size, "rank": rank, "seed": seed},
             "held_out_loss": {"before": round(before, 4), "after": round(after, 4)},

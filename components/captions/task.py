@@ -20,7 +20,6 @@ class PromptTask:
         name: the task's name, its file and its key in params.yaml.
         citation: where the prompt comes from.
         reads: the table whose texts it asks about: captions of `PAIRS`, or accepted answers of `GENERATIONS`.
-        output: the column that the answer becomes.
         accepts: why a text is not asked about, or None when it is.
         messages: renders the chat; whatever is the same for all rows stands first, for prefix caching.
         parse: the answer as text, or None when it is unusable; never raises.
@@ -29,7 +28,6 @@ class PromptTask:
     name: str
     citation: str
     reads: Table
-    output: str
     accepts: Callable[[str], str | None]
     messages: Callable[[str], Chat]
     parse: Callable[[str], str | None]

@@ -22,7 +22,6 @@ TASK = PromptTask(
     name="paraphrase_1",
     citation="ParaCLIP (EACL Findings 2024), section 2.1; the length filter is its released code's",
     reads=PAIRS,
-    output="paraphrase_1",
     accepts=_accepts,
     messages=_messages,
     parse=first_line,

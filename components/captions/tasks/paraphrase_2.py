@@ -21,7 +21,6 @@ TASK = PromptTask(
     name="paraphrase_2",
     citation="ParaCLIP (EACL Findings 2024), section 2.1",
     reads=GENERATIONS,
-    output="paraphrase_2",
     accepts=_accepts,
     messages=_messages,
     parse=first_line,

@@ -1,0 +1,14 @@
+"""Process groups, which is how a command and all its children are told something at once."""
+
+from __future__ import annotations
+
+import os
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; False when no process is left in it. Signal 0 only asks."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
