@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,7 +66,7 @@ class Request:
         """Hash of the rendered messages."""
         return content_hash(*(part for message in self.chat for part in message))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Hash of prompt, model revision, sampling and attempt: the same question has the same key everywhere."""
         return content_hash(self.prompt_sha256, self.model, self._sampling_json(), str(self.attempt))

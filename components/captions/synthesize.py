@@ -13,24 +13,16 @@ import typer
 
 from components.captions.engine import Engine
 from components.captions.engines import make_engine
+from components.captions.sources import Source
 from components.captions.store import GenerationStore, Request, Sampling
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.errors import InputError, run_command
 from components.progress import bar
-from components.records import GENERATIONS, PAIRS
+from components.records import GENERATIONS
 from components.settings import Settings, Task, load_settings
 
 OUTPUT = Path("data/captions")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A text to ask about: the pair it belongs to and which sample of that pair it is."""
-
-    id: str
-    sample: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -57,11 +49,12 @@ def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = F
     if name not in settings.synthesize.tasks:
         raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
     task, asked = find_task(name), settings.synthesize.tasks[name]
-    engine = make_engine(settings.synthesize)
+    engine = make_engine(settings.synthesize, asked)
     store = GenerationStore(settings.synthesize.store)
     if settings.synthesize.replay is not None and not fresh:
         store.import_parquet(settings.synthesize.replay)
-    sources = _sources(asked, task, settings.synthesize.captions)
+    limit = asked.captions or settings.synthesize.captions
+    sources = task.reads(asked.input, task.accepts, limit, settings.world.seed)
     questions = [(source, attempt) for source in sources for attempt in range(asked.samples)]
     requests = [_request(task, asked, engine, source, attempt) for source, attempt in questions]
     answers = store.answers([request.key for request in requests])
@@ -74,18 +67,8 @@ def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = F
     return counts
 
 
-def _sources(asked: Task, task: PromptTask, limit: int) -> list[Source]:
-    """The texts to ask about: captions that the task accepts, up to `limit`, or the answers of the task before."""
-    if task.reads is PAIRS:
-        rows = PAIRS.read(asked.input, ["id", "caption"]).to_pylist()
-        return [Source(row["id"], 0, row["caption"]) for row in rows if task.accepts(row["caption"]) is None][:limit]
-    rows = GENERATIONS.read(asked.input, ["id", "sample", "accepted", "text"]).to_pylist()
-    usable = (row for row in rows if row["accepted"] and task.accepts(row["text"]) is None)
-    return [Source(row["id"], row["sample"], row["text"]) for row in usable]
-
-
 def _request(task: PromptTask, asked: Task, engine: Engine, source: Source, attempt: int) -> Request:
-    chat = tuple((message["role"], message["content"]) for message in task.messages(source.text))
+    chat = tuple((message["role"], message["content"]) for message in task.messages(source.inputs))
     return Request(task.name, chat, engine.model, Sampling(asked.temperature, asked.top_p, asked.max_tokens), attempt)
 
 
@@ -113,31 +96,35 @@ def _write(
 ) -> int:
     """Write the table; returns how many answers could not be used."""
     texts = [task.parse(answers[request.key]) for request in requests]
+    asked_about = [[source.inputs[name] for name in task.inputs] for source, _ in questions]
     GENERATIONS.write(
         path,
         {
             "id": [source.id for source, _ in questions],
             "sample": [source.sample * asked.samples + attempt for source, attempt in questions],
-            "source": [source.text for source, _ in questions],
+            "source": [about[0] for about in asked_about],
             "key": [request.key for request in requests],
             "accepted": [text is not None for text in texts],
             "text": list(texts),
             "reason": [None if text is not None else "unparsable" for text in texts],
+            "other_id": [source.other_id for source, _ in questions],
+            "other_source": [about[1] if len(about) > 1 else None for about in asked_about],
         },
     )
     return sum(text is None for text in texts)
 
 
 def main(
-    task: Annotated[str, typer.Option(help="A key of synthesize.tasks, such as paraphrase_1.")],
+    task: Annotated[str | None, typer.Option(help="A key of synthesize.tasks; all of them when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Do not import synthesize.replay first.")] = False,
     export: Annotated[Path | None, typer.Option(help="Afterwards write the whole store to this Parquet file.")] = None,
 ) -> None:
-    """Ask a language model one task's question about every row of its input table."""
+    """Ask a language model a task's question about every row of its input table."""
 
     def command() -> None:
         settings = load_settings()
-        run(settings, task, fresh=fresh)
+        for name in [task] if task is not None else settings.synthesize.tasks:
+            run(settings, name, fresh=fresh)
         if export is not None:
             store = GenerationStore(settings.synthesize.store)
             print(f"wrote {store.export_parquet(export)} generations to {export}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.records import Table
+from components.captions.sources import Accepts, Inputs, Reader
 
 Chat = list[dict[str, str]]
 """Chat messages as every engine takes them: dicts with `role` and `content`."""
@@ -14,23 +14,30 @@ Chat = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class PromptTask:
-    """One question put to a language model about one text.
+    """One question put to a language model about one row of inputs.
 
     Attributes:
         name: the task's name, its file and its key in params.yaml.
         citation: where the prompt comes from.
-        reads: the table whose texts it asks about: captions of `PAIRS`, or accepted answers of `GENERATIONS`.
-        accepts: why a text is not asked about, or None when it is.
+        inputs: names of the texts it asks about; the first is the one that the answer rewrites.
+        reads: finds the rows of inputs in the task's table.
+        accepts: why inputs are not asked about, or None when they are.
         messages: renders the chat; whatever is the same for all rows stands first, for prefix caching.
         parse: the answer as text, or None when it is unusable; never raises.
     """
 
     name: str
     citation: str
-    reads: Table
-    accepts: Callable[[str], str | None]
-    messages: Callable[[str], Chat]
+    inputs: tuple[str, ...]
+    reads: Reader
+    accepts: Accepts
+    messages: Callable[[Inputs], Chat]
     parse: Callable[[str], str | None]
+
+
+def chat(system: str, question: str) -> Chat:
+    """A system message and one question."""
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
 
 
 def first_line(answer: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from components.captions.language_model import LanguageModel, bf16_is_native, load_language_model, revision_of
 from components.captions.store import Request, Sampling
-from components.settings import Synthesize
+from components.settings import Synthesize, Task
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""
@@ -28,7 +29,7 @@ class EmbeddedEngine:
     batch_size: int
     _loaded: LanguageModel | None = None
 
-    @property
+    @cached_property
     def model(self) -> str:
         """Package version, and the adapter's hash."""
         return revision_of(self.adapter)
@@ -91,6 +92,6 @@ class _RowSampler:
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-def make(settings: Synthesize) -> EmbeddedEngine:
-    """The engine that params.yaml describes."""
-    return EmbeddedEngine(settings.adapter, settings.batch_size)
+def make(settings: Synthesize, asked: Task) -> EmbeddedEngine:
+    """The engine that params.yaml describes for one task."""
+    return EmbeddedEngine(settings.adapter_of(asked), settings.batch_size)

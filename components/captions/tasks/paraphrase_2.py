@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from components.captions.task import Chat, PromptTask, first_line
-from components.records import GENERATIONS
+from components.captions.sources import Inputs, read_answers
+from components.captions.task import Chat, PromptTask, chat, first_line
 
 
-def _accepts(text: str) -> str | None:
-    return None if text.strip() else "there is no first paraphrase to rewrite"
+def _accepts(inputs: Inputs) -> str | None:
+    return None if inputs["paraphrase_1"].strip() else "there is no first paraphrase to rewrite"
 
 
-def _messages(text: str) -> Chat:
+def _messages(inputs: Inputs) -> Chat:
     question = (
-        f'Paraphrase the given text "{text}" concisely while preserving the meaning and avoiding use of existing words.'
+        f'Paraphrase the given text "{inputs["paraphrase_1"]}" concisely while preserving the meaning and avoiding use '
+        "of existing words."
     )
-    return [{"role": "system", "content": "You rewrite captions."}, {"role": "user", "content": question}]
+    return chat("You rewrite captions.", question)
 
 
 TASK = PromptTask(
     name="paraphrase_2",
     citation="ParaCLIP (EACL Findings 2024), section 2.1",
-    reads=GENERATIONS,
+    inputs=("paraphrase_1",),
+    reads=read_answers("paraphrase_1"),
     accepts=_accepts,
     messages=_messages,
     parse=first_line,

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.captions import synthesize
+from components.captions.engines import make_engine
+from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.store import Request
 from components.errors import InputError
 from components.records import PAIRS
@@ -34,14 +36,14 @@ class CountingEngine:
             yield [(request, self._reply(request)) for request in batch]
 
     def _reply(self, request: Request) -> str:
-        text = request.messages[-1]["content"].split('"')[1]
-        return "" if text == "say nothing" else f"{text.upper()} {request.attempt}"
+        texts = request.messages[-1]["content"].split('"')[1::2]
+        return "" if "say nothing" in texts else f"{' / '.join(texts).upper()} {request.attempt}"
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
     counting = CountingEngine()
-    monkeypatch.setattr(synthesize, "make_engine", lambda _settings: counting)
+    monkeypatch.setattr(synthesize, "make_engine", lambda _settings, _asked: counting)
     return counting
 
 
@@ -57,6 +59,8 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
         "tasks": {
             "paraphrase_1": {"input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
             "paraphrase_2": {"input": str(tmp_path / "captions" / "paraphrase_1.parquet")},
+            "rewrite": {"input": str(tmp_path / "pairs" / "train.parquet"), "captions": 2, "samples": 2},
+            "difference": {"input": str(tmp_path / "pairs" / "train.parquet")},
         },
     }
     return Settings.model_validate(raw_params)
@@ -125,6 +129,43 @@ def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: P
     counts = synthesize.run(world.model_copy(update={"synthesize": other}), "paraphrase_1", tmp_path / "again")
     assert engine.asked == []
     assert counts.replayed == 10
+
+
+def test_a_task_may_take_fewer_captions(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
+    synthesize.run(world, "rewrite", tmp_path / "captions")
+    rows = pq.read_table(tmp_path / "captions" / "rewrite.parquet").to_pylist()
+    assert [(row["id"], row["sample"]) for row in rows] == [("p0", 0), ("p0", 1), ("p1", 0), ("p1", 1)]
+
+
+def test_a_question_about_two_captions_keeps_both(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
+    counts = synthesize.run(world, "difference", tmp_path / "captions")
+    rows = pq.read_table(tmp_path / "captions" / "difference.parquet").to_pylist()
+    pairs = {row["id"]: row["caption"] for row in PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()}
+    assert [row["id"] for row in rows] == ["p0", "p1", "p3", "p5", "p6"]
+    for row in rows:
+        assert row["other_id"] != row["id"]
+        assert (row["source"], row["other_source"]) == (pairs[row["id"]], pairs[row["other_id"]])
+        assert row["text"] in {f"{row['source']} / {row['other_source']} 0".upper(), None}
+    assert counts.rejected == sum("say nothing" in {row["source"], row["other_source"]} for row in rows) > 0
+
+
+def test_a_task_may_have_an_adapter_of_its_own(world: Settings) -> None:
+    base = world.synthesize.model_copy(update={"adapter": Path("usual")})
+    own = base.tasks["rewrite"].model_copy(update={"adapter": Path("own")})
+    engines = [make_engine(base, asked) for asked in (base.tasks["paraphrase_1"], own)]
+    assert [engine.adapter for engine in engines if isinstance(engine, EmbeddedEngine)] == [Path("usual"), Path("own")]
+
+
+def test_without_a_task_the_command_runs_all_and_exports(
+    world: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = {name: world.synthesize.tasks[name] for name in ("rewrite", "difference")}
+    some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"tasks": tasks})})
+    monkeypatch.setattr(synthesize, "load_settings", lambda: some)
+    monkeypatch.chdir(tmp_path)
+    synthesize.main(export=tmp_path / "all.parquet")
+    assert {path.stem for path in (tmp_path / "data" / "captions").iterdir()} == set(tasks)
+    assert pq.read_table(tmp_path / "all.parquet").num_rows == len(engine.asked) == 4 + 5
 
 
 def test_unknown_task_is_named(world: Settings) -> None:

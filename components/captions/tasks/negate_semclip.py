@@ -1,0 +1,22 @@
+"""SemCLIP's negations: a sentence of which nothing is true any more."""
+
+from __future__ import annotations
+
+from components.captions.sources import Inputs, read_captions, short_captions
+from components.captions.task import Chat, PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = f"Generate a completely false version of this sentence: {inputs['caption']}"
+    return chat("You write captions that are false.", question)
+
+
+TASK = PromptTask(
+    name="negate_semclip",
+    citation="SemCLIP (arXiv 2511.16527), appendix A",
+    inputs=("caption",),
+    reads=read_captions,
+    accepts=short_captions,
+    messages=_messages,
+    parse=first_line,
+)

@@ -1,0 +1,25 @@
+"""Negations in the manner of CC-Neg: the caption with one "no", "not" or "without" put into it."""
+
+from __future__ import annotations
+
+from components.captions.sources import Inputs, read_captions, short_captions
+from components.captions.task import Chat, PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = (
+        'Put one of the words "no", "not" and "without" into the subject or the predicate of the caption '
+        f'"{inputs["caption"]}" so that it denies what the picture shows.'
+    )
+    return chat("You write captions that are false.", question)
+
+
+TASK = PromptTask(
+    name="negate_terms",
+    citation="CoN-CLIP (arXiv 2403.20312), its CC-Neg data",
+    inputs=("caption",),
+    reads=read_captions,
+    accepts=short_captions,
+    messages=_messages,
+    parse=first_line,
+)

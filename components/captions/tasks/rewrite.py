@@ -1,0 +1,21 @@
+"""LaCLIP's rewrites: the caption said in another way, several times over."""
+
+from __future__ import annotations
+
+from components.captions.sources import Inputs, read_captions, short_captions
+from components.captions.task import Chat, PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    return chat("You rewrite captions.", f'Rewrite the image caption "{inputs["caption"]}" in your own words.')
+
+
+TASK = PromptTask(
+    name="rewrite",
+    citation="LaCLIP (NeurIPS 2023), section 3; also the baseline 'Rewrite FT' of PC-CLIP (TMLR 2025)",
+    inputs=("caption",),
+    reads=read_captions,
+    accepts=short_captions,
+    messages=_messages,
+    parse=first_line,
+)

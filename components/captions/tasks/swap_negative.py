@@ -1,0 +1,22 @@
+"""NegCLIP's hard negatives: the caption's own words, two of them exchanged."""
+
+from __future__ import annotations
+
+from components.captions.sources import Inputs, read_captions, short_captions
+from components.captions.task import Chat, PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = f'Exchange two things of the caption "{inputs["caption"]}" so that it describes another picture.'
+    return chat("You write captions that are false.", question)
+
+
+TASK = PromptTask(
+    name="swap_negative",
+    citation="NegCLIP (ICLR 2023, 'When and why vision-language models behave like bags-of-words'), section 4",
+    inputs=("caption",),
+    reads=read_captions,
+    accepts=short_captions,
+    messages=_messages,
+    parse=first_line,
+)
