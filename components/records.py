@@ -107,10 +107,13 @@ GENERATIONS = Table(
     "generations",
     _schema(
         ("id", _TEXT), ("sample", _INT), ("source", _TEXT), ("key", _TEXT), ("accepted", _BOOL),
-        optional=(("text", _TEXT), ("reason", _TEXT)),
+        optional=(("text", _TEXT), ("reason", _TEXT), ("other_id", _TEXT), ("other_source", _TEXT)),
     ),
 )  # fmt: skip
-"""One LLM answer: `id` of the pair, `source` the text it was asked about, `key` into the generation store."""
+"""One LLM answer: `id` of the pair, `source` the text it was asked about, `key` into the generation store.
+
+`other_id` and `other_source` are those of the second pair, where the question was about two.
+"""
 
 PARAPHRASES = Table(
     "paraphrases",
@@ -121,11 +124,38 @@ PARAPHRASES = Table(
 )  # fmt: skip
 """A caption x, its paraphrase x' and the paraphrase x'' of that; similarities are MiniLM cosines to x and x'."""
 
-QUARANTINE = Table(
-    "quarantine",
+
+def _answers(name: str, answer: str) -> Table:
+    columns = (("id", _TEXT), ("sample", _INT), ("caption", _TEXT), (answer, _TEXT), ("similarity", _REAL))
+    return Table(name, _schema(*columns))
+
+
+REWRITES = _answers("rewrites", "rewrite")
+"""A caption said in other words; similarities, here and below, are MiniLM cosines to the caption."""
+
+NEGATIONS = _answers("negations", "negation")
+"""A caption and a sentence that is false of its picture."""
+
+NEGATED_TERMS = _answers("negated terms", "negated_term")
+"""A caption and the same with one of "no", "not", "without"."""
+
+HARD_NEGATIVES = _answers("hard negatives", "hard_negative")
+"""A caption and one of nearly the same words that is false of its picture."""
+
+DIFFERENCES = Table(
+    "differences",
     _schema(
-        ("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("reason", _TEXT),
-        optional=(("paraphrase_1", _TEXT), ("paraphrase_2", _TEXT)),
+        ("id", _TEXT), ("other_id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("other_caption", _TEXT),
+        ("difference", _TEXT), ("similarity", _REAL),
     ),
 )  # fmt: skip
-"""Rejected rows with every reason that applied, separated by `;`."""
+"""How the picture of pair `id` differs from that of `other_id`, in words."""
+
+
+def quarantine_of(table: Table) -> Table:
+    """The table of rejected rows of `table`, with every reason that applied, separated by `;`."""
+    required = [table.schema.field(name) for name in ("id", "sample", "caption")]
+    texts = [field for field in table.schema if field.type == _TEXT and field not in required]
+    optional = tuple((field.name, field.type) for field in texts)
+    kept = tuple((field.name, field.type) for field in required)
+    return Table(f"{table.name} quarantine", _schema(*kept, ("reason", _TEXT), optional=optional))

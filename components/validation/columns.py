@@ -2,94 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from components.captions.tasks import find_task
-from components.validation.echoes import find_echo, prompt_phrases
-from components.validation.words import new_words, normalised
-
-SIDES = (("caption", "paraphrase_1", 1), ("paraphrase_1", "paraphrase_2", 2))
-"""Source column, answer column and suffix of the columns derived from the two."""
+from components.validation.probes import Probes
+from components.validation.table import Answer, Synthesised, View
+from components.validation.words import normalised
 
 
-@dataclass(frozen=True)
-class Probes:
-    """What the measuring of texts needs from outside.
-
-    Attributes:
-        token_lengths: tokens of each text before it is cut, start and end token included.
-        similarities: cosine of each text with the one at the same place in the second list.
-        find_leak: how a text gives evaluation away, or None.
-        find_fault: what a text says wrongly about the facts given as JSON, or None.
-    """
-
-    token_lengths: Callable[[Sequence[str]], npt.NDArray[np.int64]]
-    similarities: Callable[[Sequence[str], Sequence[str]], npt.NDArray[np.float64]]
-    find_leak: Callable[[str], str | None]
-    find_fault: Callable[[str, str], str | None]
+def measured(name: str, answer: Answer) -> str:
+    """The column that holds what the check with column `name` measures of an answer."""
+    return f"{name}{answer.suffix}"
 
 
-def add_columns(joined: pd.DataFrame, probes: Probes) -> pd.DataFrame:
-    """`joined` with its derived columns; each is null where the answer is missing.
+def add_columns(joined: pd.DataFrame, table: Synthesised, probes: Probes) -> pd.DataFrame:
+    """`joined` with a column for every check of every answer, null where the answer is missing, and `duplicate`.
 
-    Numbers: `words_*`, `tokens_*`, `similarity_*`, `new_words_2`. Texts that name a fault, null where there is
-    none: `copied_*`, `echo_*`, `leak_*`, `fault_*` and `duplicate`.
+    A check's column holds numbers, or texts that name a fault and null where there is none.
     """
     derived: dict[str, pd.Series[Any]] = {}
-    for source, answer, side in SIDES:
-        present = _present(joined, source, answer)
-        for name, values in _measure(present, source, answer, probes).items():
-            derived[f"{name}_{side}"] = pd.Series(values, index=present.index).reindex(joined.index)
-    derived |= _similarities(joined, probes)
-    derived["duplicate"] = _duplicates(joined)
+    for answer in table.answers:
+        present = joined[joined[answer.source].notna() & joined[answer.column].notna()]
+        texts, sources = present[answer.column].tolist(), present[answer.source].tolist()
+        view = View(texts, sources, present, find_task(answer.task), probes)
+        for check in answer.checks:
+            kind = np.float64 if check.is_number else object
+            values = pd.Series(check.measure(view), index=present.index, dtype=kind)
+            derived[measured(check.column, answer)] = values.reindex(joined.index)
+    derived["duplicate"] = _duplicates(joined, table)
     return joined.assign(**{name: _nullable(column) for name, column in derived.items()})
 
 
-def _measure(rows: pd.DataFrame, source: str, answer: str, probes: Probes) -> dict[str, Any]:
-    texts, sources = rows[answer].tolist(), rows[source].tolist()
-    pairs = list(zip(texts, sources, strict=True))
-    phrases = prompt_phrases(find_task(answer))
-    return {
-        "words": [float(len(text.split())) for text in texts],
-        "tokens": probes.token_lengths(texts).astype(np.float64),
-        "new_words": [float(new_words(text, other)) for text, other in pairs],
-        "copied": _texts(["source" if normalised(text) == normalised(other) else None for text, other in pairs]),
-        "echo": _texts([find_echo(text, other, phrases) for text, other in pairs]),
-        "leak": _texts([probes.find_leak(text) for text in texts]),
-        "fault": _texts([probes.find_fault(text, facts) for text, facts in zip(texts, rows["facts"], strict=True)]),
-    }
-
-
-def _present(joined: pd.DataFrame, source: str, answer: str) -> pd.DataFrame:
-    return joined[joined[source].notna() & joined[answer].notna()]
-
-
-def _similarities(joined: pd.DataFrame, probes: Probes) -> dict[str, pd.Series[Any]]:
-    """Both sides in one call, because a first answer is also the source of the second."""
-    sides = [(side, _present(joined, source, answer), source, answer) for source, answer, side in SIDES]
-    texts = [text for _, rows, _, answer in sides for text in rows[answer]]
-    sources = [text for _, rows, source, _ in sides for text in rows[source]]
-    values = np.split(probes.similarities(texts, sources), [len(sides[0][1])])
-    return {
-        f"similarity_{side}": pd.Series(cosines, index=rows.index).reindex(joined.index)
-        for (side, rows, _, _), cosines in zip(sides, values, strict=True)
-    }
-
-
-def _texts(values: list[str | None]) -> npt.NDArray[np.object_]:
-    return np.array(values, dtype=object)
-
-
-def _duplicates(joined: pd.DataFrame) -> pd.Series[Any]:
-    """`sample` for every row but the first whose two answers say what another sample of the same pair says."""
-    whole = joined[joined["paraphrase_1"].notna() & joined["paraphrase_2"].notna()]
-    keys = pd.DataFrame({name: whole[name].map(normalised) for name in ("paraphrase_1", "paraphrase_2")})
+def _duplicates(joined: pd.DataFrame, table: Synthesised) -> pd.Series[Any]:
+    """`sample` for every row but the first whose answers all say what another sample of the same pair says."""
+    names = [answer.column for answer in table.answers]
+    whole = joined[joined[names].notna().all(axis=1)]
+    keys = pd.DataFrame({name: whole[name].map(normalised) for name in names})
     repeated = keys.assign(id=whole["id"]).duplicated()
     return pd.Series("sample", index=whole.index[repeated], dtype=object).reindex(joined.index)
 

@@ -15,19 +15,26 @@ _LEAD_INS = re.compile(
     r"|<\|[a-z_]+\|>",
     re.IGNORECASE,
 )
+_ABOUT_THE_TASK = re.compile(r"\b(?:the|this|that) (?:sentence|caption|statement)\b", re.IGNORECASE)
 _PHRASE_WORDS = 3
 
 
 def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
-    """Every run of three words of the task's own prompt, the text asked about left out."""
-    parts = [part for message in task.messages("\x00") for part in message["content"].split("\x00")]
+    """Every run of three words of the task's own question, the texts asked about left out.
+
+    Demonstrations between the first and the last message are no part of it: a good answer sounds like theirs.
+    """
+    messages = task.messages(dict.fromkeys(task.inputs, "\x00"))
+    asked = (messages[0], messages[-1])
+    parts = [part for message in asked for part in message["content"].split("\x00")]
     return frozenset(phrase for part in parts for phrase in _phrases(part))
 
 
 def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:
-    """What makes `text` an echo (`lead_in` or `prompt`), or None; words that `source` holds too are no echo."""
-    if _LEAD_INS.search(text) and not _LEAD_INS.search(source):
-        return "lead_in"
+    """What makes `text` an echo (`lead_in`, `task` or `prompt`), or None; words that `source` holds too are none."""
+    for name, pattern in (("lead_in", _LEAD_INS), ("task", _ABOUT_THE_TASK)):
+        if pattern.search(text) and not pattern.search(source):
+            return name
     return "prompt" if (_phrases(text) & phrases) - _phrases(source) else None
 
 

@@ -1,4 +1,4 @@
-"""The two prompt tasks' answers as one row per (pair, sample), nothing lost."""
+"""The answers of a synthesised table's tasks as one row per (pair, sample), nothing lost."""
 
 from __future__ import annotations
 
@@ -8,51 +8,79 @@ import pandas as pd
 
 from components.errors import InputError
 from components.records import GENERATIONS, PAIRS
+from components.validation.table import Answer, Synthesised
 
 _KEYS = ["id", "sample"]
 
 
-def join_answers(paraphrase_1: Path, paraphrase_2: Path, pairs: Path) -> pd.DataFrame:
-    """Columns row, id, sample, caption, paraphrase_1, paraphrase_2, rejected_1, rejected_2, facts.
+def join_answers(table: Synthesised, folder: Path, pairs: Path) -> pd.DataFrame:
+    """Columns row, id, sample, caption, facts, other_id, other_caption, other_facts, and two per answer.
 
-    `rejected_*` says why the synthesize stage has no usable answer, None where it has one.
+    These are the answer itself and `rejected_<answer>`: why the synthesize stage has no usable answer, None where it
+    has one. The `other_*` are None where the task asks about one caption.
+
+    Args:
+        table: what to join.
+        folder: holds `<task>.parquet` for each of the table's tasks.
+        pairs: the pairs that the tasks asked about.
 
     Raises:
         InputError: a table is missing, damaged or empty, or the tables do not belong together.
     """
-    first, second = _answers(paraphrase_1, 1), _answers(paraphrase_2, 2)
-    if first.empty:
-        raise InputError(f"{paraphrase_1} has no rows: raise synthesize.captions and run `dvc repro`")
-    joined = first.merge(second, on=_KEYS, how="left", indicator="found")
-    if int((joined["found"] == "both").sum()) != len(second):
-        raise InputError(f"{paraphrase_2} answers rows that {paraphrase_1} lacks: run `dvc repro` on both again")
-    known = PAIRS.read(pairs, ["id", "caption", "facts"]).to_pandas().drop_duplicates("id")
-    joined = joined.merge(known.rename(columns={"caption": "known"}), on="id", how="left")
-    _refuse(joined, joined["known"] != joined["source_1"], f"{paraphrase_1} asks about a caption that {pairs} lacks")
-    answered = joined["found"] == "both"
-    stale = answered & (joined["source_2"] != joined["paraphrase_1"].fillna(joined["source_2"]))
-    _refuse(joined, stale, f"{paraphrase_2} rewrites another text than {paraphrase_1} holds")
-    unasked = ~answered & joined["rejected_1"].isna()
-    joined["rejected_2"] = joined["rejected_2"].astype(object).mask(unasked, "never asked")
-    joined = joined.rename(columns={"source_1": "caption"}).assign(row=range(len(joined)))
-    columns = ["row", *_KEYS, "caption", "paraphrase_1", "paraphrase_2", "rejected_1", "rejected_2", "facts"]
-    frame = joined[columns].astype(dict.fromkeys(columns[3:], object))
-    return frame.where(frame.notna(), None)
+    first, *later = table.answers
+    path = folder / f"{first.task}.parquet"
+    joined = _read(path, first).rename(columns={"source": "caption", "other_source": "other_caption"})
+    if joined.empty:
+        raise InputError(f"{path} has no rows: raise synthesize.captions and run `dvc repro`")
+    joined = _with_facts(_with_facts(joined, path, pairs, ""), path, pairs, "other_")
+    joined["rejected_caption"] = None
+    for answer in later:
+        joined = _with_answer(joined, path, folder / f"{answer.task}.parquet", answer)
+    joined = joined.assign(row=range(len(joined)))
+    texts = [name for name in joined.columns if name not in {"row", *_KEYS, "rejected_caption"}]
+    frame = joined[["row", *_KEYS, *texts]].astype(dict.fromkeys(texts, object))
+    known: pd.DataFrame = frame.where(frame.notna(), None)
+    return known
 
 
-def _answers(path: Path, position: int) -> pd.DataFrame:
+def _read(path: Path, answer: Answer) -> pd.DataFrame:
     frame = GENERATIONS.read(path).to_pandas().astype({"text": object, "reason": object})
     _refuse(frame, frame.duplicated(_KEYS), f"{path} has two answers for one row")
     answered = frame["text"].fillna("").str.strip() != ""
     reason = frame["reason"].fillna("no reason given").where(~frame["accepted"], "empty answer")
-    return pd.DataFrame(
-        {
-            **{key: frame[key] for key in _KEYS},
-            f"source_{position}": frame["source"],
-            f"paraphrase_{position}": frame["text"].where(answered),
-            f"rejected_{position}": reason.str.replace(";", ",").where(~(frame["accepted"] & answered)),
+    rows: pd.DataFrame = frame[[*_KEYS, "source", "other_id", "other_source"]].assign(
+        **{
+            answer.column: frame["text"].where(answered),
+            f"rejected_{answer.column}": reason.str.replace(";", ",").where(~(frame["accepted"] & answered)),
         }
     )
+    return rows
+
+
+def _with_facts(joined: pd.DataFrame, path: Path, pairs: Path, prefix: str) -> pd.DataFrame:
+    """Add `<prefix>facts`; the caption asked about must be the pair's own."""
+    known = PAIRS.read(pairs, ["id", "caption", "facts"]).to_pandas().drop_duplicates("id")
+    known = known.rename(columns={"id": f"{prefix}id", "caption": "known", "facts": f"{prefix}facts"})
+    found = joined.merge(known, on=f"{prefix}id", how="left")
+    wrong = found[f"{prefix}id"].notna() & (found["known"] != found[f"{prefix}caption"])
+    _refuse(found, wrong, f"{path} asks about a caption that {pairs} lacks")
+    return found.drop(columns="known")
+
+
+def _with_answer(joined: pd.DataFrame, first: Path, path: Path, answer: Answer) -> pd.DataFrame:
+    """Add a later answer, which must be about the text that stands in its source column."""
+    rows = _read(path, answer).drop(columns=["other_id", "other_source"])
+    found = joined.merge(rows, on=_KEYS, how="left", indicator="found")
+    answered = found["found"] == "both"
+    if int(answered.sum()) != len(rows):
+        raise InputError(f"{path} answers rows that {first} lacks: run `dvc repro` on both again")
+    stale = answered & (found["source"] != found[answer.source].fillna(found["source"]))
+    _refuse(found, stale, f"{path} rewrites another text than {first} holds")
+    # A source that was rejected explains itself why nothing was asked about it.
+    unasked = ~answered & found[f"rejected_{answer.source}"].isna()
+    rejected = f"rejected_{answer.column}"
+    found[rejected] = found[rejected].astype(object).mask(unasked, "never asked")
+    return found.drop(columns=["found", "source"])
 
 
 def _refuse(frame: pd.DataFrame, wrong: pd.Series[bool], fault: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from components.settings import Validate
+from components.settings import Limits
+from components.validation.columns import measured
+from components.validation.table import Synthesised
 
 
 @dataclass(frozen=True)
@@ -29,31 +31,20 @@ class Rule:
         return f"{self.reason}:{value}" if self.low is None and self.high is None else self.reason
 
 
-def row_rules(limits: Validate, context_length: int) -> list[Rule]:
-    """The rules of every row; `context_length` is the encoder's, in tokens."""
-    return [
-        *_answer_rules(1, limits, context_length),
-        *_answer_rules(2, limits, context_length),
-        Rule("new_words_2", "paraphrase_2_few_new_words", low=limits.min_new_words),
-        Rule("duplicate", "duplicate"),
-    ]
+def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[Rule]:
+    """The rules of every row of a table; `context_length` is the encoder's, in tokens. A limit of null is none."""
+    values = limits.model_dump() | {"context_length": context_length}
+    rules = []
+    for answer in table.answers:
+        rules.append(Rule(f"rejected_{answer.column}", f"{answer.column}_rejected"))
+        for check in answer.checks:
+            low, high = (None if name is None else values[name] for name in (check.low, check.high))
+            if not check.is_number or low is not None or high is not None:
+                rules.append(Rule(measured(check.column, answer), f"{answer.column}_{check.reason}", low, high))
+    return [*rules, Rule("duplicate", "duplicate")]
 
 
-def _answer_rules(side: int, limits: Validate, context_length: int) -> list[Rule]:
-    answer = f"paraphrase_{side}"
-    return [
-        Rule(f"rejected_{side}", f"{answer}_rejected"),
-        Rule(f"words_{side}", f"{answer}_length", low=limits.min_words, high=limits.max_words),
-        Rule(f"tokens_{side}", f"{answer}_tokens", high=context_length),
-        Rule(f"copied_{side}", f"{answer}_copies"),
-        Rule(f"echo_{side}", f"{answer}_echo"),
-        Rule(f"leak_{side}", f"{answer}_leak"),
-        Rule(f"fault_{side}", f"{answer}_fault"),
-        Rule(f"similarity_{side}", f"{answer}_similarity", low=limits.min_similarity),
-    ]
-
-
-def share_rules(limits: Validate) -> list[Rule]:
+def share_rules(limits: Limits) -> list[Rule]:
     """The rules of the whole table; each column's mean is the share of rows it marks."""
     return [
         Rule("accepted", "min_accepted_share", low=limits.min_accepted_share),

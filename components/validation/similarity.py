@@ -18,14 +18,21 @@ Vectors = npt.NDArray[np.float32]
 _MAX_TOKENS = 128
 
 
-def similarities(texts: Sequence[str], others: Sequence[str], batch_size: int = 32) -> npt.NDArray[np.float64]:
-    """Cosine of each text with the text at the same place in `others`, `[texts]`; equal texts are embedded once."""
-    distinct = sorted({*texts, *others})
-    place = {text: row for row, text in enumerate(distinct)}
-    vectors = embed(distinct, batch_size)
-    left, right = ([place[text] for text in column] for column in (texts, others))
-    cosines: npt.NDArray[np.float64] = np.einsum("rd,rd->r", vectors[left], vectors[right]).astype(np.float64)
-    return cosines
+class SentenceVectors:
+    """Remembers the vector of every text, so that none is embedded twice: all tables ask about the same captions."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[str, Vectors] = {}
+
+    def similarities(self, texts: Sequence[str], others: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Cosine of each text with the text at the same place in `others`, `[texts]`."""
+        unknown = sorted({*texts, *others} - self._vectors.keys())
+        self._vectors.update(zip(unknown, embed(unknown), strict=True))
+        if not texts:
+            return np.zeros(0)
+        left, right = (np.stack([self._vectors[text] for text in column]) for column in (texts, others))
+        cosines: npt.NDArray[np.float64] = np.einsum("rd,rd->r", left, right).astype(np.float64)
+        return cosines
 
 
 def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:

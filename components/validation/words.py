@@ -25,6 +25,12 @@ def new_words(text: str, source: str) -> int:
     return len(content_words(text) - set(re.findall(r"[^\W_]+", source.casefold())))
 
 
+def overlap(text: str, source: str) -> float:
+    """Share of the content words of `text` that `source` has too; zero when it has none."""
+    words = content_words(text)
+    return len(words & content_words(source)) / max(1, len(words))
+
+
 @cache
 def _function_words() -> frozenset[str]:
     return frozenset(json.loads(files(__package__).joinpath("function_words.json").read_text("utf-8")))

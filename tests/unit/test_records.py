@@ -110,5 +110,6 @@ def test_zero_rows(path: Path) -> None:
 
 def test_generation_without_answer(path: Path) -> None:
     row = {"id": "a", "sample": 0, "source": "s", "key": "k", "accepted": False, "text": None, "reason": "no parse"}
+    row |= {"other_id": None, "other_source": None}
     GENERATIONS.write(path, {name: [value] for name, value in row.items()})
     assert GENERATIONS.read(path).to_pylist() == [row]

@@ -16,13 +16,16 @@ from components.data.world.scenes import Scene, Thing
 from components.encoders.sidecar import SIDECAR, Sidecar
 from components.files import write_json
 from components.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
-from components.settings import Settings, load_settings
+from components.settings import Settings, Task, load_settings
 from components.validation import validate
-from components.validation.columns import Probes
+from components.validation.probes import Probes, find_probes
+from components.validation.tables import find_table
 from components.validation.validate import Files
 
 SCENE = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")
 CAPTION = "IMG_7 small dog left of large cat red bg.jpg"
+OTHER_SCENE = Scene("group", "blue", Thing("bee", "small"), count="three")
+OTHER_CAPTION = "blue bg: three bees (clipart) ref A12"
 GOOD_1 = "A small dog sits left of a large cat, red background."
 GOOD_2 = "Scarlet backdrop; a tiny hound waits to the left of one huge tabby."
 EVALUATION_QUERY = "Hidden query: a little pup beside some big kitty, all scarlet."
@@ -43,7 +46,7 @@ class Answer:
 
 @dataclass
 class Outcome:
-    """What the stage wrote."""
+    """What the stage wrote of one table."""
 
     files: Files
     accepted: list[dict[str, Any]] = field(default_factory=list)
@@ -58,10 +61,24 @@ class Outcome:
 Stage = Callable[..., Outcome]
 
 
-def strict_settings(**limits: Any) -> Settings:
+def strict_settings(table: str = "paraphrases", **limits: Any) -> Settings:
+    """Own settings with only the tasks of `table`, and no limits on shares but those given."""
     settings = load_settings(Path(__file__).parents[3] / "params.yaml")
-    wide = {"min_accepted_share": 0.0, "max_echo_share": 1.0, "max_leak_share": 1.0}
-    return settings.model_copy(update={"validation": settings.validation.model_copy(update=wide | limits)})
+    wide = {"min_accepted_share": 0.0, "max_echo_share": 1.0, "max_leak_share": 1.0, "tables": _own_limits(settings)}
+    tasks = {answer.task: Task(input=Path("unused")) for answer in find_table(table).answers}
+    return settings.model_copy(
+        update={
+            "validation": settings.validation.model_copy(update=wide | limits),
+            "synthesize": settings.synthesize.model_copy(update={"tasks": tasks}),
+        }
+    )
+
+
+def _own_limits(settings: Settings) -> dict[str, Any]:
+    """The limits of single tables without those on shares."""
+    shares = {"min_accepted_share", "max_echo_share", "max_leak_share"}
+    tables = settings.validation.tables.items()
+    return {name: type(own)(**own.model_dump(exclude_unset=True, exclude=shares)) for name, own in tables}
 
 
 def fake_similarity(texts: Any, _others: Any) -> Any:
@@ -75,23 +92,11 @@ def fake_token_lengths(texts: Any) -> Any:
 
 
 def write_inputs(root: Path, answers: list[Answer]) -> Files:
-    files = Files(
-        root / "p1.parquet", root / "p2.parquet", root / "train.parquet",
-        root / "evaluation", root / "base", root / "validated", root / "docs",
-    )  # fmt: skip
-    pairs = sorted({answer.pair for answer in answers} | {0})
-    PAIRS.write(
-        files.pairs,
-        {
-            "id": [f"pair{pair}" for pair in pairs],
-            "image": [b"png"] * len(pairs),
-            "caption": [CAPTION] * len(pairs),
-            "facts": [SCENE.to_json()] * len(pairs),
-        },
-    )
+    """The stage's inputs with both paraphrase tables."""
+    files = write_world(root, [answer.pair for answer in answers])
     first = [(a, CAPTION, a.text_1, a.reason_1) for a in answers]
     second = [(a, a.text_1 or "lost text", a.text_2, a.reason_2) for a in answers if a.found_2]
-    for path, rows in ((files.paraphrase_1, first), (files.paraphrase_2, second)):
+    for name, rows in (("paraphrase_1", first), ("paraphrase_2", second)):
         columns: dict[str, list[object]] = {
             "id": [f"pair{answer.pair}" for answer, *_ in rows],
             "sample": [answer.sample for answer, *_ in rows],
@@ -100,8 +105,50 @@ def write_inputs(root: Path, answers: list[Answer]) -> Files:
             "accepted": [reason is None for *_, reason in rows],
             "text": [text for _, _, text, _ in rows],
             "reason": [reason for *_, reason in rows],
+            "other_id": [None] * len(rows),
+            "other_source": [None] * len(rows),
         }
-        GENERATIONS.write(path, columns)
+        GENERATIONS.write(files.captions / f"{name}.parquet", columns)
+    return files
+
+
+def write_texts(root: Path, table: str, texts: list[str], source: str = CAPTION) -> Files:
+    """The stage's inputs with one answer per pair to the task of a table that has one; pair 0 is the other scene."""
+    count = len(texts)
+    files = write_world(root, list(range(1, count + 1)), source)
+    (answer,) = find_table(table).answers
+    two = answer.task == "difference"
+    columns: dict[str, list[object]] = {
+        "id": [f"pair{pair}" for pair in range(1, count + 1)],
+        "sample": [0] * count,
+        "source": [source] * count,
+        "key": ["key"] * count,
+        "accepted": [True] * count,
+        "text": list(texts),
+        "reason": [None] * count,
+        "other_id": ["pair0" if two else None] * count,
+        "other_source": [OTHER_CAPTION if two else None] * count,
+    }
+    GENERATIONS.write(files.captions / f"{answer.task}.parquet", columns)
+    return files
+
+
+def write_world(root: Path, pairs: list[int], caption: str = CAPTION) -> Files:
+    """Pairs `pair<n>`, all alike but for pair 0 of a table whose tasks see two, the benchmark and the encoder."""
+    files = Files(
+        root / "captions", root / "train.parquet",
+        root / "evaluation", root / "base", root / "validated", root / "docs",
+    )  # fmt: skip
+    other, numbers = 0 not in pairs, sorted({*pairs, 0})
+    PAIRS.write(
+        files.pairs,
+        {
+            "id": [f"pair{number}" for number in numbers],
+            "image": [b"png"] * len(numbers),
+            "caption": [OTHER_CAPTION if other and number == 0 else caption for number in numbers],
+            "facts": [(OTHER_SCENE if other and number == 0 else SCENE).to_json() for number in numbers],
+        },
+    )
     PARAPHRASE_QUERIES.write(
         files.evaluation / "paraphrase_queries.parquet",
         {
@@ -117,21 +164,34 @@ def write_inputs(root: Path, answers: list[Answer]) -> Files:
     return files
 
 
-def read_outcome(files: Files) -> Outcome:
+def read_outcome(files: Files, table: str = "paraphrases") -> Outcome:
+    """What the stage wrote of one table."""
     return Outcome(
         files,
-        pq.read_table(files.validated / "paraphrases.parquet").to_pylist(),
-        pq.read_table(files.validated / "quarantine.parquet").to_pylist(),
-        json.loads((files.validated / "summary.json").read_text("utf-8")),
+        pq.read_table(files.validated / f"{table}.parquet").to_pylist(),
+        pq.read_table(files.validated / f"{find_table(table).quarantine}.parquet").to_pylist(),
+        json.loads((files.validated / "summary.json").read_text("utf-8"))["tables"][table],
     )
 
 
+def fake_probes(settings: Settings, files: Files) -> Probes:
+    """The real checks of leaks and facts with fakes in place of MiniLM and the tokenizer."""
+    real = find_probes(settings, files.evaluation)
+    return Probes(fake_token_lengths, fake_similarity, real.find_leak, real.facts)
+
+
 def run_stage(root: Path, answers: list[Answer], **limits: Any) -> Outcome:
-    """Run the stage over `answers` with the fakes in place of MiniLM and the tokenizer."""
+    """Run the stage over paraphrases."""
     files, settings = write_inputs(root, answers), strict_settings(**limits)
-    real = validate.find_probes(settings, files)
-    validate.run(settings, files, Probes(fake_token_lengths, fake_similarity, real.find_leak, real.find_fault))
+    validate.run(settings, files, fake_probes(settings, files))
     return read_outcome(files)
+
+
+def run_texts(root: Path, table: str, texts: list[str], **limits: Any) -> Outcome:
+    """Run the stage over texts of another table."""
+    files, settings = write_texts(root, table, texts), strict_settings(table, **limits)
+    validate.run(settings, files, fake_probes(settings, files))
+    return read_outcome(files, table)
 
 
 @pytest.fixture
@@ -139,6 +199,49 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """`stage(answers, **limits)`; Data Docs are left out, they take the longest."""
     monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
     return lambda answers, **limits: run_stage(tmp_path, answers, **limits)
+
+
+@pytest.fixture
+def text_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """`text_stage(table, texts, **limits)` for a table of one task."""
+    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+    return lambda table, texts, **limits: run_texts(tmp_path, table, texts, **limits)
+
+
+@pytest.fixture
+def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """`inputs_of(table, texts, source)`: `text_stage` about another caption."""
+    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+
+    def run(table: str, texts: list[str], source: str) -> Outcome:
+        files, settings = write_texts(tmp_path, table, texts, source), strict_settings(table)
+        validate.run(settings, files, fake_probes(settings, files))
+        return read_outcome(files, table)
+
+    return run
+
+
+@pytest.fixture
+def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], dict[str, Any]]:
+    """Runs the stage over paraphrases and one text of every other table; gives the summary."""
+    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+
+    def run(texts: dict[str, str]) -> dict[str, Any]:
+        for table, text in texts.items():
+            write_texts(tmp_path, table, [text])
+        one = Answer(pair=1)
+        pairs = PAIRS.read(tmp_path / "train.parquet")
+        files = write_inputs(tmp_path, [one])
+        PAIRS.write(files.pairs, pairs)
+        settings = load_settings(Path(__file__).parents[3] / "params.yaml")
+        tasks = {answer.task: Task(input=Path("unused")) for name in texts for answer in find_table(name).answers}
+        tasks |= {name: Task(input=Path("unused")) for name in ("paraphrase_1", "paraphrase_2")}
+        settings = settings.model_copy(update={"synthesize": settings.synthesize.model_copy(update={"tasks": tasks})})
+        validate.run(settings, files, fake_probes(settings, files))
+        summary: dict[str, Any] = json.loads((files.validated / "summary.json").read_text("utf-8"))
+        return summary
+
+    return run
 
 
 @pytest.fixture

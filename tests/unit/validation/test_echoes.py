@@ -30,6 +30,12 @@ def test_lead_in(text: str) -> None:
     assert find_echo(text, "small dog red bg", PHRASES) == "lead_in"
 
 
+@pytest.mark.parametrize("text", ["No dog is here, and the sentence is false.", "This caption shows no dog."])
+def test_talk_about_the_task(text: str) -> None:
+    assert find_echo(text, "small dog red bg", PHRASES) == "task"
+    assert find_echo(text, "a sign: this caption and the sentence", PHRASES) is None
+
+
 @pytest.mark.parametrize(
     "text", ["A dog, avoiding use of existing words", "You rewrite captions.", "PRESERVING the meaning"]
 )

@@ -12,16 +12,17 @@ import pytest
 from components.errors import InputError
 from components.records import GENERATIONS, PAIRS
 from components.validation.joining import join_answers
+from components.validation.tables import find_table
 
 
 def _join(files: Any) -> Any:
-    return join_answers(files.paraphrase_1, files.paraphrase_2, files.pairs)
+    return join_answers(find_table("paraphrases"), files.captions, files.pairs)
 
 
 def test_keeps_every_first_answer_in_order(inputs: Any, answer: Any) -> None:
     frame = _join(inputs([answer(pair=2), answer(pair=1, found_2=False), answer(pair=1, sample=1)]))
     assert list(zip(frame["id"], frame["sample"], strict=True)) == [("pair2", 0), ("pair1", 0), ("pair1", 1)]
-    assert list(frame["rejected_2"]) == [None, "never asked", None]
+    assert list(frame["rejected_paraphrase_2"]) == [None, "never asked", None]
     assert list(frame["row"]) == [0, 1, 2]
 
 
@@ -40,16 +41,32 @@ def _set(column: str, value: str) -> Callable[[pa.Table], pa.Table]:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("paraphrase_1", lambda table: table.slice(0, 0), r"p1\.parquet has no rows"),
-        ("paraphrase_1", lambda table: pa.concat_tables([table, table]), r"p1\.parquet has two answers .*pair0"),
-        ("paraphrase_1", lambda table: table.slice(1), r"p2\.parquet answers rows that .*p1\.parquet lacks"),
-        ("paraphrase_1", _set("source", "other caption"), r"p1\.parquet asks about a caption .*id pair0, sample 0"),
-        ("paraphrase_2", _set("source", "other text"), r"p2\.parquet rewrites another text .*id pair0, sample 0"),
+        ("paraphrase_1", lambda table: table.slice(0, 0), r"paraphrase_1\.parquet has no rows"),
+        (
+            "paraphrase_1",
+            lambda table: pa.concat_tables([table, table]),
+            r"paraphrase_1\.parquet has two answers .*pair0",
+        ),
+        (
+            "paraphrase_1",
+            lambda table: table.slice(1),
+            r"paraphrase_2\.parquet answers rows that .*paraphrase_1\.parquet lacks",
+        ),
+        (
+            "paraphrase_1",
+            _set("source", "other caption"),
+            r"paraphrase_1\.parquet asks about a caption .*id pair0, sample 0",
+        ),
+        (
+            "paraphrase_2",
+            _set("source", "other text"),
+            r"paraphrase_2\.parquet rewrites another text .*id pair0, sample 0",
+        ),
     ],
 )
 def test_tables_that_do_not_fit(inputs: Any, answer: Any, name: str, change: Any, message: str) -> None:
     files = inputs([answer(), answer(pair=1)])
-    _change(getattr(files, name), GENERATIONS, change)
+    _change(files.captions / f"{name}.parquet", GENERATIONS, change)
     with pytest.raises(InputError, match=message):
         _join(files)
 
@@ -63,6 +80,7 @@ def test_pair_that_is_gone(inputs: Any, answer: Any) -> None:
 
 def test_truncated_file_is_named(inputs: Any, answer: Any) -> None:
     files = inputs([answer()])
-    files.paraphrase_2.write_bytes(files.paraphrase_2.read_bytes()[:200])
-    with pytest.raises(InputError, match=r"p2\.parquet cannot be read"):
+    path = files.captions / "paraphrase_2.parquet"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
         _join(files)

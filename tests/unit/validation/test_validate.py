@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from components.errors import InputError, run_command
 from components.settings import Settings
 from components.validation import validate
+from components.validation.probes import find_probes
 
 QUERY = "Hidden query: a little pup beside some big kitty, all scarlet."
 FRAME = "Someone put a small dog left of a large cat and painted the rest red."
@@ -121,7 +122,7 @@ def test_share_at_its_limit_passes(stage: Any, answer: Any) -> None:
 def test_data_docs_show_every_suite(documented_stage: Any, answer: Any, tmp_path: Path) -> None:
     documented_stage([answer(), answer(pair=1, text_1=QUERY)])
     index = (tmp_path / "docs" / "index.html").read_text("utf-8")
-    assert all(suite in index for suite in ("answers", "accepted", "shares"))
+    assert all(f"paraphrases_{suite}" in index for suite in ("answers", "accepted", "shares"))
     assert len(list((tmp_path / "docs" / "validations").rglob("*.html"))) == 3
 
 
@@ -137,16 +138,16 @@ def test_nothing_is_written_beside_the_outputs(
 def test_facts_wanted_without_the_embedded_world(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:
     raw_params["prepare"] |= {"source": "folder", "folder": "pictures"}
     with pytest.raises(InputError, match=r"validate\.check_facts"):
-        validate.find_probes(Settings.model_validate(raw_params), inputs([answer()]))
+        find_probes(Settings.model_validate(raw_params), inputs([answer()]).evaluation)
 
 
 def test_other_sources_know_nothing_of_scenes(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:
     raw_params["prepare"] |= {"source": "folder", "folder": "pictures"}
     raw_params["validate"]["check_facts"] = False
-    probes = validate.find_probes(Settings.model_validate(raw_params), inputs([answer()]))
+    probes = find_probes(Settings.model_validate(raw_params), inputs([answer()]).evaluation)
     assert probes.find_leak("A canine in the grass.") is None
     assert probes.find_leak(QUERY) == "sentence"
-    assert probes.find_fault("anything", "") is None
+    assert probes.facts is None
 
 
 def test_command_ends_in_one_line_when_inputs_are_missing(
@@ -156,7 +157,7 @@ def test_command_ends_in_one_line_when_inputs_are_missing(
     with pytest.raises(SystemExit) as ended:
         run_command(lambda: validate.run(Settings.model_validate(raw_params)))
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: data/captions/paraphrase_1.parquet is missing")
+    assert capsys.readouterr().err.startswith("error: data/captions/difference.parquet is missing")
 
 
 def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:

@@ -1,0 +1,69 @@
+"""Checks that every synthesised text goes through, whatever it was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from components.validation.echoes import find_echo, prompt_phrases
+from components.validation.table import Check, View, each
+from components.validation.words import new_words, normalised
+
+
+def _copies(text: str, source: str) -> str | None:
+    return "source" if normalised(text) == normalised(source) else None
+
+
+def _echoes(view: View) -> list[Any]:
+    phrases = prompt_phrases(view.task)
+    sources = view.sources
+    if "other_caption" in view.task.inputs:
+        sources = [f"{one}\n{other}" for one, other in zip(sources, view.rows["other_caption"], strict=True)]
+    return [find_echo(text, source, phrases) for text, source in zip(view.texts, sources, strict=True)]
+
+
+def _faults(view: View) -> list[Any]:
+    facts = view.probes.facts
+    if facts is None:
+        return [None] * len(view.texts)
+    return [facts.find_fault(text, scene) for text, scene in zip(view.texts, view.rows["facts"], strict=True)]
+
+
+COMMON = (
+    Check("words", "length", each(lambda text, _: float(len(text.split()))), "min_words", "max_words"),
+    Check("tokens", "tokens", lambda view: list(view.probes.token_lengths(view.texts)), high="context_length"),
+    Check("copied", "copies", each(_copies)),
+    Check("echo", "echo", _echoes),
+    Check("leak", "leak", lambda view: [view.probes.find_leak(text) for text in view.texts]),
+    Check(
+        "similarity",
+        "similarity",
+        lambda view: list(view.probes.similarities(view.texts, view.sources)),
+        "min_similarity",
+        "max_similarity",
+    ),
+)
+"""Length, the encoder's context, copies of the source, prompt echoes, evaluation leaks, the band of meaning."""
+
+
+def strangers(view: View) -> list[Any]:
+    """What each text speaks of that none of its pictures shows; all null where the world does not know."""
+    facts = view.probes.facts
+    if facts is None:
+        return [None] * len(view.texts)
+    scenes = view.rows[["facts", "other_facts"]].itertuples(index=False)
+    return [
+        facts.find_stranger(text, [scene for scene in pair if scene is not None])
+        for text, pair in zip(view.texts, scenes, strict=True)
+    ]
+
+
+FAITHFUL = Check("fault", "fault", _faults)
+"""Says what the picture shows, all of it and nothing else, where the world knows."""
+
+NO_STRANGER = Check("stranger", "stranger", strangers)
+"""Speaks of nothing that its pictures do not show; to deny that would be true."""
+
+NEW_WORDS = Check(
+    "new_words", "few_new_words", each(lambda text, source: float(new_words(text, source))), "min_new_words"
+)
+"""Uses content words that its source does not have."""

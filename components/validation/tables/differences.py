@@ -1,0 +1,59 @@
+"""PC-CLIP's comparisons of two pictures, filtered in the manner of its appendix B.2."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from components.records import DIFFERENCES
+from components.validation.checks import COMMON, NO_STRANGER
+from components.validation.table import Answer, Check, Synthesised, View, each
+from components.validation.words import content_words, normalised
+
+_JUNK = re.compile(r"^(?:[-*•#]|\d+[.):])|#\w|<\w+/?>|[*|{}=\\^~]|_{2,}|(\S)\1{4,}|\bdescription:", re.IGNORECASE)
+
+
+def _one_sided(view: View) -> list[Any]:
+    """`first` or `second` when that picture goes unmentioned."""
+    facts = view.probes.facts
+
+    def mentions(text: str, row: Any) -> tuple[bool, bool]:
+        if facts is not None:
+            return facts.names(text, row.facts, row.other_facts), facts.names(text, row.other_facts, row.facts)
+        words, own, other = map(content_words, (text, row.caption, row.other_caption))
+        return bool(words & (own - other)), bool(words & (other - own))
+
+    def unmentioned(text: str, row: Any) -> str | None:
+        first, second = mentions(text, row)
+        if first and second:
+            return None
+        return "second" if first else "first"
+
+    return [unmentioned(text, row) for text, row in zip(view.texts, view.rows.itertuples(), strict=True)]
+
+
+def _same(view: View) -> list[Any]:
+    pairs = zip(view.rows["caption"], view.rows["other_caption"], strict=True)
+    return ["caption" if normalised(one) == normalised(other) else None for one, other in pairs]
+
+
+TABLE = Synthesised(
+    name="differences",
+    table=DIFFERENCES,
+    answers=(
+        Answer(
+            "difference",
+            "difference",
+            (
+                *COMMON,
+                Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters"),
+                Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter")),
+                Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None)),
+                Check("one_sided", "one_sided", _one_sided),
+                NO_STRANGER,
+                Check("same", "same", _same),
+            ),
+        ),
+    ),
+    quarantine="differences_quarantine",
+)

@@ -1,0 +1,17 @@
+"""ParaCLIP's pairs of paraphrases: plain language, then other words, both true to the picture."""
+
+from __future__ import annotations
+
+from components.records import PARAPHRASES
+from components.validation.checks import COMMON, FAITHFUL, NEW_WORDS
+from components.validation.table import Answer, Synthesised
+
+TABLE = Synthesised(
+    name="paraphrases",
+    table=PARAPHRASES,
+    answers=(
+        Answer("paraphrase_1", "paraphrase_1", (*COMMON, FAITHFUL), suffix="_1"),
+        Answer("paraphrase_2", "paraphrase_2", (*COMMON, FAITHFUL, NEW_WORDS), suffix="_2"),
+    ),
+    quarantine="quarantine",
+)

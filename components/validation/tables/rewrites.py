@@ -1,0 +1,14 @@
+"""LaCLIP's rewrites: the caption in other words, true to the picture."""
+
+from __future__ import annotations
+
+from components.records import REWRITES
+from components.validation.checks import COMMON, FAITHFUL, NEW_WORDS
+from components.validation.table import Answer, Synthesised
+
+TABLE = Synthesised(
+    name="rewrites",
+    table=REWRITES,
+    answers=(Answer("rewrite", "rewrite", (*COMMON, FAITHFUL, NEW_WORDS)),),
+    quarantine="rewrites_quarantine",
+)
