@@ -35,14 +35,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    aside = temporary.with_name(f"{temporary.name}.old")
     try:
         yield temporary
         temporary.chmod(0o755)
+        # Removing takes time, and a process killed meanwhile would leave half of the old folder and nothing new.
         if path.exists():
-            shutil.rmtree(path)
+            os.replace(path, aside)
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import open_clip
 
 from components.data.prepare import PAIRS_FOLDER
-from components.encoders.architecture import has_quick_gelu, model_config, pretrained_quick_gelu
-from components.encoders.encoder import Encoder, load_weights
+from components.encoders.architecture import has_quick_gelu, model_config, plain_name
+from components.encoders.encoder import Encoder
+from components.encoders.published import check_published
 from components.encoders.scratch import pretrain
+from components.encoders.weights import load_weights
 from components.errors import InputError, run_command
 from components.files import write_json
 from components.provenance import data_hashes, git_commit
@@ -60,12 +62,7 @@ def _from_open_clip(base: Base) -> Encoder:
     if base.pretrained is None:
         raise InputError("params.yaml: base.source 'open_clip' needs base.pretrained: name a tag such as 'openai'")
     config = model_config(base.model)
-    if pretrained_quick_gelu(base.model, base.pretrained) != has_quick_gelu(config):
-        twin = base.model.removesuffix("-quickgelu") if has_quick_gelu(config) else f"{base.model}-quickgelu"
-        raise InputError(
-            f"params.yaml: weights '{base.pretrained}' were trained with another activation than '{base.model}' has: "
-            f"set base.model to '{twin}'"
-        )
+    check_published(base.model, base.pretrained, has_quick_gelu(config))
     encoder = Encoder.create("base", base.model, config, f"open_clip:{base.pretrained}")
     try:
         source = open_clip.create_model(base.model, pretrained=base.pretrained, precision="fp32")
@@ -82,11 +79,12 @@ def _from_open_clip(base: Base) -> Encoder:
 def _from_file(base: Base) -> Encoder:
     if base.file is None:
         raise InputError(
-            "params.yaml: base.source 'file' needs base.file: name an encoder folder or a .safetensors file"
+            "params.yaml: base.source 'file' needs base.file: name an encoder folder or a weights file "
+            "(.safetensors, .pt, .bin)"
         )
     if base.file.is_dir():
         return Encoder.load(base.file)
-    encoder = Encoder.create("base", base.model, model_config(base.model), f"file:{base.file.name}")
+    encoder = Encoder.create("base", plain_name(base.model), model_config(base.model), f"file:{base.file.name}")
     load_weights(encoder.model, base.file)
     return encoder
 

@@ -12,7 +12,7 @@ import numpy as np
 from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.embeddings import MANIFEST
-from components.encoders.encoder import Encoder
+from components.encoders.encoder import Encoder, unit_rows
 from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
 from components.records import PAIRS
@@ -22,7 +22,9 @@ OUTPUT = Path("data/embeddings")
 
 
 def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER, base: Path = BASE_FOLDER) -> None:
-    """Write `<split>.npy`, float32 unit rows `[pairs, dim]`, and a manifest of what they were made from.
+    """Write each split's image features and a manifest of what they were made from.
+
+    `<split>.npy` has unit rows `[pairs, dim]`, `<split>.norms.npy` their lengths before `[pairs]`, both float32.
 
     Raises:
         InputError: an image cannot be decoded; the message gives its pair id.
@@ -34,8 +36,10 @@ def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FO
             path = pairs_folder / f"{split}.parquet"
             pairs = PAIRS.read(path, ["id", "image"])
             ids, images = pairs["id"].to_pylist(), pairs["image"].to_pylist()
-            features = encoder.embed_images(images, settings.embed.batch_size, f"embed {split}", ids)
+            raw = encoder.image_features(images, settings.embed.batch_size, f"embed {split}", ids)
+            features, norms = unit_rows(raw)
             np.save(folder / f"{split}.npy", features, allow_pickle=False)
+            np.save(folder / f"{split}.norms.npy", norms, allow_pickle=False)
             splits[split] = {"pairs_sha256": file_hash(path), "rows": len(features)}
         manifest = {
             "image_tower_sha256": encoder.sidecar.image_tower_sha256,

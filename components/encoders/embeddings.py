@@ -18,11 +18,19 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class ImageEmbeddings:
-    """Unit image features `[images, dim]` of one split with the ids of their pairs, in the same order."""
+    """Image features of one split with the ids of their pairs, in the same order.
+
+    Attributes:
+        ids: of the pairs.
+        features: unit rows `[images, dim]`.
+        image_tower_sha256: the tower that made them.
+        norms: lengths `[images]` that the rows had before they were normalised; their product is the raw features.
+    """
 
     ids: list[str]
     features: npt.NDArray[np.float32]
     image_tower_sha256: str
+    norms: npt.NDArray[np.float32]
 
     @staticmethod
     def open(folder: Path, split: str, pairs_file: Path) -> ImageEmbeddings:
@@ -31,14 +39,16 @@ class ImageEmbeddings:
         Raises:
             InputError: they are missing, or were made from another version of `pairs_file`.
         """
-        path, manifest_path = folder / f"{split}.npy", folder / MANIFEST
-        if not path.is_file() or not manifest_path.is_file():
-            raise InputError(f"{path} is missing: run `dvc repro embed`")
+        path, norms_path, manifest_path = folder / f"{split}.npy", folder / f"{split}.norms.npy", folder / MANIFEST
+        for needed in (path, norms_path, manifest_path):
+            if not needed.is_file():
+                raise InputError(f"{needed} is missing: run `dvc repro embed`")
         manifest = json.loads(manifest_path.read_text("utf-8"))
         ids = PAIRS.read(pairs_file, ["id"]).column("id").to_pylist()
         if manifest["splits"][split]["pairs_sha256"] != file_hash(pairs_file):
             raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")
         features = np.load(path, mmap_mode="r", allow_pickle=False)
+        norms = np.load(norms_path, mmap_mode="r", allow_pickle=False)
         if len(ids) != len(features):
             raise InputError(f"{path} has {len(features)} rows, {pairs_file} has {len(ids)}: run `dvc repro embed`")
-        return ImageEmbeddings(ids, features, manifest["image_tower_sha256"])
+        return ImageEmbeddings(ids, features, manifest["image_tower_sha256"], norms)

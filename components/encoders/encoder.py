@@ -1,25 +1,25 @@
-"""An image-text encoder: an open_clip model, its sidecar, and how texts and images become unit vectors."""
+"""An image-text encoder: its towers, its tokenizer, its sidecar, and how texts and images become unit vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
-from components.encoders.architecture import build, has_quick_gelu, uses_quick_gelu
+from components.encoders.architecture import build, uses_quick_gelu
 from components.encoders.images import decode, normalise
-from components.encoders.sidecar import SIDECAR, WEIGHTS, Sidecar, read_sidecar
+from components.encoders.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.text_tower import encode_tokens
-from components.encoders.tokens import tokenize, trimmed
+from components.encoders.tokenizers import tokenizer_of
+from components.encoders.tokens import Tokenizer, trimmed
+from components.encoders.weights import load_weights, read_safetensors
 from components.errors import InputError
 from components.files import atomic_folder, content_hash, file_hash, write_json
 from components.progress import bar
@@ -29,53 +29,83 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass
 class Encoder:
-    """An open_clip model in evaluation mode with its sidecar."""
+    """A model in evaluation mode with its tokenizer and sidecar.
+
+    Attributes:
+        model: an open_clip model or a `LanguageClip`; its image tower is `model.visual`.
+        sidecar: what is known about it.
+        tokenizer: what turns its texts into token ids.
+        extra: tensors that its method needs besides the towers, by name.
+    """
 
     model: Any
     sidecar: Sidecar
+    tokenizer: Tokenizer
+    extra: dict[str, Tensor] = field(default_factory=dict)
 
     @staticmethod
     def create(name: str, model_name: str, config: dict[str, Any], method: str) -> Encoder:
-        """A new encoder with random weights of an open_clip configuration."""
-        model = build(config)
+        """A new encoder with random weights of an open_clip configuration.
+
+        Raises:
+            InputError: the configuration is not supported or names files that cannot be had.
+        """
+        return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method)
+
+    @staticmethod
+    def of(
+        model: Any, tokenizer: Tokenizer, name: str, model_name: str, config: dict[str, Any], method: str
+    ) -> Encoder:
+        """An encoder of a model that was built of `config`."""
         sidecar = Sidecar(
             name=name,
             model=model_name,
-            architecture=config,
-            quick_gelu=has_quick_gelu(config),
+            architecture=_without_folders(config),
+            quick_gelu=uses_quick_gelu(model),
             embed_dim=config["embed_dim"],
-            context_length=config["text_cfg"].get("context_length", 77),
+            context_length=tokenizer.context_length,
             image_size=config["vision_cfg"].get("image_size", 224),
+            tokenizer=tokenizer.identity,
             method=method,
         )
-        return Encoder(model.eval(), sidecar)
+        return Encoder(model.eval(), sidecar, tokenizer)
 
     @staticmethod
     def load(folder: Path) -> Encoder:
-        """Load an encoder that `save` wrote.
+        """Load an encoder that `save` wrote; everything it needs is in its folder.
 
         Raises:
-            InputError: the folder holds none, its weights are damaged or do not fit, or the model built
-                from the sidecar has another activation than the sidecar says.
+            InputError: the folder holds none, its files are damaged or not those that the sidecar describes, or the
+                model built from the sidecar has another activation than the sidecar says.
         """
         sidecar = read_sidecar(folder)
-        model = build(sidecar.architecture)
-        weights = folder / WEIGHTS
-        load_weights(model, weights)
-        if sidecar.weights_sha256 and file_hash(weights) != sidecar.weights_sha256:
-            raise InputError(f"{weights} is not the file that {folder / SIDECAR} describes: run `dvc repro`")
+        text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
+        model = build(sidecar.architecture, text_files)
+        load_weights(model, folder / WEIGHTS)
+        tokenizer = tokenizer_of(sidecar.architecture, text_files)
+        extra = read_safetensors(folder / METHOD_TENSORS) if sidecar.method_tensors_sha256 else {}
+        hashes = {WEIGHTS: sidecar.weights_sha256, METHOD_TENSORS: sidecar.method_tensors_sha256}
+        for name, recorded in hashes.items():
+            if recorded and file_hash(folder / name) != recorded:
+                raise InputError(f"{folder / name} is not the file that {folder / SIDECAR} describes: run `dvc repro`")
+        if tokenizer.identity != sidecar.tokenizer:
+            raise InputError(
+                f"{folder / TEXT_FILES} holds another tokenizer than {folder / SIDECAR} describes: run `dvc repro`"
+            )
         assert_activation(model, sidecar.quick_gelu, str(folder))
-        return Encoder(model.eval(), sidecar)
+        return Encoder(model.eval(), sidecar, tokenizer, extra)
 
     def save(self, folder: Path) -> Sidecar:
-        """Write weights and sidecar, whole or not at all; returns the sidecar with its hashes filled in."""
+        """Write all its files, whole or not at all; returns the sidecar with its hashes filled in."""
         with atomic_folder(folder) as temporary:
             tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, temporary / WEIGHTS)
-            hashes = {
-                "weights_sha256": file_hash(temporary / WEIGHTS),
-                "image_tower_sha256": self.image_tower_hash(),
-            }
+            hashes = {"weights_sha256": file_hash(temporary / WEIGHTS), "image_tower_sha256": self.image_tower_hash()}
+            if self.extra:
+                extra = {name: tensor.contiguous() for name, tensor in self.extra.items()}
+                save_file(extra, temporary / METHOD_TENSORS)
+                hashes["method_tensors_sha256"] = file_hash(temporary / METHOD_TENSORS)
+            self.save_text_files(temporary / TEXT_FILES)
             self.sidecar = self.sidecar.model_copy(update=hashes)
             write_json(temporary / SIDECAR, self.sidecar.model_dump())
         return self.sidecar
@@ -91,13 +121,14 @@ class Encoder:
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
         """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short."""
-        tokens = tokenize(texts, self.sidecar.context_length)
-        order = np.argsort(tokens.argmax(axis=1), kind="stable") if len(texts) else np.zeros(0, np.int64)
-        return self._in_batches(
-            order, batch_size, title, "text", lambda rows: encode_tokens(self.model, trimmed(tokens[rows]))
-        )
+        tokens = self.tokenizer(texts)
+        lengths = self.tokenizer.lengths(tokens)
 
-    @torch.inference_mode()
+        def features(rows: npt.NDArray[np.int64]) -> Tensor:
+            return encode_tokens(self.model, trimmed(tokens[rows], lengths[rows]))
+
+        return self._in_batches(np.argsort(lengths, kind="stable"), batch_size, title, "text", features)
+
     def embed_images(
         self,
         images: Sequence[bytes],
@@ -110,11 +141,27 @@ class Encoder:
         Raises:
             InputError: an image cannot be decoded; the message gives its name or row.
         """
+        return unit_rows(self.image_features(images, batch_size, title, names))[0]
+
+    @torch.inference_mode()
+    def image_features(
+        self,
+        images: Sequence[bytes],
+        batch_size: int = 256,
+        title: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Vectors:
+        """Raw features `[images, dim]` of encoded images, as the image tower gives them.
+
+        Raises:
+            InputError: an image cannot be decoded; the message gives its name or row.
+        """
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
             batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
             pixels = decode([images[row] for row in rows], self.sidecar.image_size, batch_names)
-            return F.normalize(self.model.encode_image(normalise(pixels)).float(), dim=-1)
+            raw: Tensor = self.model.encode_image(normalise(pixels))
+            return raw.float()
 
         return self._in_batches(np.arange(len(images)), batch_size, title, "image", features)
 
@@ -138,26 +185,19 @@ class Encoder:
             progress.close()
         return result
 
+    def save_text_files(self, folder: Path) -> None:
+        """Write the Hugging Face files of the text side, if it has any."""
+        self.tokenizer.save(folder)
+        text = getattr(self.model, "text", None)
+        config = getattr(getattr(text, "language", text), "config", None)
+        if config is not None:
+            config.save_pretrained(folder)
 
-def load_weights(model: Any, path: Path) -> None:
-    """Load a safetensors file into `model`, every tensor matched.
 
-    Raises:
-        InputError: the file is missing, is no safetensors file (a pickle, say) or does not fit the model.
-    """
-    if not path.is_file():
-        raise InputError(f"{path} is missing: name an existing checkpoint or run `dvc repro`")
-    if path.suffix != ".safetensors":
-        raise InputError(f"{path}: only .safetensors weights are loaded, others may run code: convert the file first")
-    try:
-        state = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is a broken checkpoint ({error}): fetch or make it again") from None
-    try:
-        model.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} does not fit the model ({reason}): correct base.model in params.yaml") from None
+def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
+    """Rows `[rows, dim]` scaled to length one, and the lengths they had, `[rows]`."""
+    norms = np.linalg.norm(features, axis=1)
+    return features / np.maximum(norms, 1e-12)[:, np.newaxis], norms
 
 
 def assert_activation(model: Any, quick_gelu: bool, what: str) -> None:
@@ -167,3 +207,12 @@ def assert_activation(model: Any, quick_gelu: bool, what: str) -> None:
         raise InputError(
             f"{what}: the sidecar says {said} but the model config builds the other: correct 'architecture'"
         )
+
+
+def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without this machine's paths; the files behind them are saved in the encoder's folder."""
+    text = {
+        key: Path(value).name if key.startswith("hf_") and Path(str(value)).is_dir() else value
+        for key, value in config["text_cfg"].items()
+    }
+    return {**config, "text_cfg": text}

@@ -16,6 +16,10 @@ _MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
 _STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
 
 
+MAX_PIXELS = 1 << 26
+"""Pixels of the largest image that is decoded, once its shorter side is resized."""
+
+
 def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None) -> Tensor:
     """RGB pixels as uint8 `[images, 3, size, size]`: shorter side resized (bicubic), centre cropped.
 
@@ -26,6 +30,7 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
     for row, raw in enumerate(images):
         try:
             with Image.open(io.BytesIO(raw)) as image:
+                _check(image, size)
                 pixels[row] = _fit(image.convert("RGB"), size)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             who = names[row] if names is not None else f"row {row}"
@@ -36,6 +41,12 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
 def normalise(pixels: Tensor) -> Tensor:
     """uint8 pixels to float32 with the mean and deviation that CLIP was trained with."""
     return (pixels.float() / 255.0 - _MEAN.to(pixels.device)) / _STD.to(pixels.device)
+
+
+def _check(image: Image.Image, size: int) -> None:
+    """Raise `ValueError` when the image, its shorter side brought to `size`, would not fit into memory."""
+    if image.width * image.height * (size / min(image.size)) ** 2 > MAX_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} is too long and narrow")
 
 
 def _fit(image: Image.Image, size: int) -> np.ndarray:  # type: ignore[type-arg]

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.errors import InputError
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
+METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"
+"""What only some encoders have: tensors of their method, and their text side's Hugging Face files."""
 
 
 class Sidecar(BaseModel):
@@ -32,6 +34,7 @@ class Sidecar(BaseModel):
     data_hashes: dict[str, str] = {}
     git_commit: str = ""
     weights_sha256: str = ""
+    method_tensors_sha256: str = ""
     image_tower_sha256: str = ""
 
 

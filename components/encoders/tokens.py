@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,31 +15,69 @@ from torch import Tensor
 
 Tokens = npt.NDArray[np.int32]
 
-
-@cache
-def tokenizer(context_length: int) -> Callable[[list[str]], Tensor]:
-    """CLIP's byte-pair tokenizer for texts of up to `context_length` tokens."""
-    encode: Callable[[list[str]], Tensor] = open_clip.SimpleTokenizer(context_length=context_length)
-    return encode
+_BLOCK = 1024
 
 
-def tokenize(texts: Sequence[str], context_length: int) -> Tokens:
-    """Token ids `[texts, context_length]`, zero behind the end token; longer texts are cut and keep their end token."""
-    encode, block = tokenizer(context_length), 1024
-    rows = [encode(list(texts[start : start + block])).numpy() for start in range(0, len(texts), block)]
-    return np.concatenate(rows).astype(np.int32) if rows else np.zeros((0, context_length), np.int32)
+class Tokenizer(Protocol):
+    """What turns an encoder's texts into token ids, padded on the right."""
+
+    identity: str
+    """What it is, with a hash of its content where it has any: for the sidecar and for caches of token ids."""
+    context_length: int
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        """Token ids `[texts, context_length]`; longer texts are cut and keep their end token."""
+
+    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
+        """How many tokens of each row count, `[texts]`: up to and with its end token."""
+
+    def save(self, folder: Path) -> None:
+        """Write the files that it cannot be made again without, if any."""
+
+
+class ClipTokenizer:
+    """CLIP's byte-pair tokenizer; its end token has the highest id, padding is zero."""
+
+    identity = "clip-bpe"
+
+    def __init__(self, context_length: int) -> None:
+        self.context_length = context_length
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        encode = _byte_pairs(self.context_length)
+        return in_blocks(texts, self.context_length, lambda block: encode(block).numpy())
+
+    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
+        ends: npt.NDArray[np.int64] = tokens.argmax(axis=1).astype(np.int64)
+        return ends + 1
+
+    def save(self, folder: Path) -> None:
+        """Nothing to write: open_clip carries the merges."""
+
+
+def in_blocks(texts: Sequence[str], context_length: int, encode: Callable[[list[str]], Any]) -> Tokens:
+    """`encode` on blocks of texts, so that a long list never has all its token ids twice; `[texts, context_length]`."""
+    tokens = np.zeros((len(texts), context_length), dtype=np.int32)
+    for start in range(0, len(texts), _BLOCK):
+        tokens[start : start + _BLOCK] = encode(list(texts[start : start + _BLOCK]))
+    return tokens
 
 
 def token_lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """How many tokens each text has before it is cut, start and end token included."""
-    encode = tokenizer(77).encode  # type: ignore[attr-defined]
+    """How many of CLIP's tokens each text has before it is cut, start and end token included."""
+    encode = _byte_pairs(77).encode
     return np.array([len(encode(text)) + 2 for text in texts], dtype=np.int64)
 
 
-def trimmed(tokens: Tokens) -> Tensor:
-    """A batch cut after its longest text's end token, as int64 `[batch, longest]`.
+def trimmed(tokens: Tokens, lengths: npt.NDArray[np.int64]) -> Tensor:
+    """Token ids cut after the longest row's last token, as int64 `[batch, longest]`.
 
-    A causal text tower pools at the end token and cannot see behind it, so the features stay the same.
+    A causal text tower pools at the end token and cannot see behind it, a masked one does not look at padding, so
+    the features stay the same.
     """
-    longest = int((tokens.argmax(axis=1)).max()) + 1
-    return torch.from_numpy(tokens[:, :longest].astype(np.int64))
+    return torch.from_numpy(tokens[:, : int(lengths.max(initial=1))].astype(np.int64))
+
+
+@cache
+def _byte_pairs(context_length: int) -> Any:
+    return open_clip.SimpleTokenizer(context_length=context_length)

@@ -19,7 +19,18 @@ SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
-_PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "pydantic", "safetensors", "torch", "tqdm")
+_PACKAGES = (
+    "mlflow",
+    "numpy",
+    "open_clip_torch",
+    "pandas",
+    "pillow",
+    "pydantic",
+    "safetensors",
+    "torch",
+    "tqdm",
+    "transformers",
+)
 
 
 def find_alias(client: MlflowClient, model: str, alias: str) -> Any | None:

@@ -58,14 +58,14 @@ def promote(settings: Settings, dry_run: bool = False, folders: Folders = DEFAUL
 
 
 def best_candidate(settings: Settings, folders: Folders = DEFAULT) -> Report:
-    """The results of the method that is best on the primary metric.
+    """The results of the encoder, base aside, that is best on the primary metric.
 
     Raises:
-        InputError: there are no methods, or one has no results.
+        InputError: no other encoder is listed, or one has no results.
     """
-    reports = [read_report(name, folders.metrics) for name in settings.methods]
+    reports = [read_report(name, folders.metrics) for name in settings.encoders if name != BASE]
     if not reports:
-        raise InputError("params.yaml: methods is empty: add one to have a candidate")
+        raise InputError("params.yaml: encoders lists no encoder but base: add one to have a candidate")
 
     def merit(report: Report) -> float:
         result = metric(report, settings.promote.primary, "promote.primary")

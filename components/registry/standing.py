@@ -28,8 +28,8 @@ def _store_is_gone(uri: str) -> bool:
 def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:
     """Hash of everything that a decision rests on: results, sidecars, runs, validation, policy, registry."""
     files: list[Path] = [folders.validation_summary]
-    for encoder in (BASE, *sorted(settings.methods)):
+    for encoder in sorted({BASE, *settings.encoders}):
         files += [folders.metrics / f"{encoder}.json"]
         files += [folders.models / encoder / name for name in ("encoder.json", "encoder.safetensors", RUN_FILE)]
     hashes = (file_hash(path) if path.is_file() else "missing" for path in files)
-    return content_hash(tracking_uri(), settings.promote.model_dump_json(), *sorted(settings.methods), *hashes)
+    return content_hash(tracking_uri(), settings.promote.model_dump_json(), *sorted(settings.encoders), *hashes)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from components.encoders.base import run
 from components.encoders.encoder import Encoder
+from components.encoders.published import check_published
 from components.errors import InputError
 from components.settings import Settings
+from tests.conftest import TINY
 
 
 def _settings(raw: dict[str, Any], **base: Any) -> Settings:
@@ -39,6 +43,28 @@ def test_weights_of_another_model_are_refused(
 def test_activation_of_weights_and_config_must_agree(tmp_path: Path, raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="'ViT-B-32-quickgelu'"):
         run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="openai"), tmp_path / "base")
+
+
+def test_a_model_with_one_activation_needs_no_twin() -> None:
+    check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
+
+
+def test_weights_for_differently_normalised_images_are_refused() -> None:
+    with pytest.raises(InputError, match="expect images with mean"):
+        check_published("ViT-L-14", "laion2b_s32b_b82k", quick_gelu=False)
+
+
+def test_a_published_weights_file_becomes_a_safetensors_encoder(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    settings = _settings(raw_params, source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
+    run(settings, tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.model == "tiny"
+    assert loaded.sidecar.method == "file:author.pt"
+    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
 def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
 
-from components.encoders.encoder import Encoder
+from components.encoders.encoder import Encoder, unit_rows
 from components.errors import InputError
 
 
@@ -74,17 +77,31 @@ def test_undecodable_image_is_named(tiny_encoder: Encoder) -> None:
         tiny_encoder.embed_images([b"no image"], names=["abc"])
 
 
-def test_pickled_weights_are_never_opened(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    from components.encoders.base import run
-    from components.settings import Settings
+def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.extra = {"basis": torch.arange(6.0).reshape(2, 3).T}
+    tiny_encoder.save(tmp_path)
+    loaded = Encoder.load(tmp_path)
+    assert torch.equal(loaded.extra["basis"], tiny_encoder.extra["basis"])
+    save_file({"basis": torch.zeros(3, 2)}, tmp_path / "method.safetensors")
+    with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
+        Encoder.load(tmp_path)
+    (tmp_path / "method.safetensors").unlink()
+    with pytest.raises(InputError, match=r"method\.safetensors is missing"):
+        Encoder.load(tmp_path)
 
-    class Payload:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return (Path.touch, (tmp_path / "executed",))
 
-    (tmp_path / "weights.pt").write_bytes(pickle.dumps(Payload()))
-    raw_params["base"] |= {"source": "file", "file": str(tmp_path / "weights.pt")}
-    with pytest.raises(InputError, match=r"only \.safetensors weights are loaded"):
-        run(Settings.model_validate(raw_params), tmp_path / "base")
-    assert not (tmp_path / "executed").exists()
-    assert not (tmp_path / "base").exists()
+def test_an_image_that_would_fill_the_memory_is_refused(tiny_encoder: Encoder) -> None:
+    buffer = io.BytesIO()
+    Image.new("1", (3_000_000, 1)).save(buffer, format="PNG")
+    with pytest.raises(InputError, match=r"image thin cannot be decoded .*too long and narrow"):
+        tiny_encoder.embed_images([buffer.getvalue()], names=["thin"])
+
+
+def test_raw_image_features_are_unit_ones_times_their_lengths(tiny_encoder: Encoder, png: Any) -> None:
+    images = [png((250, 0, 0)), png((0, 0, 250))]
+    raw = tiny_encoder.image_features(images)
+    features, norms = unit_rows(raw)
+    np.testing.assert_allclose(features * norms[:, np.newaxis], raw, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(tiny_encoder.embed_images(images), features)
+    assert norms.dtype == features.dtype == np.float32

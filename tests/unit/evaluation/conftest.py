@@ -85,6 +85,7 @@ def folders(tmp_path: Path) -> Folders:
     )
     places.embeddings.mkdir()
     np.save(places.embeddings / "test.npy", np.eye(4, dtype=np.float32))
+    np.save(places.embeddings / "test.norms.npy", np.ones(4, dtype=np.float32))
     made_from = {"test": {"pairs_sha256": file_hash(places.test_pairs), "rows": 4}}
     manifest = {"image_tower_sha256": "tower", "embed_dim": 4, "splits": made_from}
     (places.embeddings / "manifest.json").write_text(json.dumps(manifest))

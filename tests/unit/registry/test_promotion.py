@@ -184,7 +184,7 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
 def test_best_of_several_methods_is_proposed(project: Any) -> None:
     project.add("paraclip", 2, 0.5)
     project.add("other", 3, 0.7)
-    settings = project.settings.model_copy(update={"methods": {"paraclip": {}, "other": {}}})
+    settings = project.settings.model_copy(update={"encoders": ("base", "paraclip", "other")})
     assert promote(settings).encoder == "other"
 
 

@@ -1,0 +1,62 @@
+"""Image embeddings on disk: unit rows, their lengths, and nothing that was made from something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.encoders.embed import run
+from components.encoders.embeddings import ImageEmbeddings
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.records import PAIRS
+from components.settings import Settings
+
+
+@pytest.fixture
+def written(tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path) -> tuple[Path, Path]:
+    """The folders of the embeddings and of the pairs they were made from."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    for number, split in enumerate(("train", "val", "test")):
+        images = [png((200, 20 * number, row)) for row in (0, 120, 240)]
+        columns = {"id": [f"{split}{row}" for row in range(3)], "image": images}
+        pq.write_table(pa.table(columns), pairs / f"{split}.parquet")
+    tiny_encoder.save(tmp_path / "base")
+    run(settings, tmp_path / "embeddings", pairs, tmp_path / "base")
+    return tmp_path / "embeddings", pairs
+
+
+def test_rows_are_unit_and_lengths_give_the_raw_features_back(
+    written: tuple[Path, Path], tiny_encoder: Encoder
+) -> None:
+    folder, pairs = written
+    for split in ("train", "val", "test"):
+        found = ImageEmbeddings.open(folder, split, pairs / f"{split}.parquet")
+        assert found.ids == [f"{split}{row}" for row in range(3)]
+        np.testing.assert_allclose(np.linalg.norm(found.features, axis=1), 1, rtol=1e-6)
+        images = PAIRS.read(pairs / f"{split}.parquet", ["image"])["image"].to_pylist()
+        raw = tiny_encoder.image_features(images)
+        np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
+        assert found.norms.dtype == np.float32
+        assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
+
+
+def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
+    folder, pairs = written
+    (folder / "train.norms.npy").unlink()
+    with pytest.raises(InputError, match=r"train\.norms\.npy is missing"):
+        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
+
+
+def test_embeddings_of_other_pairs_are_refused(written: tuple[Path, Path]) -> None:
+    folder, pairs = written
+    (pairs / "train.parquet").write_bytes((pairs / "val.parquet").read_bytes())
+    with pytest.raises(InputError, match="another version"):
+        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
