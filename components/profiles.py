@@ -55,6 +55,10 @@ def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
     for key, value in overlay.items():
         if isinstance(value, Mapping) and isinstance(target.get(key), MutableMapping):
             merge(target[key], value)
+        elif isinstance(value, list) and isinstance(target.get(key), list):
+            # In place, because the list carries how it is written and the blank line behind it.
+            target[key].clear()
+            target[key].extend(value)
         elif key in target:
             target[key] = value
         else:

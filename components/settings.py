@@ -81,6 +81,10 @@ class Task(Block):
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(0.1, gt=0, le=1)
     max_tokens: PositiveInt = 40
+    captions: PositiveInt | None = None
+    """How many captions this task takes; all of `synthesize.captions` when not given."""
+    adapter: Path | None = None
+    """The LoRA adapter that answers this task; `synthesize.adapter` when not given."""
 
 
 class Synthesize(Block):
@@ -98,20 +102,52 @@ class Synthesize(Block):
     """A LoRA adapter (safetensors + JSON) for the embedded engine; without it the raw model answers."""
     tasks: dict[str, Task]
 
+    def adapter_of(self, asked: Task) -> Path | None:
+        """The adapter that answers a task."""
+        return asked.adapter or self.adapter
 
-class Validate(Block):
-    """What a synthesised row must fulfil, and what share of rows must."""
 
-    min_words: PositiveInt
-    max_words: PositiveInt
-    min_similarity: float = Field(ge=-1, le=1)
-    min_new_words: int = Field(ge=0)
-    """Words of x'' that x' does not have."""
+class Limits(Block):
+    """What a row of a synthesised table must fulfil, and what share of its rows must; null is no limit."""
+
+    min_words: PositiveInt = 3
+    max_words: PositiveInt = 30
+    min_characters: int = Field(0, ge=0)
+    """Characters of a difference."""
+    min_similarity: float = Field(0.3, ge=-1, le=1)
+    max_similarity: float | None = Field(None, ge=-1, le=1)
+    min_new_words: int = Field(2, ge=0)
+    """Content words that the source does not have, of x'' and of rewrites."""
+    min_overlap: float = Field(0.0, ge=0, le=1)
+    """Share of a hard negative's content words that the caption has."""
+    min_accepted_share: float = Field(0.0, ge=0, le=1)
+    max_echo_share: float = Field(1.0, ge=0, le=1)
+    max_leak_share: float = Field(1.0, ge=0, le=1)
+
+
+class Validate(Limits):
+    """The limits of every table; `tables` has what differs for some."""
+
     check_facts: bool
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
-    min_accepted_share: float = Field(ge=0, le=1)
-    max_echo_share: float = Field(ge=0, le=1)
-    max_leak_share: float = Field(ge=0, le=1)
+    tables: dict[str, Limits] = {}
+
+    def limits(self, table: str) -> Limits:
+        """The limits of one table."""
+        own = self.tables[table].model_dump(exclude_unset=True) if table in self.tables else {}
+        return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | own)
+
+
+class Shards(Block):
+    """webdataset shards that methods read which train the image tower."""
+
+    urls: str
+    """A brace pattern such as `data/shards/{000..099}.tar` or `s3://bucket/laion/{00000..00099}.tar`, or a folder."""
+    columns: dict[str, str]
+    """Text column -> the member of a sample that holds it: `txt`, or `json:<key>`."""
+    samples_per_epoch: PositiveInt | None = None
+    """None reads `sizes.json` beside the shards."""
+    max_error_share: float = Field(0.05, ge=0, le=1)
 
 
 class Train(Block):
@@ -119,11 +155,24 @@ class Train(Block):
 
     seed: int = 0
     device: str = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    processes: PositiveInt = 1
+    """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
+    micro_batch: PositiveInt | None = None
+    """Texts, and images, that go through the towers at once; gradients stay exact. None: the whole batch."""
+    compile: bool = False
     log_every: PositiveInt = 10
     checkpoint_every: PositiveInt = 50
+    keep: PositiveInt = 2
+    """How many of the newest resume checkpoints stay."""
+    held_out: int = Field(128, ge=0)
+    """Pairs that no method trains on, for early metrics; a tenth of all pairs at most."""
+    validate_every: PositiveInt | None = 50
+    export: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
+    """Which weights become the encoder: the last, or those that did best by an early metric."""
+    shards: Shards | None = None
     state: Path
-    """Folder of resume checkpoints; lives outside every stage's outputs."""
+    """Folder of resume checkpoints and token files; lives outside every stage's outputs."""
 
 
 class Evaluate(Block):

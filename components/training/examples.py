@@ -1,44 +1,107 @@
-"""Training rows ready for the loop: token cache by column, and which image embedding belongs to which row."""
+"""Training rows: the tables that hold a method's columns, joined by pair, ready for the loop.
+
+Columns are `image`, `other_image`, the text columns of the validated tables, and `neighbour.<column>`: that column
+of another row whose image looks alike.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
-from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.tokens import Tokens, tokenize
 from components.errors import InputError
-from components.records import PARAPHRASES
-from components.training.sampler import Rows
+from components.records import (
+    DIFFERENCES,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PAIRS,
+    PARAPHRASES,
+    REWRITES,
+    Table,
+)
+
+NEIGHBOUR = "neighbour."
+_HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (
+    ("paraphrases", PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
+    ("rewrites", REWRITES, ("rewrite",)),
+    ("negations", NEGATIONS, ("negation",)),
+    ("negated_terms", NEGATED_TERMS, ("negated_term",)),
+    ("hard_negatives", HARD_NEGATIVES, ("hard_negative",)),
+    ("differences", DIFFERENCES, ("difference", "other_caption", "other_id")),
+)
+"""File, table and the columns that only this table has."""
+
+IMAGES = {"image": "id", "other_image": "other_id"}
+"""Image columns and the column of ids that they come from."""
 
 
 @dataclass(frozen=True)
-class Examples:
-    """`tokens[column]` is `[rows, context]`; `images` and `groups` give each row's image, `[rows]`."""
+class Columns:
+    """The columns of a method, sorted by what they are.
 
-    tokens: dict[str, Tokens]
-    images: Rows
-    groups: Rows
+    Attributes:
+        texts: text columns of the joined table.
+        images: image columns.
+        neighbours: columns, of either kind, that are also wanted of a neighbour.
+    """
+
+    texts: tuple[str, ...]
+    images: tuple[str, ...]
+    neighbours: tuple[str, ...]
+
+    @staticmethod
+    def of(wanted: Collection[str]) -> Columns:
+        """Sort the column names that a method declares.
+
+        Raises:
+            InputError: a name is unknown.
+        """
+        bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
+        known = {"caption", *IMAGES, *(column for _, _, columns in _HOLDERS for column in columns)}
+        if unknown := sorted(bare - known):
+            raise InputError(f"no training table has the column '{unknown[0]}': known are {', '.join(sorted(known))}")
+        return Columns(
+            texts=tuple(sorted(bare - set(IMAGES))),
+            images=tuple(sorted(bare & set(IMAGES))),
+            neighbours=tuple(sorted(name.removeprefix(NEIGHBOUR) for name in wanted if name.startswith(NEIGHBOUR))),
+        )
 
 
-def load_examples(table: Path, columns: frozenset[str], embeddings: ImageEmbeddings, context_length: int) -> Examples:
-    """Tokenise the text columns that a method needs and join its rows with the image embeddings.
+def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataFrame:
+    """One row per combination of samples of a pair that has all the `wanted` columns; `id` first.
+
+    Captions alone come from the pairs; otherwise a row must be in every table that holds a wanted column.
 
     Raises:
-        InputError: the table lacks a column, or names a pair that has no embedding.
+        InputError: a column is unknown, a table is missing or damaged, or no pair is in all tables.
     """
-    texts = sorted(columns - {"image"})
-    unknown = [column for column in texts if column not in PARAPHRASES.schema.names]
-    if unknown:
-        raise InputError(f"{table} has no column '{unknown[0]}' that the method needs")
-    rows = PARAPHRASES.read(table, ["id", *texts])
-    position = {pair: row for row, pair in enumerate(embeddings.ids)}
-    ids = rows["id"].to_pylist()
-    missing = [pair for pair in ids if pair not in position]
-    if missing:
-        raise InputError(f"{table}: pair {missing[0]} has no image embedding: run `dvc repro embed`")
-    images = np.array([position[pair] for pair in ids], dtype=np.int64)
-    tokens = {column: tokenize(rows[column].to_pylist(), context_length) for column in texts}
-    return Examples(tokens, images, images)
+    columns = Columns.of(wanted)
+    needed = {*columns.texts, *(IMAGES[image] for image in columns.images)} - {"id", "caption"}
+    joined: pd.DataFrame | None = None
+    used = []
+    for name, table, only in _HOLDERS:
+        chosen = [column for column in only if column in needed]
+        if not chosen:
+            continue
+        path = validated / f"{name}.parquet"
+        caption = ["caption"] if joined is None else []
+        found = table.read(path, ["id", *caption, *chosen]).to_pandas()
+        joined = found if joined is None else joined.merge(found, on="id", how="inner")
+        used.append(str(path))
+    if joined is None:
+        captions: pd.DataFrame = PAIRS.read(pairs, ["id", "caption"]).to_pandas()
+        return captions
+    if joined.empty:
+        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.captions and run `dvc repro`")
+    return joined
+
+
+def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:
+    """The files that `join_rows` reads, by name."""
+    needed = {*Columns.of(wanted).texts, *(IMAGES[image] for image in Columns.of(wanted).images)}
+    used = {name: validated / f"{name}.parquet" for name, _, only in _HOLDERS if needed & set(only)}
+    return used or {"pairs": pairs}

@@ -1,137 +1,230 @@
 """Stage `train`: fine-tune the base encoder with one method.
 
 python -m components.training.train --method paraclip
+torchrun --nproc-per-node 8 -m components.training.train --method paraclip
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 import typer
-from torch import Tensor
+from torch import Tensor, nn
 
-from components.data.prepare import PAIRS_FOLDER
-from components.encoders.base import OUTPUT as BASE_FOLDER
-from components.encoders.embed import OUTPUT as EMBEDDINGS_FOLDER
-from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
-from components.encoders.text_tower import encode_tokens
-from components.encoders.tokens import trimmed
 from components.errors import InputError, run_command
 from components.files import content_hash, write_json
 from components.methods import find_method
 from components.methods.method import Method
 from components.provenance import data_hashes, git_commit
-from components.settings import Settings, load_settings
+from components.settings import Settings, Train, load_settings
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.checkpoint import Checkpoints
-from components.training.examples import load_examples
+from components.training.data import Data, load_data
+from components.training.distributed import World, join_world, launched_by_torchrun
+from components.training.ensemble import check_ensemble, ensemble
+from components.training.files import Files
+from components.training.gradients import Objective
 from components.training.hardware import pick_autocast, pick_device
-from components.training.loop import Run, fit
+from components.training.loop import fit
 from components.training.reporting import report_to
-from components.training.sampler import Rows, Sampler
+from components.training.run import Engine, Run
+from components.training.stepper import NonFiniteError
+from components.training.towers import Towers
+from components.training.watching import DIRECTIONS, check_export, watch
 
-EXAMPLES = Path("data/validated/paraphrases.parquet")
-MODELS = Path("models")
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of `methods` in params.yaml: its name, the method it configures, the hyper-parameters."""
+
+    name: str
+    method: Method
+    hyper: Any
 
 
-def run(
-    settings: Settings,
-    name: str,
-    *,
-    models: Path = MODELS,
-    base: Path = BASE_FOLDER,
-    examples: Path = EXAMPLES,
-    embeddings: Path = EMBEDDINGS_FOLDER,
-    pairs_folder: Path = PAIRS_FOLDER,
-) -> None:
+@dataclass(frozen=True)
+class Job:
+    """One run of the stage, loaded and checked.
+
+    Attributes:
+        base: the base encoder's weights, for weight ensembling.
+        fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
+    """
+
+    settings: Settings
+    entry: Entry
+    encoder: Encoder
+    base: dict[str, Tensor]
+    data: Data
+    hashes: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        train = self.settings.train
+        parts = self.entry.name, self.entry.method.name, repr(self.entry.hyper)
+        chosen = str(train.seed), str(train.held_out), train.export
+        return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
+
+
+def find_entry(settings: Settings, name: str) -> Entry:
+    """The entry called `name`; its key `method` names the method's file, the entry itself by default.
+
+    Raises:
+        InputError: there is no such entry or method, or a hyper-parameter is wrong.
+    """
+    if name not in settings.methods:
+        known = ", ".join(settings.methods)
+        raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
+    given = dict(settings.methods[name])
+    method = find_method(str(given.pop("method", name)))
+    return Entry(name, method, method.settings(given, name))
+
+
+def run(settings: Settings, name: str, files: Files | None = None) -> None:
     """Write `models/<name>/`: the fine-tuned encoder and a reference to its MLflow run.
 
     Raises:
         InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
     """
-    method = find_method(name)
-    if name not in settings.methods:
-        raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}})")
-    hyper = method.settings(settings.methods[name])
-    encoder = Encoder.load(base)
-    images = ImageEmbeddings.open(embeddings, "train", pairs_folder / "train.parquet")
-    if images.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
-        raise InputError(f"{embeddings} was made by another image tower than {base} has: run `dvc repro embed`")
-    inputs = {"examples": examples, "embeddings": embeddings, "base": base / "encoder.safetensors"}
-    params = asdict(hyper) | {"train": settings.train.model_dump(mode="json")}
-    with tracked_run("train", name, settings, params, inputs) as tracked:
-        hashes = data_hashes(inputs.values())
-        checkpoints = _train(settings, method, hyper, encoder, images, examples, hashes, tracked)
-        encoder.sidecar = encoder.sidecar.model_copy(
-            update={
-                "name": name,
-                "method": name,
-                "settings": asdict(hyper),
-                "data_hashes": hashes,
-                "git_commit": git_commit(),
-            }
-        )
-        folder = models / name
-        encoder.save(folder)
-        write_json(folder / RUN_FILE, tracked.reference())
-        tracked.log_artifact(folder)
-    checkpoints.clear()
+    files, entry = files or Files(), find_entry(settings, name)
+    with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
+        for warning in entry.method.warnings(entry.hyper) if world.leads else []:
+            print(f"{name}: {warning}")
+        torch.manual_seed(settings.train.seed)
+        base = Encoder.load(files.base)
+        kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
+        encoder = entry.method.start(base, entry.hyper)
+        data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
+        inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
+        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()))
+        params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
+        tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
+        checkpoints = _train(job, world, device, tracked)
+        if tracked is not None:
+            _save(job, files.models / name, tracked)
+            checkpoints.clear()
 
 
-def _train(
-    settings: Settings,
-    method: Method,
-    hyper: Any,
-    encoder: Encoder,
-    images: ImageEmbeddings,
-    examples: Path,
-    hashes: dict[str, str],
-    tracked: TrackedRun,
-) -> Checkpoints:
-    device = pick_device(settings.train.device)
-    torch.manual_seed(settings.train.seed)
-    model = encoder.model.to(device)
-    columns = method.columns(hyper)
-    data = load_examples(examples, columns, images, encoder.sidecar.context_length)
-
-    def losses(rows: Rows) -> dict[str, Tensor]:
-        features = {
-            column: encode_tokens(model, trimmed(tokens[rows]).to(device)) for column, tokens in data.tokens.items()
-        }
-        if "image" in columns:
-            features["image"] = torch.from_numpy(np.asarray(images.features[data.images[rows]])).to(device)
-        return method.losses(features, model.logit_scale.exp(), hyper)
-
-    fingerprint = content_hash(method.name, repr(hyper), str(settings.train.seed), *sorted(hashes.values()))
-    checkpoints = Checkpoints(settings.train.state / f"{method.name}-{fingerprint[:16]}")
-    fit(
-        Run(
-            title=method.name,
-            model=model,
-            trained=method.freeze(model),
-            losses=losses,
-            sampler=Sampler(data.groups, hyper.batch_size, settings.train.seed),
-            optimisation=hyper,
-            checkpoints=checkpoints,
-            checkpoint_every=settings.train.checkpoint_every,
-            report=report_to(tracked),
-            log_every=settings.train.log_every,
-            device=device,
-            autocast=pick_autocast(settings.train.precision, device),
-        )
+def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
+    method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
+    model = job.encoder.model.to(device)
+    extra = method.extra(job.encoder.sidecar.embed_dim, hyper).to(device)
+    in_model = method.freeze(model, hyper)
+    check_ensemble(hyper.weight_ensemble, in_model, job.base)
+    check_export(train, job.data)
+    trained = in_model | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
+    engine = _engine(train, world, device)
+    objective = Objective(
+        towers=Towers(model, device, engine.autocast),
+        model=model,
+        extra=extra,
+        losses=lambda features: method.losses(features, hyper),
+        micro_batch=engine.micro_batch,
+        world=World(),
+        device=device,
     )
+    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
+    run = Run(
+        title=job.entry.name,
+        model=model,
+        trained=trained,
+        losses=objective.losses,
+        source=job.data.source,
+        optimisation=hyper,
+        extra=extra,
+        engine=engine,
+        checkpoints=checkpoints,
+        report=report_to(tracked) if tracked is not None else None,
+        validate=watch(job.data, objective, job.encoder.tokenizer, tracked.log_metrics)
+        if tracked is not None
+        else None,
+        select=None if train.export == "last" else (train.export, DIRECTIONS[train.export]),
+    )
+    with _note_bad_batch(checkpoints.folder, tracked):
+        fit(run)
+    if run.select and world.leads:
+        _take_best(trained, checkpoints)
+    ensemble(hyper.weight_ensemble, in_model, job.base)
+    job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")
     return checkpoints
 
 
-def main(method: Annotated[str, typer.Option(help="A file of components/methods/, such as paraclip.")]) -> None:
-    """Fine-tune the base encoder with one method and its settings in params.yaml."""
-    run_command(lambda: run(load_settings(), method))
+def _engine(train: Train, world: World, device: str) -> Engine:
+    return Engine(
+        device=device,
+        autocast=pick_autocast(train.precision, device),
+        micro_batch=train.micro_batch,
+        compiled=train.compile,
+        world=world,
+        checkpoint_every=train.checkpoint_every,
+        log_every=train.log_every,
+        validate_every=train.validate_every,
+    )
+
+
+@contextmanager
+def _note_bad_batch(folder: Path, tracked: TrackedRun | None) -> Iterator[None]:
+    try:
+        yield
+    except NonFiniteError as error:
+        if tracked is not None:
+            path = folder / f"non_finite_step_{error.step}.json"
+            write_json(path, {"step": error.step, "ids": error.ids, "reason": str(error)})
+            tracked.log_artifact(path)
+        raise
+
+
+@torch.no_grad()
+def _take_best(trained: dict[str, nn.Parameter], checkpoints: Checkpoints) -> None:
+    best = checkpoints.best()
+    if best is None:
+        raise InputError(
+            f"{checkpoints.folder} has no best weights: set train.validate_every, or train.export to 'last'"
+        )
+    for key, weights in trained.items():
+        weights.copy_(best[key])
+
+
+def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
+    facts = {
+        "name": job.entry.name,
+        "method": job.entry.method.name,
+        "settings": asdict(job.entry.hyper),
+        "data_hashes": job.hashes,
+        "git_commit": git_commit(),
+    }
+    job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)
+    job.encoder.save(folder)
+    write_json(folder / RUN_FILE, tracked.reference())
+    tracked.log_artifact(folder)
+
+
+def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:
+    """Fine-tune the base encoder with one method and its settings in params.yaml.
+
+    Example: python -m components.training.train --method semclip
+    """
+
+    def command() -> None:
+        settings = load_settings()
+        if settings.train.processes > 1 and not launched_by_torchrun():
+            # Replaces this process, so that whoever stops it stops torchrun and its ranks.
+            arguments = ["--standalone", "--nproc-per-node", str(settings.train.processes), "-m", __spec__.name]
+            torchrun = [sys.executable, "-m", "torch.distributed.run", *arguments, "--method", method]
+            sys.stdout.flush()
+            os.execv(sys.executable, torchrun)
+        run(settings, method)
+
+    run_command(command)
 
 
 if __name__ == "__main__":

@@ -1,105 +1,195 @@
-"""The loop: interrupted runs end as if they had not been, and bad numbers stop it."""
+"""The loop: interrupted runs end as if they had not been, and every rank does the same things at the same steps."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from torch import Tensor, nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from components.errors import InputError
 from components.training.checkpoint import Checkpoints
-from components.training.loop import MAX_LOGIT_SCALE, Run, Step, fit, make_optimiser
-from components.training.optimisation import Optimisation
-from components.training.sampler import Rows, Sampler
-
-PLAN = Optimisation(lr=0.05, batch_size=4, epochs=4, weight_decay=0.1, warmup_steps=2)
-DATA = torch.randn(20, 3, generator=torch.Generator().manual_seed(3))
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layer = nn.Linear(3, 1)
-        self.logit_scale = nn.Parameter(torch.tensor(4.6))
+from components.training.distributed import World
+from components.training.features import Features
+from components.training.loop import fit
+from components.training.run import Run, Step
+from components.training.stepper import NonFiniteError
+from tests.unit.training.toy import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
 
 
-class Killed(Exception):
+class Killed(BaseException):
     pass
 
 
-def _run(model: Model, checkpoints: Checkpoints | None, die_at: int | None = None, **changes: object) -> Run:
-    steps = 0
+def _dying(at: int) -> Any:
+    """Losses that kill the process when they are taken for the `at`-th time."""
+    calls = 0
 
-    def losses(rows: Rows) -> dict[str, Tensor]:
-        nonlocal steps
-        steps += 1
-        if steps == die_at:
+    def losses(features: Features) -> dict[str, Tensor]:
+        nonlocal calls
+        calls += 1
+        if calls == at:
             raise Killed
-        return {"square": model.layer(DATA[rows]).square().mean(), "scale": -model.logit_scale}
+        return toy_losses(features)
 
-    options = {"checkpoint_every": 3, "log_every": 2} | changes
-    return Run(
-        "toy",
-        model,
-        dict(model.named_parameters()),
-        losses,
-        Sampler(np.arange(20), 4, 7),
-        PLAN,
-        checkpoints,
-        **options,  # type: ignore[arg-type]
-    )
+    return losses
 
 
-@pytest.mark.parametrize("die_at", [1, 4, 7, 11, 20])
-def test_an_interrupted_run_ends_with_the_same_weights(die_at: int, tmp_path: Path) -> None:
-    whole = Model()
-    assert fit(_run(whole, None)) == 20
+PLANS: list[tuple[dict[str, Any], dict[str, Any], ToySource]] = [
+    ({}, {}, ToySource()),
+    ({"accumulate": 2, "ema": 0.9, "epochs": 4}, {"micro_batch": 3}, ToySource(21, 4)),
+    ({"schedule": "exponential", "clip_gradient": 0.1}, {"checkpoint_every": 1}, ToySource(20, 4)),
+]
+
+
+@pytest.mark.parametrize(("plan", "engine", "source"), PLANS)
+@pytest.mark.parametrize("die_at", [1, 4, 6, 10])
+def test_an_interrupted_run_ends_with_the_same_weights(
+    plan: dict[str, Any], engine: dict[str, Any], source: ToySource, die_at: int, tmp_path: Path
+) -> None:
+    whole = toy_model()
+    fit(toy_run(whole, plan, engine, source=source))
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(Killed):
-        fit(_run(Model(), checkpoints, die_at))
-    resumed = Model()
-    fit(_run(resumed, checkpoints))
-    for name, tensor in whole.state_dict().items():
-        assert torch.equal(tensor, resumed.state_dict()[name]), name
+        fit(toy_run(toy_model(), plan, engine, source=source, checkpoints=checkpoints, losses=_dying(die_at)))
+    resumed = toy_model()
+    if list(tmp_path.iterdir()):
+        resumed = toy_model(seed=7)
+        resumed.load_state_dict({**resumed.state_dict(), **_frozen(whole)})
+    fit(toy_run(resumed, plan, engine, source=source, checkpoints=checkpoints))
+    assert same(weights_of(resumed), weights_of(whole))
+
+
+def _frozen(model: Any) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in trained(model)}
 
 
 def test_a_resumed_run_does_only_the_rest(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(Killed):
-        fit(_run(Model(), checkpoints, 11))
+        fit(toy_run(toy_model(), checkpoints=checkpoints, losses=_dying(8)))
     seen: list[Step] = []
-    fit(_run(Model(), checkpoints, report=seen.append))
-    assert [step.number for step in seen] == [10, 12, 14, 16, 18, 20]
+    fit(toy_run(toy_model(), checkpoints=checkpoints, report=seen.append))
+    assert [step.number for step in seen] == [7, 8, 9, 10]
 
 
-def test_logit_scale_is_clamped() -> None:
-    model = Model()
-    fit(_run(model, None))
-    assert float(model.logit_scale.detach()) == pytest.approx(MAX_LOGIT_SCALE)
+@given(epochs=st.integers(1, 3), count=st.integers(8, 30), accumulate=st.integers(1, 2), every=st.integers(1, 5))
+@settings(max_examples=15)
+def test_steps_reports_and_rates_are_those_of_the_plan(epochs: int, count: int, accumulate: int, every: int) -> None:
+    seen: list[Step] = []
+    plan = {"epochs": epochs, "accumulate": accumulate, "warmup_steps": 0, "schedule": "exponential", "gamma": 0.5}
+    total = fit(toy_run(toy_model(), plan, {"log_every": every}, source=ToySource(count, 4), report=seen.append))
+    per_epoch = count // 4 // accumulate
+    assert total == per_epoch * epochs
+    assert [step.number for step in seen] == [n for n in range(1, total + 1) if n % every == 0 or n == total]
+    assert [step.lr for step in seen] == pytest.approx([0.01 * 0.5 ** ((s.number - 1) // per_epoch) for s in seen])
 
 
-def test_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
-    model, checkpoints = Model(), Checkpoints(tmp_path)
-    run = _run(model, checkpoints)
+def test_a_report_says_what_the_step_did() -> None:
+    seen: list[Step] = []
+    model = toy_model()
+    fit(toy_run(model, report=seen.append))
+    last = seen[-1]
+    assert list(last.losses) == ["l1", "l2"]
+    assert last.logit_scale == pytest.approx(float(model.logit_scale.detach().exp()))
+    assert last.gradient_norm > 0
+    assert last.pace.samples_per_second > 0
+    assert sum(seen[0].losses.values()) != sum(last.losses.values())
+
+
+def test_the_average_is_what_remains() -> None:
+    model, kept = toy_model(), toy_model()
+    fit(toy_run(model, {"ema": 0.999}))
+    fit(toy_run(kept))
+    start = toy_model()
+    name = "text_projection"
+    moved = (weights_of(model)[name] - weights_of(start)[name]).abs().max()
+    assert 0 < moved < 0.1 * (weights_of(kept)[name] - weights_of(start)[name]).abs().max()
+
+
+def test_validation_comes_every_few_steps_and_at_the_end() -> None:
+    steps: list[int] = []
+
+    def validate(step: int) -> dict[str, float]:
+        steps.append(step)
+        return {}
+
+    fit(toy_run(toy_model(), engine={"validate_every": 4}, validate=validate))
+    assert steps == [4, 8, 10]
+    fit(toy_run(toy_model(), engine={"validate_every": None}, validate=validate))
+    assert steps == [4, 8, 10]
+
+
+def test_checkpoints_come_every_few_steps_but_not_at_the_end(tmp_path: Path) -> None:
+    fit(toy_run(toy_model(), engine={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
+
+
+def test_a_bad_number_keeps_the_last_good_step(tmp_path: Path) -> None:
     calls = 0
 
-    def losses(rows: Rows) -> dict[str, Tensor]:
+    def losses(features: Features) -> dict[str, Tensor]:
         nonlocal calls
         calls += 1
-        return {"square": model.layer(DATA[rows]).mean() * (float("nan") if calls == 8 else 1.0)}
+        return {name: loss * (float("nan") if calls == 8 else 1) for name, loss in toy_losses(features).items()}
 
-    with pytest.raises(InputError, match="toy: the loss is not finite at step 7"):
-        fit(Run(**(run.__dict__ | {"losses": losses})))
-    assert checkpoints.resume(Model(), make_optimiser(dict(Model().named_parameters()), PLAN)) == 6
+    source = ToySource()
+    with pytest.raises(NonFiniteError, match="not finite at step 8") as caught:
+        fit(toy_run(toy_model(), checkpoints=Checkpoints(tmp_path), losses=losses, source=source))
+    assert caught.value.ids == list(source.epoch(1))[2].ids
+    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "step-00000007"
 
 
-def test_decay_spares_biases_and_the_logit_scale() -> None:
-    decayed, spared = make_optimiser(dict(Model().named_parameters()), PLAN).param_groups
-    assert [tuple(parameter.shape) for parameter in decayed["params"]] == [(1, 3)]
-    assert decayed["weight_decay"] == 0.1
-    assert len(spared["params"]) == 2
-    assert spared["weight_decay"] == 0.0
+@dataclass(frozen=True)
+class Marching(World):
+    """A rank alone, which notes where it would have waited for the others."""
+
+    waits: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def wait(self) -> None:
+        self.waits.append(len(self.steps))
+
+    def average(self, tensors: Any) -> None:
+        self.steps.append(len(list(tensors)))
+
+
+def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
+    """Only the leading rank validates and writes; the others must still be there when it does."""
+
+    def march(rank: int) -> Marching:
+        world = Marching(rank)
+        leads: dict[str, Any] = {"validate": lambda step: {"score": 1.0}} if world.leads else {}
+
+        def losses(features: Features) -> dict[str, Tensor]:
+            return {"any": features["caption"].all.sum() + features.scale}
+
+        engine = {"validate_every": 2, "checkpoint_every": 3, "world": world}
+        folder = Checkpoints(tmp_path / str(rank))
+        fit(toy_run(toy_model(), {}, engine, losses=losses, checkpoints=folder, select=("score", True), **leads))
+        return world
+
+    first, second = march(0), march(1)
+    assert first.waits == second.waits
+    assert len(first.waits) == 5 + 3
+    assert not (tmp_path / "1").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "source", "message"),
+    [
+        ({}, ToySource(3, 4), "toy has too few rows"),
+        ({"accumulate": 6}, ToySource(), "toy: accumulate 6 is more than an epoch's batches: lower it"),
+        ({"warmup_steps": 10}, ToySource(), "warmup_steps is 10 but the run has 10 steps"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySource, message: str) -> None:
+    run: Run = toy_run(toy_model(), plan, source=source)
+    before = weights_of(run.model)
+    with pytest.raises(InputError, match=message):
+        fit(run)
+    assert same(weights_of(run.model), before)

@@ -1,0 +1,168 @@
+"""A method's data: the rows it trains on, and the held-out ones that it is watched on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from components.encoders.embeddings import ImageEmbeddings
+from components.encoders.encoder import Encoder
+from components.encoders.images import decode, normalise
+from components.errors import InputError
+from components.methods.method import Method
+from components.records import PAIRS, PARAPHRASES
+from components.settings import Settings, Shards
+from components.training.batch import Source
+from components.training.distributed import World
+from components.training.examples import input_files, join_rows
+from components.training.files import Files
+from components.training.held_out import HeldOut, Vectors, choose_held_out
+from components.training.optimisation import Optimisation
+from components.training.shard_source import ShardSource
+from components.training.sources import Images, Wanted, table_source
+from components.training.table_source import TableSource
+
+_FEWEST = 10
+"""Held-out queries under which early metrics would be noise."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on and is watched on.
+
+    Attributes:
+        inputs: the files behind it, by name.
+        held_out: queries for early retrieval metrics; None with too few rows.
+        held_rows: the method's own columns of held-out rows, for the validation loss; None with too few rows.
+    """
+
+    source: Source
+    inputs: dict[str, Path]
+    held_out: HeldOut | None
+    held_rows: TableSource | None
+
+
+def load_data(
+    settings: Settings, method: Method, hyper: Optimisation, encoder: Encoder, files: Files, world: World, device: str
+) -> Data:
+    """Join, tokenise and split a method's rows.
+
+    Raises:
+        InputError: tables are missing or do not fit each other, or image embeddings are another tower's.
+    """
+    pixels = hyper.image_tower != "frozen"
+    embeddings = ImageEmbeddings.open(files.embeddings, "train", files.pairs / "train.parquet")
+    if not pixels and embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
+        raise InputError(f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`")
+    images = Images(
+        ids=embeddings.ids,
+        pairs=files.pairs / "train.parquet",
+        size=encoder.sidecar.image_size,
+        features=None if pixels else embeddings.features,
+        norms=None if pixels else embeddings.norms,
+        neighbours_by=embeddings.features,
+    )
+    wanted = Wanted(method.columns(hyper), method.draws(hyper))
+    columns = wanted.joined | method.rows(hyper)
+    rows = join_rows(columns, files.validated, images.pairs)
+    inputs = input_files(columns, files.validated, images.pairs)
+    watched, inputs = _watched(rows, files.validated, inputs)
+    held = choose_held_out(watched["id"], settings.train.held_out, settings.train.seed)
+
+    def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
+        seed, cache = settings.train.seed, settings.train.state / "tokens"
+        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world)
+
+    held_ids = rows["id"].isin(held)
+    own = rows[held_ids].drop_duplicates("id")
+    # A row about two pairs would show a held-out one as the other.
+    free = rows[~(held_ids | rows["other_id"].isin(held))] if "other_id" in rows else rows[~held_ids]
+    training: Source
+    if settings.train.shards is not None and pixels:
+        training = _shard_source(settings.train.shards, wanted, encoder, hyper.batch_size, settings.train.seed, world)
+    else:
+        training = source(free, hyper.batch_size, world)
+    return Data(
+        source=training,
+        inputs=inputs,
+        held_out=_held_out(watched[watched["id"].isin(held)], encoder, files, pixels, device),
+        held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
+    )
+
+
+def _shard_source(
+    shards: Shards, wanted: Wanted, encoder: Encoder, batch_size: int, seed: int, world: World
+) -> ShardSource:
+    return ShardSource(
+        shards.urls,
+        encoder.tokenizer,
+        encoder.sidecar.image_size,
+        batch_size,
+        seed,
+        texts=shards.columns,
+        draws=wanted.draws,
+        wanted=wanted.columns - {"image"},
+        samples_per_epoch=shards.samples_per_epoch,
+        max_error_share=shards.max_error_share,
+        world=world,
+    )
+
+
+def _watched(rows: pd.DataFrame, validated: Path, inputs: dict[str, Path]) -> tuple[pd.DataFrame, dict[str, Path]]:
+    """Rows to hold some out of, and all files that matter now: those with a paraphrase, where there are any.
+
+    So all methods are watched alike.
+    """
+    path = validated / "paraphrases.parquet"
+    if path.is_file():
+        table: pd.DataFrame = PARAPHRASES.read(path, ["id", "caption", "paraphrase_1"]).to_pandas()
+        return table, inputs | {"paraphrases": path}
+    return rows, inputs
+
+
+def _held_out(rows: pd.DataFrame, encoder: Encoder, files: Files, pixels: bool, device: str) -> HeldOut | None:
+    first = rows.drop_duplicates("id")
+    if len(first) < _FEWEST or "caption" not in first:
+        return None
+    gallery = _embed_gallery if pixels else _cached_gallery
+    return HeldOut(
+        captions=first["caption"].tolist(),
+        paraphrases=first["paraphrase_1"].tolist() if "paraphrase_1" in first else None,
+        gallery=gallery(first["id"].tolist(), encoder, files, device),
+    )
+
+
+def _cached_gallery(ids: list[str], _encoder: Encoder, files: Files, _device: str) -> Callable[[], Vectors]:
+    train = ImageEmbeddings.open(files.embeddings, "train", files.pairs / "train.parquet")
+    val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
+    place = {pair: row for row, pair in enumerate(train.ids)}
+    features = np.concatenate([train.features[[place[pair] for pair in ids]], val.features])
+    return lambda: features
+
+
+def _embed_gallery(ids: list[str], encoder: Encoder, files: Files, device: str) -> Callable[[], Vectors]:
+    """The image tower changes as it trains, so the gallery is embedded anew each time."""
+    train = PAIRS.read(files.pairs / "train.parquet", ["id", "image"]).to_pandas().set_index("id").loc[ids]
+    val = PAIRS.read(files.pairs / "val.parquet", ["id", "image"]).to_pandas().set_index("id")
+    both = pd.concat([train, val])
+    pixels = decode(both["image"].tolist(), encoder.sidecar.image_size, both.index.tolist())
+
+    @torch.no_grad()
+    def gallery() -> Vectors:
+        model: Any = encoder.model
+        parts: list[Tensor] = [
+            F.normalize(model.encode_image(normalise(block.to(device))).float(), dim=-1).cpu()
+            for block in torch.split(pixels, 256)
+        ]
+        vectors: Vectors = torch.cat(parts).numpy()
+        return vectors
+
+    return gallery

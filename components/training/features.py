@@ -1,0 +1,63 @@
+"""What a method's losses see of a batch: features of every column, over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column's features.
+
+    Attributes:
+        all: the rows of all ranks, `[global batch, dim]`.
+        first: where this rank's rows start.
+        count: how many rows are this rank's.
+    """
+
+    all: Tensor
+    first: int
+    count: int
+
+    @property
+    def own(self) -> Tensor:
+        """This rank's rows, `[batch, dim]`."""
+        return self.all[self.first : self.first + self.count]
+
+    def with_(self, function: Callable[..., Tensor], *others: Feature) -> Feature:
+        """`function` of these rows and the same rows of `others`; it must treat every row alone."""
+        return Feature(function(self.all, *(other.all for other in others)), self.first, self.count)
+
+
+@dataclass(frozen=True)
+class Features:
+    """A batch as losses see it; `features["caption"]` has unit rows.
+
+    Attributes:
+        columns: raw features by column, as the towers give them.
+        scale: the logit scale, exponentiated; a scalar.
+        extra: the method's own tensors, an empty module for most.
+    """
+
+    columns: Mapping[str, Feature]
+    scale: Tensor
+    extra: nn.Module
+    _unit: dict[str, Feature] = field(default_factory=dict)
+
+    def __getitem__(self, column: str) -> Feature:
+        if column not in self._unit:
+            self._unit[column] = self.columns[column].with_(unit)
+        return self._unit[column]
+
+    def raw(self, column: str) -> Feature:
+        """The column's features before they are normalised."""
+        return self.columns[column]
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Rows `[batch, dim]` scaled to length one."""
+    return F.normalize(rows, dim=-1)

@@ -1,0 +1,145 @@
+"""From a method's columns to the source of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from components.encoders.images import decode
+from components.encoders.tokens import Tokenizer
+from components.errors import InputError
+from components.progress import track
+from components.records import PAIRS
+from components.training.distributed import World
+from components.training.examples import IMAGES, NEIGHBOUR, Columns
+from components.training.neighbours import nearest
+from components.training.sampler import Rows, Sampler
+from components.training.table_source import TableSource
+from components.training.token_cache import cached_tokens
+
+Vectors = npt.NDArray[np.float32]
+_MOST_PIXELS = 8e9
+"""Bytes of decoded images that are held in memory."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that rows name by pair id: cached features of a frozen image tower, or files to decode.
+
+    Attributes:
+        ids: the pairs in the order of `features` and of the table `pairs`.
+        pairs: table with the encoded images; only read when pixels are wanted.
+        size: of the image tower's input, in pixels.
+        features: unit image features `[images, dim]`; None when the image tower trains.
+        norms: the lengths that raw features have, `[images]`.
+        neighbours_by: unit image features that say which images look alike, `[images, dim]`.
+    """
+
+    ids: list[str]
+    pairs: Path
+    size: int
+    features: Vectors | None = None
+    norms: Vectors | None = None
+    neighbours_by: Vectors | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the loop is to get of every row.
+
+    Attributes:
+        columns: the columns that losses read.
+        draws: made-up column -> the columns that it is drawn from, with their shares.
+    """
+
+    columns: frozenset[str]
+    draws: Mapping[str, Mapping[str, float]]
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """The columns that the tables must hold."""
+        drawn = {column for shares in self.draws.values() for column in shares}
+        return frozenset((self.columns - set(self.draws)) | drawn)
+
+
+def table_source(
+    rows: pd.DataFrame,
+    wanted: Wanted,
+    images: Images,
+    tokenizer: Tokenizer,
+    batch_size: int,
+    seed: int,
+    cache: Path,
+    world: World | None = None,
+) -> TableSource:
+    """A source over `rows`, which have been joined already.
+
+    Args:
+        batch_size: of the global batch.
+        cache: folder of token files.
+
+    Raises:
+        InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
+    """
+    world = world or World()
+    world.share(batch_size)
+    columns = Columns.of(wanted.joined)
+    tokens = {
+        name: cached_tokens(rows[name].tolist(), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
+        for name in columns.texts
+    }
+    ids = rows["id"].tolist()
+    places = {name: _places(rows[IMAGES[name]].tolist(), images.ids) for name in columns.images}
+    groups = _places(ids, images.ids)
+    neighbours = None
+    if images.neighbours_by is not None and any(column.startswith(NEIGHBOUR) for column in wanted.columns):
+        neighbours = nearest(images.neighbours_by, groups)
+    pixels, at = _decoded(images, places) if images.features is None and places else (None, places)
+    return TableSource(
+        sampler=Sampler(groups, batch_size, seed),
+        names=ids,
+        tokens=tokens,
+        lengths={name: tokenizer.lengths(np.asarray(column)) for name, column in tokens.items()},
+        images=at,
+        features=images.features,
+        norms=images.norms,
+        pixels=pixels,
+        wanted=wanted.columns,
+        draws=wanted.draws,
+        neighbours=neighbours,
+        rank=world.rank,
+        ranks=world.size,
+    )
+
+
+def _places(ids: Sequence[str], known: Sequence[str]) -> Rows:
+    position = {pair: row for row, pair in enumerate(known)}
+    missing = [pair for pair in ids if pair not in position]
+    if missing:
+        raise InputError(f"pair {missing[0]} has no image embedding: run `dvc repro embed`")
+    return np.array([position[pair] for pair in ids], dtype=np.int64)
+
+
+def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[str, Rows]]:
+    """uint8 pixels `[images, 3, size, size]` of the images that are used, and each row's place among them."""
+    used = np.unique(np.concatenate(list(places.values())))
+    if len(used) * 3 * images.size**2 > _MOST_PIXELS:
+        raise InputError(
+            f"{len(used)} images of {images.size} pixels do not fit into memory: write shards "
+            "(`python -m components.training.shards --help`) and name them in train.shards"
+        )
+    encoded = PAIRS.read(images.pairs, ["id", "image"]).take(used)
+    ids, raw = encoded["id"].to_pylist(), encoded["image"].to_pylist()
+    block = 512
+    parts = [
+        decode(raw[start : start + block], images.size, ids[start : start + block])
+        for start in track(range(0, len(raw), block), "decode", -(-len(raw) // block), "block")
+    ]
+    return torch.cat(parts), {name: np.searchsorted(used, rows) for name, rows in places.items()}

@@ -1,0 +1,55 @@
+"""One of two ranks killed with SIGKILL: torchrun ends, and the next start goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.faults.train_driver import FINAL, STEPS_PER_EPOCH
+from tests.faults.trainers import Torchrun, Trainer, assert_equal, saved
+
+EPOCHS = 2
+
+
+def _two_ranks(folder: Path) -> list[int]:
+    """Train as torchrun's ranks would, from a warm parent; returns the steps that were done."""
+    folder.mkdir(exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    ranks = [Trainer(folder, EPOCHS, environment=place | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
+    leading, _ = [list(rank.steps()) for rank in ranks]
+    assert [rank.ended() for rank in ranks] == [0, 0]
+    return leading
+
+
+@pytest.mark.integration
+def test_a_killed_rank_ends_the_others_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "killed"
+    every = list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
+    assert _two_ranks(whole) == every
+
+    for rank, target in ((1, 8), (0, 14)):
+        done = max(saved(folder), default=0)
+        with Torchrun(folder) as torchrun:
+            steps = torchrun.steps()
+            first = next(steps)
+            assert first == done + 1
+            if first < target:
+                next(step for step in steps if step >= target)
+            os.kill(torchrun.ranks[rank], signal.SIGKILL)
+            list(steps)
+            assert torchrun.ended() == 1
+        assert not (folder / FINAL).exists()
+        for process in torchrun.ranks.values():
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+
+    done = max(saved(folder))
+    assert done > 0
+    assert _two_ranks(folder) == every[done:]
+    assert_equal(folder, whole)

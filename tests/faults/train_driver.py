@@ -1,0 +1,166 @@
+"""A small training run, to be killed by `test_kill_train.py`.
+
+torchrun --nproc-per-node 2 tests/faults/train_driver.py <folder>
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from components.encoders.encoder import Encoder
+from components.errors import run_command
+from components.training.checkpoint import Checkpoints
+from components.training.distributed import World, join_world
+from components.training.loop import fit
+from components.training.optimisation import Optimisation
+from components.training.run import Engine, Run, Step
+from components.training.sampler import Sampler
+from components.training.table_source import TableSource
+from tests.conftest import TINY
+from tests.faults.write_faults import FAULTS
+from tests.unit.training.synthetic import WORDS, Subject, subject
+
+STEPS_PER_EPOCH, CHECKPOINT_EVERY, VALIDATE_EVERY = 10, 3, 4
+BATCH, ACCUMULATE = 4, 2
+GROUPS = (STEPS_PER_EPOCH * ACCUMULATE + 1) * BATCH  # one batch is left over at the end of an epoch
+FINAL = "final.safetensors"
+
+
+def train(folder: Path, epochs: int, report: Callable[[Step], None], world: World) -> None:
+    """Train SemCLIP with everything that has a state, and write the exported weights to `folder`."""
+    torch.manual_seed(0)
+    found = subject("semclip", Encoder.create("tiny", "tiny", TINY, "test"), Path(), learnable=True)
+    fit(
+        Run(
+            title="tiny",
+            model=found.encoder.model,
+            trained=found.trained,
+            losses=lambda features: _noisy(found.method.losses(features, found.hyper)),
+            source=_table(found, world),
+            optimisation=Optimisation(
+                lr=1e-3,
+                batch_size=BATCH,
+                epochs=epochs,
+                weight_decay=0.1,
+                warmup_steps=5,
+                clip_gradient=1.0,
+                accumulate=ACCUMULATE,
+                ema=0.9,
+            ),
+            extra=found.extra,
+            engine=Engine(world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY),
+            checkpoints=Checkpoints(folder / "state"),
+            report=report,
+            validate=lambda step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
+            select=("score", True),
+        )
+    )
+    if world.leads:
+        save_file({name: weights.detach() for name, weights in found.trained.items()}, folder / FINAL)
+
+
+def _table(found: Subject, world: World) -> TableSource:
+    """Two rows for each image; the caption is one of two texts, drawn anew each epoch."""
+    rng, rows = np.random.default_rng(3), 2 * GROUPS
+    tokenizer, dim = found.encoder.tokenizer, found.encoder.sidecar.embed_dim
+    columns = ("caption_1", "caption_2", "paraphrase_1", "negation")
+    texts = {name: [" ".join(rng.choice(WORDS, size=rng.integers(2, 9))) for _ in range(rows)] for name in columns}
+    tokens = {name: tokenizer(column) for name, column in texts.items()}
+    images = np.arange(rows) // 2
+    return TableSource(
+        sampler=Sampler(images, BATCH, 7),
+        names=[f"row-{row}" for row in range(rows)],
+        tokens=tokens,
+        lengths={name: tokenizer.lengths(column) for name, column in tokens.items()},
+        images={"image": images},
+        features=rng.normal(size=(GROUPS, dim)).astype(np.float32),
+        pixels=None,
+        wanted=found.method.columns(found.hyper),
+        draws={"caption": {"caption_1": 1.0, "caption_2": 1.0}},
+        rank=world.rank,
+        ranks=world.size,
+    )
+
+
+def _noisy(losses: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A method may draw random numbers; their sequence must go on too."""
+    return {name: loss * (0.9 + 0.2 * torch.rand(())) for name, loss in losses.items()}
+
+
+@torch.no_grad()
+def _wobble(found: Subject) -> float:
+    """A small number that differs from weights to weights."""
+    return float(torch.cat([weights.flatten() for weights in found.trained.values() if weights.ndim < 2]).sin().mean())
+
+
+def forked(
+    tell: Connection,
+    folder: Path,
+    epochs: int,
+    fault: tuple[str, str] | None,
+    pause: bool,
+    environment: dict[str, str],
+) -> None:
+    """The process that is killed: tells each step's number, and what was printed on stderr if it ends by itself.
+
+    Args:
+        fault: one of `FAULTS` and the folder that it strikes.
+        pause: whether to wait for ever in the last step, so that a kill never comes too late.
+        environment: what torchrun would tell a rank.
+    """
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    if fault is not None:
+        FAULTS[fault[0]](fault[1])
+
+    def report(step: Step) -> None:
+        tell.send(step.number)
+        if pause:
+            _pause_at_the_end(step, epochs)
+
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            run_command(lambda: _join(folder, epochs, report))
+    finally:
+        tell.send(printed.getvalue())
+
+
+def _join(folder: Path, epochs: int, report: Callable[[Step], None]) -> None:
+    with join_world("cpu") as (world, _):
+        train(folder, epochs, report, world)
+
+
+def _pause_at_the_end(step: Step, epochs: int) -> None:
+    if step.number == epochs * STEPS_PER_EPOCH:
+        signal.pause()
+
+
+def main() -> None:
+    """One rank under torchrun, to be killed: tells its process number, and the leading rank each step's number."""
+    torch.set_num_threads(1)
+    print(f"rank {os.environ['RANK']} {os.getpid()}", flush=True)
+
+    def report(step: Step) -> None:
+        print(f"step {step.number}", flush=True)
+        _pause_at_the_end(step, 2)
+
+    _join(Path(sys.argv[1]), 2, report)
+
+
+if __name__ == "__main__":
+    main()

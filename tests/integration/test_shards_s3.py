@@ -1,0 +1,143 @@
+"""Shards in a real S3 server give what shards on disk give, over bad connections too."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from components.encoders.tokens import ClipTokenizer
+from components.errors import InputError
+from components.storage import S3
+from components.training.distributed import World
+from components.training.shard_source import ShardSource
+from tests.unit.training.shard_making import make_shards
+
+pytestmark = pytest.mark.integration
+TOKENIZER = ClipTokenizer(12)
+
+
+@pytest.fixture
+def uploaded(s3, bucket: str, tmp_path: Path) -> tuple[str, str]:  # type: ignore[no-untyped-def]
+    """The same shards on disk and in S3."""
+    pattern = make_shards(tmp_path / "shards", 4, 30, broken={5, 44})
+    for path in (tmp_path / "shards").iterdir():
+        s3.client().upload_file(str(path), bucket, f"laion/{path.name}")
+    return pattern, f"s3://{bucket}/laion/{{000..003}}.tar"
+
+
+def _source(shards: str, **options: object) -> ShardSource:
+    return ShardSource(shards, TOKENIZER, 8, 8, 3, buffer=20, **options)  # type: ignore[arg-type]
+
+
+def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:
+    disk, remote = (_source(shards) for shards in uploaded)
+    assert disk.describe() == remote.describe()
+    assert disk.steps_per_epoch == remote.steps_per_epoch == 15
+    for one, other in zip(disk.epoch(0), remote.epoch(0), strict=True):
+        assert (one.ids, one.cursor) == (other.ids, other.cursor)
+        assert np.array_equal(one.tokens["caption"], other.tokens["caption"])
+        assert torch.equal(one.pixels["image"], other.pixels["image"])
+    assert disk.errors == remote.errors == {"not an image": 2}
+
+
+def test_a_prefix_is_a_folder_and_ranks_share_it(uploaded: tuple[str, str]) -> None:
+    folder = uploaded[1].rpartition("/")[0]
+    sources = [_source(folder, world=World(rank, 2), samples_per_epoch=104) for rank in range(2)]
+    seen = [[name for batch in source.epoch(0) for name in batch.ids] for source in sources]
+    assert [len(names) for names in seen] == [52, 52]
+    assert len({*seen[0], *seen[1]}) == 104
+
+
+def test_the_bytes_are_the_objects_bytes_over_connections_that_break(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+    content = os.urandom(9_000_000)
+    s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=content)
+    with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, breaks), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+        assert S3().read(f"s3://{bucket}/shard.tar") == content
+        assert len(breaks) >= 4
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_noticed(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+    s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(9_000_000))
+    with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, _), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+        with S3().open(f"s3://{bucket}/shard.tar") as stream:
+            stream.read(10)
+            s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(9_000_000))
+            with pytest.raises(InputError, match=r"shard\.tar was replaced while it was read"):
+                stream.read()
+
+
+def test_listing_takes_more_than_one_page(s3, bucket: str) -> None:  # type: ignore[no-untyped-def]
+    client = s3.client()
+    for number in range(1_001):
+        client.put_object(Bucket=bucket, Key=f"many/{number:04d}", Body=b"")
+    assert S3().list(f"s3://{bucket}/many/") == [f"s3://{bucket}/many/{number:04d}" for number in range(1_001)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "target", "message"),
+    [
+        ({}, "laion/{000..009}.tar", r"laion/009\.tar is missing"),
+        ({}, "nowhere", "no such folder"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "laion/{000..003}.tar", "may not be read .* check AWS_ACCESS_KEY_ID"),
+        ({"AWS_ENDPOINT_URL_S3": "no-url"}, "laion/{000..003}.tar", "no S3 client"),
+    ],
+)
+def test_what_is_wrong_is_said_at_start(
+    environment: dict[str, str], target: str, message: str, uploaded: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = uploaded[1].split("/")[2]
+    with pytest.raises(InputError, match=message):
+        _source(f"s3://{bucket}/{target}")
+
+
+def test_sizes_come_from_the_store(s3, bucket: str, uploaded: tuple[str, str]) -> None:  # type: ignore[no-untyped-def]
+    s3.client().put_object(Bucket=bucket, Key="laion/sizes.json", Body=json.dumps({"000.tar": 30}).encode())
+    with pytest.raises(InputError, match=r"001\.tar says .* set samples_per_epoch"):
+        _source(uploaded[1])
+
+
+@contextmanager
+def _breaking_proxy(endpoint: str, most: int) -> Iterator[tuple[str, list[int]]]:
+    """An endpoint that passes everything on, but cuts each connection after `most` bytes of answers."""
+    host, _, port = endpoint.removeprefix("http://").partition(":")
+    breaks: list[int] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source: socket.socket, target: socket.socket, left: float) -> None:
+        with suppress(OSError):
+            while left > 0 and (data := source.recv(65_536)):
+                target.sendall(data)
+                left -= len(data)
+        if left <= 0:
+            breaks.append(1)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection((host, int(port)))
+                threading.Thread(target=pump, args=(near, far, float("inf")), daemon=True).start()
+                threading.Thread(target=pump, args=(far, near, most), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", breaks
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()

@@ -1,0 +1,188 @@
+"""A method's data in a small world: what it trains on, and what it never sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from components.encoders.embeddings import ImageEmbeddings
+from components.encoders.encoder import Encoder
+from components.encoders.images import decode
+from components.errors import InputError
+from components.records import PAIRS, PARAPHRASES
+from components.training.data import Data, load_data
+from components.training.distributed import World as Ranks
+from components.training.shard_source import ShardSource
+from components.training.shards import write_shards
+from components.training.train import find_entry
+from tests.conftest import TINY
+from tests.unit.training.world import HELD_OUT, SAMPLES, World, make_world, world_settings
+
+METHODS = ["paraclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    torch.manual_seed(0)
+    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"))
+
+
+@dataclass
+class Loaded:
+    data: Data
+    encoder: Encoder
+
+
+def _load(
+    world: World, name: str, train: dict[str, Any] | None = None, ranks: Ranks | None = None, **hyper: Any
+) -> Loaded:
+    settings = world_settings(world.folder / "state", **(train or {}))
+    entry = find_entry(settings, name)
+    chosen = changed(entry.hyper, **hyper)
+    encoder = entry.method.start(Encoder.load(world.files.base), chosen)
+    return Loaded(load_data(settings, entry.method, chosen, encoder, world.files, ranks or Ranks(), "cpu"), encoder)
+
+
+@pytest.fixture(scope="module")
+def held(world: World) -> set[str]:
+    """The held-out pairs, as their captions tell."""
+    held_out = _load(world, "paraclip").data.held_out
+    assert held_out is not None
+    pair = {caption: name for name, caption in world.captions.items()}
+    return {pair[caption] for caption in held_out.captions}
+
+
+def _shown(world: World, loaded: Loaded) -> set[str]:
+    """Every pair whose text rows or images any column of two epochs shows."""
+    train = ImageEmbeddings.open(world.files.embeddings, "train", world.files.pairs / "train.parquet")
+    raw = (train.features * train.norms[:, None]).astype(np.float32)
+    images = PAIRS.read(world.files.pairs / "train.parquet", ["image"])["image"].to_pylist()
+    known = {row.tobytes(): pair for pair, row in zip(train.ids, raw, strict=True)}
+    known |= {row.numpy().tobytes(): pair for pair, row in zip(train.ids, decode(images, 16).contiguous(), strict=True)}
+    shown: set[str] = set()
+    for epoch in range(2):
+        for batch in loaded.data.source.epoch(epoch):
+            shown |= set(batch.ids)
+            for column in (*batch.features.values(), *batch.pixels.values()):
+                shown |= {known[row.numpy().tobytes()] for row in column}
+    return shown
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_held_out_pairs_are_in_no_training_batch(name: str, world: World, held: set[str]) -> None:
+    assert len(held) == HELD_OUT
+    shown = _shown(world, _load(world, name))
+    assert not shown & held
+    assert len(shown) > len(world.captions) / 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_methods_are_watched_on_the_same_pairs(name: str, world: World, held: set[str]) -> None:
+    loaded = _load(world, name)
+    held_out, held_rows = loaded.data.held_out, loaded.data.held_rows
+    assert held_out is not None
+    assert held_rows is not None
+    captions = [world.captions[pair] for pair in world.captions if pair in held]
+    assert held_out.captions == captions
+    assert set(next(held_rows.epoch(0)).ids) <= held
+    assert len(next(held_rows.epoch(0)).ids) == HELD_OUT
+    table = PARAPHRASES.read(world.files.validated / "paraphrases.parquet").to_pandas()
+    assert held_out.paraphrases is not None
+    assert set(held_out.paraphrases) <= set(table["paraphrase_1"])
+
+
+def test_the_gallery_has_the_queries_images_first_and_the_validation_images_behind(
+    world: World, held: set[str]
+) -> None:
+    train, val = (
+        ImageEmbeddings.open(world.files.embeddings, split, world.files.pairs / f"{split}.parquet")
+        for split in ("train", "val")
+    )
+    held_out = _load(world, "paraclip").data.held_out
+    assert held_out is not None
+    own = [train.ids.index(pair) for pair in world.captions if pair in held]
+    expected = np.concatenate([train.features[own], val.features])
+    assert (held_out.gallery() == expected).all()
+
+
+def test_a_trained_image_tower_embeds_its_gallery_anew(world: World) -> None:
+    loaded = _load(world, "coco_ft", image_tower="trained")
+    cached = _load(world, "coco_ft").data.held_out
+    held_out = loaded.data.held_out
+    assert held_out is not None
+    assert cached is not None
+    np.testing.assert_allclose(held_out.gallery(), cached.gallery(), atol=1e-5)
+    with torch.no_grad():
+        loaded.encoder.model.visual.proj.mul_(torch.linspace(-1, 1, TINY["embed_dim"]))
+    assert np.abs(held_out.gallery() - cached.gallery()).max() > 0.1
+
+
+def test_rows_are_combined_samples_of_the_pairs_that_are_left(world: World) -> None:
+    loaded = _load(world, "paraclip")
+    assert loaded.data.source.steps_per_epoch == (len(world.captions) - HELD_OUT) // 16
+    batch = next(loaded.data.source.epoch(0))
+    assert set(batch.tokens) == {"caption", "paraphrase_1", "paraphrase_2"}
+    assert len(_load(world, "paraclip").data.source.names) == (len(world.captions) - HELD_OUT) * SAMPLES  # type: ignore[attr-defined]
+
+
+def test_inputs_are_all_files_that_the_rows_depend_on(world: World) -> None:
+    """Which pairs are held out follows from the paraphrases, even for a method that reads none."""
+    paraphrases, pairs = world.files.validated / "paraphrases.parquet", world.files.pairs / "train.parquet"
+    rewrites = world.files.validated / "rewrites.parquet"
+    assert _load(world, "clip_scratch").data.inputs == {"pairs": pairs, "paraphrases": paraphrases}
+    assert _load(world, "rewrite_ft").data.inputs == {"rewrites": rewrites, "paraphrases": paraphrases}
+
+
+def test_nothing_is_held_out_where_that_is_asked_for_or_rows_are_few(world: World) -> None:
+    for count in (0, 9):
+        data = _load(world, "coco_ft", {"held_out": count}).data
+        assert data.held_out is None
+        assert data.held_rows is None
+        assert data.source.steps_per_epoch == (len(world.captions) - count) // 16
+
+
+def test_without_paraphrases_captions_alone_are_watched(world: World, tmp_path: Path) -> None:
+    files = changed(world.files, validated=tmp_path)
+    data = _load(changed(world, files=files), "clip_scratch").data
+    assert data.held_out is not None
+    assert data.held_out.paraphrases is None
+    assert data.inputs == {"pairs": world.files.pairs / "train.parquet"}
+
+
+def test_ranks_share_the_training_rows_but_not_the_held_out_ones(world: World) -> None:
+    one, other = (_load(world, "paraclip", ranks=Ranks(rank, 2)).data for rank in range(2))
+    first, second = (next(data.source.epoch(0)).ids for data in (one, other))
+    assert len(first) == len(second) == 8
+    assert not set(first) & set(second)
+    assert one.held_rows is not None
+    assert len(next(one.held_rows.epoch(0)).ids) == HELD_OUT
+
+
+def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: Path) -> None:
+    torch.manual_seed(9)
+    Encoder.create("base", "tiny", TINY, "test").save(tmp_path / "base")
+    files = changed(world.files, base=tmp_path / "base")
+    with pytest.raises(InputError, match=r"was made by another image tower than .*base: run `dvc repro embed`"):
+        _load(changed(world, files=files), "paraclip")
+    # A tower that trains embeds for itself.
+    assert _load(changed(world, files=files), "coco_ft", image_tower="trained").data.source.steps_per_epoch
+
+
+def test_shards_are_streamed_where_the_image_tower_trains(world: World) -> None:
+    shards = world.folder / "shards"
+    write_shards(world.files.pairs / "train.parquet", shards, 30)
+    train = {"shards": {"urls": str(shards), "columns": {"rewrite": "txt"}}}
+    loaded = _load(world, "rewrite_ft", train, image_tower="trained")
+    assert isinstance(loaded.data.source, ShardSource)
+    batch = next(loaded.data.source.epoch(0))
+    assert (set(batch.pixels), set(batch.tokens)) == ({"image"}, {"rewrite"})
+    expected = loaded.encoder.tokenizer([world.captions[name.rpartition("/")[2]] for name in batch.ids])
+    assert (batch.tokens["rewrite"] == expected).all()
+    assert not isinstance(_load(world, "rewrite_ft", train).data.source, ShardSource)

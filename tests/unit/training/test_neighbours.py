@@ -1,0 +1,42 @@
+"""Nearest other images against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.errors import InputError
+from components.training.neighbours import NEIGHBOURS, nearest
+
+
+def _unit(rows: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+    found = np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+@given(st.lists(st.integers(0, 11), min_size=4, max_size=30).filter(lambda rows: len(set(rows)) > 3), st.integers(0, 5))
+def test_rows_of_the_most_similar_other_images(images: list[int], seed: int) -> None:
+    features = _unit(12, seed)
+    found = nearest(features, np.array(images))
+    assert found.shape == (len(images), NEIGHBOURS)
+    for image, rows in zip(images, found, strict=True):
+        others = sorted(set(images) - {image}, key=lambda other: -float(features[image] @ features[other]))
+        assert [images[row] for row in rows] == others[:NEIGHBOURS]
+
+
+def test_the_same_picture_twice_is_no_reason_to_be_ones_own_neighbour() -> None:
+    features = _unit(8)
+    features[1:6] = features[0]
+    found = nearest(features, np.arange(8))
+    assert all(row not in rows for row, rows in enumerate(found.tolist()))
+    assert all(set(rows) <= set(range(6)) for rows in found[:6].tolist())
+    assert all(len(set(rows)) == NEIGHBOURS for rows in found.tolist())
+
+
+@pytest.mark.parametrize("images", [[0, 1, 2], [0, 0, 1, 1, 2, 2]])
+def test_too_few_images_are_refused(images: list[int]) -> None:
+    with pytest.raises(InputError, match="3 different images are too few to draw from 3 neighbours: add rows"):
+        nearest(_unit(3), np.array(images))
+    assert nearest(_unit(3), np.array(images), count=2).shape == (len(images), 2)

@@ -1,0 +1,34 @@
+"""The towers as one module: features of what was given, in float32 whatever was computed in."""
+
+from __future__ import annotations
+
+import torch
+
+from components.encoders.images import normalise
+from components.training.towers import Towers
+from tests.unit.training.toy import toy_batch, toy_model
+
+BATCH = toy_batch(range(3), features=(), pixels=("image",))
+TEXTS, PIXELS = torch.from_numpy(BATCH.tokens["caption"]).long(), BATCH.pixels["image"]
+
+
+def test_features_are_the_models_own() -> None:
+    model = toy_model()
+    texts, images = Towers(model, "cpu")(TEXTS, PIXELS)
+    torch.testing.assert_close(texts, model.encode_text(TEXTS))
+    torch.testing.assert_close(images, model.encode_image(normalise(PIXELS)))
+
+
+def test_what_is_not_given_is_not_computed() -> None:
+    towers = Towers(toy_model(), "cpu")
+    assert towers(TEXTS, None)[1] is None
+    assert towers(None, PIXELS)[0] is None
+
+
+def test_mixed_precision_gives_float32_features_that_are_near() -> None:
+    model = toy_model()
+    exact, mixed = Towers(model, "cpu"), Towers(model, "cpu", torch.bfloat16)
+    for found, expected in zip(mixed(TEXTS, PIXELS), exact(TEXTS, PIXELS), strict=True):
+        assert found.dtype == torch.float32
+        assert not torch.equal(found, expected)
+        torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)

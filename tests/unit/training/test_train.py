@@ -1,0 +1,250 @@
+"""Stage `train` from a small world to a saved encoder and its MLflow run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.settings import Settings
+from components.tracking import PARENT_RUN, STORE, make_client
+from components.training import train
+from components.training.data import load_data
+from components.training.distributed import World as Ranks
+from components.training.gradients import Objective
+from components.training.stepper import NonFiniteError
+from components.training.towers import Towers
+from components.training.train import Entry, Job, find_entry
+from components.training.watching import watch
+from tests.conftest import TINY
+from tests.unit.training.world import World, make_world, world_settings
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    torch.manual_seed(0)
+    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all runs of this module: making MLflow's tables takes seconds."""
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(autouse=True)
+def _tracked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name in (PARENT_RUN, "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _settings(world: World, entries: dict[str, dict[str, Any]], **options: Any) -> Settings:
+    settings = world_settings(world.folder / "state", **options)
+    small = {"batch_size": 16, "epochs": 2, "lr": 0.001}
+    return settings.model_copy(update={"methods": {name: small | entry for name, entry in entries.items()}})
+
+
+def _run(world: World, entry: dict[str, Any], folder: Path, name: str = "tried", **options: Any) -> Path:
+    """Train one entry; returns its folder."""
+    train.run(_settings(world, {name: entry}, **options), name, replace(world.files, models=folder))
+    return folder / name
+
+
+def _last_run() -> Any:
+    client = make_client()
+    experiment = client.get_experiment_by_name("embedded")
+    return client.search_runs([experiment.experiment_id], order_by=["attributes.start_time DESC"], max_results=1)[0]
+
+
+def _state(folder: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = Encoder.load(folder).model.state_dict()
+    return found
+
+
+def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: Path) -> None:
+    folder = _run(world, {"method": "semclip", "warmup_steps": 1}, tmp_path)
+    reference, run = json.loads((folder / "run.json").read_text("utf-8")), _last_run()
+    assert reference["run_id"] == run.info.run_id
+    assert run.info.status == "FINISHED"
+    assert {file.path for file in make_client().list_artifacts(run.info.run_id)} == {"tried"}
+
+    expected = {"loss/total", "train/lr", "train/logit_scale", "train/gradient_norm", "train/samples_per_second"}
+    expected |= {"train/tokens_per_second", "train/data_wait_share", "train/peak_memory_mb"}
+    expected |= {"validation/loss", "validation/r_at_5", "validation/ao_at_10"}
+    expected |= {
+        f"{part}/{term}" for part in ("loss", "validation/loss") for term in ("contrastive", "paraphrase", "negation")
+    }
+    assert set(run.data.metrics) == expected
+    history = make_client().get_metric_history(run.info.run_id, "validation/ao_at_10")
+    assert [metric.step for metric in history] == [2, 4, 6]
+    assert run.data.params["lr"] == "0.001"
+    assert run.data.params["train.held_out"] == "12"
+    assert {
+        "input.paraphrases.sha256",
+        "input.negations.sha256",
+        "input.embeddings.sha256",
+        "input.base.sha256",
+    } <= set(run.data.tags)
+
+    encoder, base = Encoder.load(folder), Encoder.load(world.files.base)
+    assert (encoder.sidecar.name, encoder.sidecar.method) == ("tried", "semclip")
+    assert encoder.sidecar.settings["lr"] == 0.001
+    assert str(world.files.validated / "negations.parquet") in encoder.sidecar.data_hashes
+    assert set(encoder.extra) == {"directions"}
+    assert encoder.image_tower_hash() == base.image_tower_hash()
+    assert np.abs(encoder.embed_texts(["red dog"]) - base.embed_texts(["red dog"])).max() > 1e-3
+    assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
+
+
+def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:
+    settings = _settings(world, {"tried": entry})
+    found = find_entry(settings, "tried")
+    data = load_data(settings, found.method, found.hyper, encoder, world.files, Ranks(), "cpu")
+    model = encoder.model
+    objective = Objective(
+        towers=Towers(model, "cpu"),
+        model=model,
+        extra=torch.nn.Module(),
+        losses=lambda features: found.method.losses(features, found.hyper),
+        micro_batch=None,
+        world=Ranks(),
+        device="cpu",
+    )
+    validate = watch(data, objective, encoder.tokenizer, lambda *_: None)
+    assert validate is not None
+    return validate(0)
+
+
+# Runs that get worse again: random paraphrases are learned by heart, and random images are told apart.
+WORSENING = [
+    ("validation/loss", min, {"terms": ["l2"], "learn_logit_scale": False, "lr": 0.003, "epochs": 8}),
+    ("validation/r_at_5", max, {"lr": 0.0003}),
+]
+
+
+@pytest.mark.parametrize(("metric", "pick", "options"), WORSENING)
+def test_the_best_weights_are_exported(
+    metric: str, pick: Any, options: dict[str, Any], world: World, tmp_path: Path
+) -> None:
+    entry = {"method": "paraclip", "schedule": "constant"} | options
+    folder = _run(world, entry, tmp_path, export=metric, validate_every=1)
+    values = [metric.value for metric in make_client().get_metric_history(_last_run().info.run_id, metric)]
+    assert pick(values) != pytest.approx(values[-1], rel=1e-3)
+    assert _validate(world, Encoder.load(folder), entry)[metric] == pytest.approx(pick(values), rel=1e-5)
+
+
+def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"train\.export 'validation/loss' needs train.validate_every"):
+        _run(world, {"method": "paraclip"}, tmp_path, export="validation/loss", validate_every=None)
+    assert _last_run().info.status == "FAILED"
+    assert "loss/total" not in _last_run().data.metrics
+
+
+def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: World, tmp_path: Path) -> None:
+    with pytest.raises(NonFiniteError, match="tried: the loss is not finite at step"):
+        _run(world, {"method": "paraclip", "lr": 1e30}, tmp_path)
+    run = _last_run()
+    assert run.info.status == "FAILED"
+    (artifact,) = make_client().list_artifacts(run.info.run_id)
+    told = json.loads(Path(make_client().download_artifacts(run.info.run_id, artifact.path)).read_text("utf-8"))
+    assert artifact.path == f"non_finite_step_{told['step']}.json"
+    assert len(told["ids"]) == 16
+    assert set(told["ids"]) <= set(world.captions)
+    assert "not finite" in told["reason"]
+    assert not (tmp_path / "tried").exists()
+    assert list((world.folder / "state").glob(f"tried-*/step-{told['step'] - 1:08d}"))
+
+
+def test_a_killed_run_goes_on_and_ends_like_an_undisturbed_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1, "ema": 0.5}
+    options = {"checkpoint_every": 3, "export": "validation/loss"}
+    whole = _state(_run(world, entry, tmp_path / "whole", **options))
+    steps: list[int] = []
+
+    def noting(last: int) -> Any:
+        def report(step: Any) -> None:
+            steps.append(step.number)
+            if step.number == last:
+                raise KeyboardInterrupt
+
+        return lambda _run: report
+
+    monkeypatch.setattr(train, "report_to", noting(last=8))
+    with pytest.raises(KeyboardInterrupt):
+        _run(world, entry, tmp_path / "killed", **options)
+    assert _last_run().info.status == "KILLED"
+    monkeypatch.setattr(train, "report_to", noting(last=99))
+    _run(world, entry, tmp_path / "killed", **options)
+    assert steps == [*range(1, 9), *range(7, 13)]
+    found = _state(tmp_path / "killed" / "tried")
+    assert all(torch.equal(found[name], weights) for name, weights in whole.items())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_weights_are_ensembled_with_the_bases(share: float, world: World, tmp_path: Path) -> None:
+    entry = {"method": "paraclip", "epochs": 1}
+    tuned = _state(_run(world, entry, tmp_path / "whole"))
+    mixed = _state(_run(world, entry | {"weight_ensemble": share}, tmp_path / "mixed"))
+    base = _state(world.files.base)
+    assert not torch.equal(tuned["text_projection"], base["text_projection"])
+    for name, weights in mixed.items():
+        torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
+
+
+def test_an_ensemble_with_other_towers_is_refused(world: World, tmp_path: Path, language_model: Path) -> None:
+    entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
+    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 needs a base with the same towers"):
+        _run(world, entry | {"weight_ensemble": 0.5}, tmp_path)
+
+
+def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
+    settings = _settings(world, {"tried": entry}, **options)
+    entry_: Entry = find_entry(settings, "tried")
+    encoder: Any = None
+    data: Any = None
+    return Job(settings, entry_, encoder, {}, data, hashes or {"a": "1"}).fingerprint
+
+
+def test_checkpoints_belong_to_everything_that_the_weights_depend_on(world: World) -> None:
+    entry = {"method": "paraclip"}
+    known = [
+        _fingerprint(world, entry),
+        _fingerprint(world, entry | {"lr": 0.5}),
+        _fingerprint(world, {"method": "laclip_ft"}),
+        _fingerprint(world, entry, {"a": "2"}),
+        _fingerprint(world, entry, seed=4),
+        _fingerprint(world, entry, held_out=5),
+        _fingerprint(world, entry, export="validation/loss"),
+    ]
+    assert len(set(known)) == len(known)
+    same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
+    assert same == known[0]
+
+
+def test_an_entry_that_is_not_there_is_named(world: World) -> None:
+    settings = _settings(world, {"one": {"method": "paraclip"}, "two": {"method": "nothing"}})
+    assert find_entry(settings, "one").method.name == "paraclip"
+    with pytest.raises(InputError, match=r"no block methods.three: add one .*, or use one, two"):
+        find_entry(settings, "three")
+    with pytest.raises(InputError, match="nothing"):
+        find_entry(settings, "two")
+
+
+def test_what_a_user_should_know_is_said_at_the_start(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(world, {"method": "semclip", "n": 1, "warmup_steps": 1, "epochs": 1}, tmp_path)
+    assert "tried: semclip with n: 1" in capsys.readouterr().out
