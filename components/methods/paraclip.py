@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
-from components.methods.method import TEXT_TOWER, Method
+from components.methods.method import Method
+from components.training.features import Features
 from components.training.losses import info_nce
 from components.training.optimisation import Optimisation
 
@@ -39,9 +39,9 @@ def _columns(hyper: Hyper) -> frozenset[str]:
     return frozenset(column for term in hyper.terms for column in _PAIRS[term])
 
 
-def _losses(features: Mapping[str, Tensor], scale: Tensor, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return {
-        term: info_nce(features[one], features[other], scale)
+        term: info_nce(features[one], features[other], features.scale)
         for term, (one, other) in ((term, _PAIRS[term]) for term in hyper.terms)
     }
 
@@ -49,8 +49,8 @@ def _losses(features: Mapping[str, Tensor], scale: Tensor, hyper: Hyper) -> dict
 METHOD = Method(
     name="paraclip",
     citation="Kim et al., Fine-tuning CLIP Text Encoders with Two-step Paraphrasing, EACL Findings 2024",
-    columns=_columns,
-    trains=TEXT_TOWER,
     hyper=Hyper,
+    columns=_columns,
     losses=_losses,
+    rows=lambda _hyper: frozenset({"caption", "paraphrase_1", "paraphrase_2"}),
 )

@@ -1,117 +1,127 @@
-"""What every file of components/methods/ owes the loop."""
+"""What every file of components/methods/ and every entry of params.yaml owes the loop."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
+import yaml
 from torch import Tensor
 
 from components.encoders.encoder import Encoder
-from components.encoders.text_tower import encode_tokens
-from components.encoders.tokens import tokenize, trimmed
 from components.errors import InputError
 from components.methods import find_method, method_names
-from components.methods.method import Method
 from components.settings import Settings
+from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
 
-TEXTS = {
-    "caption": [
-        "IMG_1 dog.jpg",
-        "cat!! #2",
-        "red car sku",
-        "tree_left.png",
-        "a b c",
-        "bus bg",
-        "kite >> sky",
-        "4 eggs",
-    ],
-    "paraphrase_1": ["a dog", "a cat", "a red car", "a tree on the left", "letters", "a bus", "a kite", "four eggs"],
-    "paraphrase_2": ["one hound", "one tabby", "an auto", "left, a tree", "abc", "a coach", "a flyer", "eggs, four"],
-}
+PARAMS = Path(__file__).parents[3] / "params.yaml"
+ENTRIES: dict[str, dict[str, Any]] = yaml.safe_load(PARAMS.read_text("utf-8"))["methods"]
 
-every_method = pytest.mark.parametrize("method", [find_method(name) for name in method_names()], ids=lambda m: m.name)
+every_entry = pytest.mark.parametrize("name", ENTRIES)
+every_variant = pytest.mark.parametrize("entry", [*ENTRIES.values(), *CASES.values()], ids=[*ENTRIES, *CASES])
 
 
-def _features(encoder: Encoder, method: Method, hyper: Any) -> dict[str, Tensor]:
-    features = {}
-    for column in method.columns(hyper):
-        if column == "image":
-            generator = torch.Generator().manual_seed(5)
-            features[column] = F.normalize(torch.randn(8, encoder.sidecar.embed_dim, generator=generator), dim=-1)
-        else:
-            features[column] = encode_tokens(encoder.model, trimmed(tokenize(TEXTS[column], 24)))
-    return features
+def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
+    method, hyper = configured(entry)
+    return random_columns(method.columns(hyper))
 
 
-def _loss(encoder: Encoder, method: Method, hyper: Any) -> Tensor:
-    losses = method.losses(_features(encoder, method, hyper), encoder.model.logit_scale.exp(), hyper)
-    assert all(loss.ndim == 0 for loss in losses.values())
-    return torch.stack(list(losses.values())).sum()
+def _losses(entry: dict[str, Any], columns: dict[str, Tensor], first: int = 0, count: int | None = None) -> Any:
+    method, hyper = configured(entry)
+    torch.manual_seed(0)
+    return method.losses(as_features(columns, extra_of(method, hyper), first, count), hyper)
 
 
-def test_params_yaml_names_exactly_encoders_that_exist(settings: Settings) -> None:
-    assert set(settings.methods) <= set(method_names())
-    assert set(settings.encoders) == {"base", *settings.methods}
+def _total(entry: dict[str, Any], columns: dict[str, Tensor], first: int = 0, count: int | None = None) -> Tensor:
+    return torch.stack(list(_losses(entry, columns, first, count).values())).sum()
 
 
-@every_method
-def test_settings_round_trip(method: Method, settings: Settings) -> None:
-    defaults = method.settings({})
-    assert method.settings(dataclasses.asdict(defaults)) == defaults
-    method.settings(settings.methods.get(method.name, {}))
+def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings: Settings) -> None:
+    assert {entry["method"] for entry in settings.methods.values()} == set(method_names())
+    assert set(settings.encoders) <= {"base", *settings.methods}
 
 
-@every_method
-def test_unknown_and_ill_typed_settings_are_named(method: Method) -> None:
-    with pytest.raises(InputError, match=rf"unknown key 'methods\.{method.name}\.epoch': did you mean 'epochs'"):
-        method.settings({"epoch": 3})
-    with pytest.raises(InputError, match=rf"methods\.{method.name}\.lr"):
-        method.settings({"lr": "fast"})
+@every_entry
+def test_settings_round_trip(name: str) -> None:
+    method, hyper = configured(ENTRIES[name], name)
+    assert method.settings(dataclasses.asdict(hyper)) == hyper
+    assert method.settings(dataclasses.asdict(method.settings({}))) == method.settings({})
 
 
-@every_method
-def test_frozen_parameters_do_not_move_and_trained_ones_do(method: Method, tiny_encoder: Encoder) -> None:
-    hyper = method.settings({})
-    before = {name: value.clone() for name, value in tiny_encoder.model.state_dict().items()}
-    trained = method.freeze(tiny_encoder.model)
-    optimiser = torch.optim.SGD(tiny_encoder.model.parameters(), lr=0.1)
-    _loss(tiny_encoder, method, hyper).backward()
-    optimiser.step()
-    moved = {name for name, value in tiny_encoder.model.state_dict().items() if not torch.equal(value, before[name])}
-    assert moved
-    assert moved <= set(trained)
+@every_entry
+def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
+    method, _ = configured(ENTRIES[name])
+    with pytest.raises(InputError, match=rf"unknown key 'methods\.{name}\.epoch': did you mean 'epochs'"):
+        method.settings({"epoch": 3}, name)
+    with pytest.raises(InputError, match=rf"key 'methods\.{name}\.lr'"):
+        method.settings({"lr": "fast"}, name)
 
 
-@every_method
-def test_gradients_are_finite(method: Method, tiny_encoder: Encoder) -> None:
-    trained = method.freeze(tiny_encoder.model)
-    _loss(tiny_encoder, method, method.settings({})).backward()
-    gradients = [parameter.grad for parameter in trained.values() if parameter.grad is not None]
-    assert gradients
-    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+@every_variant
+def test_losses_are_finite_scalars_that_reach_every_column(entry: dict[str, Any]) -> None:
+    columns = {name: rows.requires_grad_() for name, rows in _columns(entry).items()}
+    losses = _losses(entry, columns)
+    assert losses
+    assert all(loss.ndim == 0 and torch.isfinite(loss) for loss in losses.values())
+    torch.stack(list(losses.values())).sum().backward()
+    for name, rows in columns.items():
+        assert rows.grad is not None, name
+        assert torch.isfinite(rows.grad).all(), name
+        assert (rows.grad.norm(dim=1) > 0).any(), name
 
 
-@every_method
-def test_eight_samples_can_be_overfitted(method: Method, tiny_encoder: Encoder) -> None:
-    hyper = method.settings({})
-    trained = method.freeze(tiny_encoder.model)
-    optimiser = torch.optim.AdamW(trained.values(), lr=3e-3)
-    first = _loss(tiny_encoder, method, hyper).item()
-    for _ in range(60):
-        optimiser.zero_grad()
-        _loss(tiny_encoder, method, hyper).backward()
-        optimiser.step()
-    assert _loss(tiny_encoder, method, hyper).item() < 0.1 * first
+@every_variant
+def test_the_order_of_rows_does_not_matter(entry: dict[str, Any]) -> None:
+    columns = _columns(entry)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(3))
+    shuffled = {name: rows[order] for name, rows in columns.items()}
+    assert _total(entry, shuffled).item() == pytest.approx(_total(entry, columns).item(), abs=1e-9)
+
+
+@every_variant
+def test_rows_that_belong_together_matter(entry: dict[str, Any]) -> None:
+    columns = _columns(entry)
+    torn = {name: rows.roll(place, dims=0) for place, (name, rows) in enumerate(sorted(columns.items()))}
+    assert _total(entry, torn).item() != pytest.approx(_total(entry, columns).item(), abs=1e-6)
+
+
+@every_variant
+def test_the_mean_over_two_ranks_is_the_loss_of_one_process(entry: dict[str, Any]) -> None:
+    columns = _columns(entry)
+    ranks = [_total(entry, columns, first, 4).item() for first in (0, 4)]
+    assert sum(ranks) / 2 == pytest.approx(_total(entry, columns).item(), abs=1e-6)
+    assert ranks[0] != pytest.approx(ranks[1], abs=1e-6)
+
+
+@every_variant
+def test_gradients_of_two_ranks_average_to_those_of_one_process(entry: dict[str, Any]) -> None:
+    columns = {name: rows.requires_grad_() for name, rows in _columns(entry).items()}
+    one = torch.autograd.grad(_total(entry, columns), list(columns.values()))
+    parts = [torch.autograd.grad(_total(entry, columns, first, 4), list(columns.values())) for first in (0, 4)]
+    for name, whole, lower, upper in zip(columns, one, *parts, strict=True):
+        assert torch.allclose(whole, (lower + upper) / 2, atol=1e-9), name
+
+
+@every_entry
+def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder: Encoder) -> None:
+    method, hyper = configured(ENTRIES[name])
+    if method.tower is not type(method).tower:
+        pytest.skip("builds a tower of its own, see its own test")
+    trained = method.freeze(tiny_encoder.model, hyper)
+    assert trained
+    assert ("logit_scale" in trained) == hyper.learn_logit_scale
+    assert any(key.startswith("visual.") for key in trained) == (hyper.image_tower != "frozen")
+    for key, parameter in tiny_encoder.model.named_parameters():
+        assert parameter.requires_grad == (key in trained), key
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
-    method = dataclasses.replace(find_method("paraclip"), trains=(r"^adapter\.",))
+    method = dataclasses.replace(find_method("paraclip"), trains=lambda _hyper: (r"^adapter\.",))
     with pytest.raises(InputError, match="which this encoder does not have"):
-        method.freeze(tiny_encoder.model)
+        method.freeze(tiny_encoder.model, method.settings({}))
 
 
 def test_unknown_method_is_named() -> None:

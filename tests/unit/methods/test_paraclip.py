@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
-import torch.nn.functional as F
 
-from components.methods.paraclip import METHOD, Hyper
-from components.training.losses import info_nce
+from components.methods.paraclip import METHOD
+from tests.unit.methods.examples import losses_of, picking, random_columns, unit
 
-SCALE = torch.tensor(10.0)
-COLUMNS = ("image", "caption", "paraphrase_1", "paraphrase_2")
-FEATURES = {
-    column: F.normalize(torch.randn(5, 7, generator=torch.Generator().manual_seed(seed)), dim=-1)
-    for seed, column in enumerate(COLUMNS)
-}
+COLUMNS = random_columns(("image", "caption", "paraphrase_1", "paraphrase_2"))
 
 
 def test_defaults_are_the_papers() -> None:
@@ -34,13 +27,16 @@ def test_defaults_are_the_papers() -> None:
     ],
 )
 def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> None:
-    hyper = METHOD.settings({"terms": [term]})
-    losses = METHOD.losses(FEATURES, SCALE, hyper)
-    assert set(losses) == {term}
-    assert losses[term] == info_nce(FEATURES[one], FEATURES[other], SCALE)
-    assert METHOD.columns(hyper) == {one, other}
+    left, right = unit(COLUMNS[one]), unit(COLUMNS[other])
+    expected = (picking(left, right) + picking(right, left)) / 2
+    assert losses_of({"method": "paraclip", "terms": [term]}, COLUMNS) == pytest.approx({term: expected})
+    assert METHOD.columns(METHOD.settings({"terms": [term]})) == {one, other}
 
 
 def test_the_default_is_the_sum_of_three_terms() -> None:
-    losses = METHOD.losses(FEATURES, SCALE, Hyper())
-    assert list(losses) == ["l1_second", "l2", "l3"]
+    assert list(losses_of({"method": "paraclip"}, COLUMNS)) == ["l1_second", "l2", "l3"]
+
+
+def test_every_row_of_table_2_trains_on_the_same_rows() -> None:
+    for terms in (["l1"], ["l2", "l3"]):
+        assert METHOD.rows(METHOD.settings({"terms": terms})) == {"caption", "paraphrase_1", "paraphrase_2"}

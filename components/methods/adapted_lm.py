@@ -1,0 +1,61 @@
+"""Adapted language models: a pretrained language model becomes the text tower, trained with CLIP's loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from components.encoders.encoder import Encoder
+from components.encoders.language_encoder import with_language_tower
+from components.encoders.language_tower import Strategy, trained
+from components.methods.method import Method
+from components.training.features import Features
+from components.training.losses import info_nce
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """Table B.1's values for ViT-B/32 on CC12M; the paper's best strategy is six alignment layers (table 1).
+
+    Attributes:
+        strategy: what trains besides the text projection: `finetuned` all of the language model, `frozen` nothing,
+            `bottleneck` adapters in each layer, `alignment` new layers on top.
+        alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
+        language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
+            None for all-MiniLM-L6-v2, which comes with this package.
+    """
+
+    lr: float = 0.001
+    batch_size: int = 4000
+    epochs: int = 32
+    weight_decay: float = 0.1
+    warmup_steps: int = 10_000
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-6
+    image_tower: Literal["frozen", "trained", "random"] = "random"
+    strategy: Strategy = "alignment"
+    alignment_layers: Annotated[int, Field(ge=0)] = 6
+    language_model: str | None = None
+
+
+def _tower(base: Encoder, hyper: Hyper) -> Encoder:
+    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers)
+
+
+def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+    return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
+
+
+METHOD = Method(
+    name="adapted_lm",
+    citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
+    hyper=Hyper,
+    columns=lambda _hyper: frozenset({"image", "caption"}),
+    losses=_losses,
+    trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
+    tower=_tower,
+)

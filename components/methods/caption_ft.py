@@ -1,0 +1,60 @@
+"""PC-CLIP's two baselines: plain contrastive fine-tuning on captions, or on an LLM's rewrites of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from components.errors import InputError
+from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
+from components.training.features import Features
+from components.training.losses import info_nce, scale_at
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """Appendix A.1's values for fine-tuning on COCO; Adam as released code has it.
+
+    Attributes:
+        column: the text; `caption` is "COCO FT", `rewrite` is "Rewrite FT".
+        rows: columns that a row must have, so that both baselines can be held to the same captions.
+        temperature: null takes the encoder's own logit scale; released code has 0.1.
+        scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
+    """
+
+    lr: float = 1e-6
+    batch_size: int = 128
+    epochs: int = 10
+    schedule: Literal["cosine", "constant", "exponential"] = "exponential"
+    gamma: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    learn_logit_scale: bool = False
+    column: Literal["caption", "rewrite"] = "caption"
+    rows: tuple[str, ...] = ()
+    temperature: PositiveFloat | None = 1.0
+    scope: Literal["blocks", "tower"] = "blocks"
+
+    def __post_init__(self) -> None:
+        if self.learn_logit_scale and self.temperature is not None:
+            raise InputError("params.yaml: caption_ft learns the logit scale only with temperature: null")
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    scale = scale_at(features, hyper.temperature)
+    return {"infonce": info_nce(features["image"], features[hyper.column], scale)}
+
+
+METHOD = Method(
+    name="caption_ft",
+    citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025 (baselines)",
+    hyper=Hyper,
+    columns=lambda hyper: frozenset({"image", hyper.column}),
+    losses=_losses,
+    rows=lambda hyper: frozenset(hyper.rows),
+    trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
+)

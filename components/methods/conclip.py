@@ -1,0 +1,59 @@
+"""CoN-CLIP: an image is told from its negated caption, and that caption is given a similar image to belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from components.methods.method import Method
+from components.training.features import Features
+from components.training.losses import contrast
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """The values of the published run; betas and eps are those that its released code leaves to AdamW.
+
+    Attributes:
+        distractors: whether a similar image joins each row, with the negated caption as its text.
+    """
+
+    lr: float = 1e-6
+    batch_size: int = 200
+    epochs: int = 5
+    weight_decay: float = 0.2
+    warmup_steps: int = 50
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    distractors: bool = True
+
+
+_ROW = frozenset({"image", "caption", "negated_term"})
+_DISTRACTOR = "neighbour.image"
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    """The mean of three cross-entropies, of two without distractor images."""
+    image, caption, negated, scale = features["image"], features["caption"], features["negated_term"], features.scale
+    if not hyper.distractors:
+        to_text = contrast(image, caption, negated, scale=scale)
+        to_image = contrast(caption, image, scale=scale)
+        return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+    distractor = features[_DISTRACTOR]
+    terms = {
+        "image_to_text": contrast(image, caption, negated, scale=scale),
+        "text_to_image": contrast(caption, image, distractor, scale=scale),
+        "distractor_to_text": contrast(distractor, negated, caption, scale=scale),
+    }
+    return {name: term / 3 for name, term in terms.items()}
+
+
+METHOD = Method(
+    name="conclip",
+    citation="Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025",
+    hyper=Hyper,
+    columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
+    losses=_losses,
+)

@@ -1,0 +1,128 @@
+"""Joint: a weighted sum of other methods' losses over one batch, so that one encoder learns all they teach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from pydantic import ConfigDict, PositiveFloat, with_config
+from torch import Tensor, nn
+from typing_extensions import TypedDict
+
+from components.errors import InputError
+from components.methods import find_method
+from components.methods.method import Method
+from components.training.features import Features
+from components.training.optimisation import Optimisation
+
+
+@with_config(ConfigDict(extra="allow"))
+class Part(TypedDict, total=False):
+    """A part's weight (1 when not given) and, beside it, that method's own hyper-parameters."""
+
+    weight: PositiveFloat
+
+
+def _default_parts() -> dict[str, Part]:
+    return {
+        "paraclip": {"weight": 1.0},
+        "semclip": {"weight": 1.0, "contrastive_weight": 0.0},  # type: ignore[typeddict-unknown-key]
+        "pc_clip": {"weight": 1.0},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """No paper has this method, the values are ours.
+
+    Attributes:
+        parts: method name -> its weight and hyper-parameters. How the run is optimised is said once, for all parts;
+            a parameter is trained if any part trains it.
+    """
+
+    lr: float = 1e-6
+    batch_size: int = 256
+    epochs: int = 5
+    weight_decay: float = 0.1
+    warmup_steps: int = 50
+    parts: dict[str, Part] = field(default_factory=_default_parts)
+
+    @cached_property
+    def members(self) -> dict[str, _Member]:
+        """The parts, ready to use."""
+        return _members(self.parts, METHOD.name)
+
+
+@dataclass(frozen=True)
+class _Member:
+    weight: float
+    method: Method
+    hyper: Any
+
+
+def _members(parts: Mapping[str, Part], entry: str) -> dict[str, _Member]:
+    """Raises `InputError` naming `methods.<entry>.parts...` for an unknown method, a key it does not have, or none."""
+    where = f"methods.{entry}.parts"
+    if not parts:
+        raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
+    members = {}
+    for name, part in parts.items():
+        try:
+            method = find_method(name)
+        except InputError as error:
+            raise InputError(f"params.yaml: key '{where}': {error}") from None
+        if method.tower is not Method.tower:
+            raise InputError(
+                f"params.yaml: key '{where}.{name}': this method builds a text tower of its own: remove it"
+            )
+        given: dict[str, Any] = dict(part)
+        weight = given.pop("weight", 1.0)
+        for shared in fields(Optimisation):
+            if shared.name in given:
+                key = f"{where}.{name}.{shared.name}"
+                raise InputError(f"params.yaml: key '{key}' counts for all parts: move it to 'methods.{entry}'")
+        members[name] = _Member(weight, method, method.settings(given, f"{entry}.parts.{name}"))
+    return members
+
+
+class Joint(Method):
+    """A method whose settings hold other methods' settings."""
+
+    def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
+        """As `Method.settings`; keys of parts are checked and named too."""
+        hyper = super().settings(given, entry)
+        _members(hyper.parts, entry or self.name)
+        return hyper
+
+
+def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
+    return frozenset(name for one in sets for name in one)
+
+
+def _extra(dim: int, hyper: Hyper) -> nn.Module:
+    return nn.ModuleDict({name: member.method.extra(dim, member.hyper) for name, member in hyper.members.items()})
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    losses = {}
+    for name, member in hyper.members.items():
+        seen = replace(features, extra=features.extra[name])  # type: ignore[index]
+        for term, loss in member.method.losses(seen, member.hyper).items():
+            losses[f"{name}/{term}"] = member.weight * loss
+    return losses
+
+
+METHOD = Joint(
+    name="joint",
+    citation="ours; the losses are those of the methods in `parts`",
+    hyper=Hyper,
+    columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
+    losses=_losses,
+    rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
+    draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
+    trains=lambda hyper: tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values()))),
+    extra=_extra,
+    warnings=lambda hyper: [text for part in hyper.members.values() for text in part.method.warnings(part.hyper)],
+)

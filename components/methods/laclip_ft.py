@@ -1,0 +1,59 @@
+"""LaCLIP-style fine-tuning: each step sees a row's caption or one of its rewrites, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from components.methods.method import Method
+from components.training.features import Features
+from components.training.losses import info_nce
+from components.training.optimisation import Optimisation
+
+DRAWN = "drawn_caption"
+"""The made-up column that is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """LaCLIP trains from nothing; decay, betas, eps and the cosine are its own, as its released code has them.
+
+    lr, batch, epochs and warm-up are ours: those of NegCLIP's and CoN-CLIP's fine-tuning, because a peak of
+    3e-3 would wipe out a trained encoder. LaCLIP draws among four rewrites, here any columns of texts can be.
+
+    Attributes:
+        rewrites: the columns that stand beside the original caption.
+    """
+
+    lr: float = 1e-6
+    batch_size: int = 256
+    epochs: int = 5
+    weight_decay: float = 0.1
+    warmup_steps: int = 50
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-8
+    rewrites: Annotated[tuple[str, ...], Field(min_length=1)] = ("rewrite", "paraphrase_1", "paraphrase_2")
+
+
+def _draws(hyper: Hyper) -> Mapping[str, Mapping[str, float]]:
+    """Uniform over the original and its rewrites, as LaCLIP trains."""
+    texts = ("caption", *hyper.rewrites)
+    return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
+
+
+def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+    return {"infonce": info_nce(features["image"], features[DRAWN], features.scale)}
+
+
+METHOD = Method(
+    name="laclip_ft",
+    citation="Fan et al., Improving CLIP Training with Language Rewrites, NeurIPS 2023",
+    hyper=Hyper,
+    columns=lambda _hyper: frozenset({"image", DRAWN}),
+    losses=_losses,
+    draws=_draws,
+)

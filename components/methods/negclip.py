@@ -1,0 +1,65 @@
+"""NegCLIP: captions with two things swapped as hard negative texts, similar images with their texts as hard images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from components.methods.method import Method
+from components.training.features import Features
+from components.training.losses import contrast
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """The values of the published run (its repository's README); decay is the default of the trainer it builds on.
+
+    Attributes:
+        hard_images: whether a similar row's image, caption and hard negative join the batch. That row can also be in
+            the batch as itself; it then stands twice among the candidates, as in the published code.
+    """
+
+    lr: float = 1e-6
+    batch_size: int = 256
+    epochs: int = 5
+    weight_decay: float = 0.2
+    warmup_steps: int = 50
+    image_tower: Literal["frozen", "trained", "random"] = "trained"
+    hard_images: bool = True
+
+
+_ROW = ("image", "caption", "hard_negative")
+
+
+def _columns(hyper: Hyper) -> frozenset[str]:
+    return frozenset(_ROW) | frozenset(f"neighbour.{column}" for column in _ROW if hyper.hard_images)
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    """Images are told from all texts; captions, and never hard negatives, are told from all images."""
+    image, caption, negative = (features[column] for column in _ROW)
+    scale = features.scale
+    if not hyper.hard_images:
+        to_text = contrast(image, caption, negative, scale=scale)
+        to_image = contrast(caption, image, scale=scale)
+        return {"image_to_text": to_text / 2, "text_to_image": to_image / 2}
+    near_image, near_caption, near_negative = (features[f"neighbour.{column}"] for column in _ROW)
+    to_text = contrast(image, caption, near_caption, negative, near_negative, scale=scale) + contrast(
+        near_image, near_caption, caption, negative, near_negative, scale=scale
+    )
+    to_image = contrast(caption, image, near_image, scale=scale) + contrast(
+        near_caption, near_image, image, scale=scale
+    )
+    return {"image_to_text": to_text / 4, "text_to_image": to_image / 4}
+
+
+METHOD = Method(
+    name="negclip",
+    citation="Yuksekgonul et al., When and Why Vision-Language Models Behave like Bags-of-Words, ICLR 2023",
+    hyper=Hyper,
+    columns=_columns,
+    losses=_losses,
+)

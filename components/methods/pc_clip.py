@@ -1,0 +1,84 @@
+"""PC-CLIP: a text that says how one image differs from another is moved to the difference of their embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from components.errors import InputError
+from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
+from components.training.features import Feature, Features, unit
+from components.training.losses import contrast, scale_at
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """Appendix A.1's values for COCO; Adam as released code has it.
+
+    Attributes:
+        loss: `infonce` is equation 4, `mse` equation 5, which the paper trains for 5 epochs only.
+        temperature: of `infonce`; null takes the encoder's own logit scale.
+        scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
+        antisymmetric: `infonce` also shows each text the reversed difference of every pair, as negatives. So the
+            text must tell which image comes first, which is what section 3.3 asks (equation 2). The reversed pair
+            has no text of its own, and taking the negated text embedding for it would repeat the same loss.
+    """
+
+    lr: float = 1e-8
+    batch_size: int = 512
+    epochs: int = 20
+    schedule: Literal["cosine", "constant", "exponential"] = "exponential"
+    gamma: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    learn_logit_scale: bool = False
+    loss: Literal["infonce", "mse"] = "infonce"
+    temperature: PositiveFloat | None = 1.0
+    scope: Literal["blocks", "tower"] = "blocks"
+    antisymmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.loss == "mse" and self.antisymmetric:
+            raise InputError("params.yaml: pc_clip with loss: mse has no negatives: drop antisymmetric")
+        if self.learn_logit_scale and (self.loss == "mse" or self.temperature is not None):
+            raise InputError("params.yaml: pc_clip learns the logit scale only with loss: infonce, temperature: null")
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    """Images are unit vectors before they are subtracted (section 3.2)."""
+    difference = features["image"].with_(torch.sub, features["other_image"])
+    text = features["difference"]
+    if hyper.loss == "mse":
+        return {"mse": _squared_distance(text, difference)}
+    return {"infonce": _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
+
+
+def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: Hyper) -> Tensor:
+    """Equation 4: differences are normalised like the texts."""
+    reversed_pairs = (direction.with_(torch.neg),) if hyper.antisymmetric else ()
+    to_direction = contrast(text, direction, *reversed_pairs, scale=scale)
+    return (to_direction + contrast(direction, text, scale=scale)) / 2
+
+
+def _squared_distance(text: Feature, difference: Feature) -> Tensor:
+    """Equation 5, summed over the global batch.
+
+    Its X are "differences in image embeddings" (appendix C.2), not unit vectors as equation 4 has them, and released
+    code does not normalise them either: a text learns how large the difference is as well as where it points.
+    """
+    return len(text.all) * (text.own - difference.own).square().sum(dim=-1).mean()
+
+
+METHOD = Method(
+    name="pc_clip",
+    citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025",
+    hyper=Hyper,
+    columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
+    losses=_losses,
+    trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
+)

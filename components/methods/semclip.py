@@ -1,0 +1,180 @@
+"""SemCLIP: on a few projection directions, a caption agrees with its paraphrase and not with its negation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor, nn
+
+from components.errors import InputError
+from components.methods.method import Method
+from components.training.features import Features, unit
+from components.training.losses import info_nce
+from components.training.optimisation import Optimisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyper(Optimisation):
+    """The values of section 4 and appendix B; the batch size is released code's.
+
+    Attributes:
+        contrastive_weight: equation 7's alpha. A term of weight 0 is left out and its column is not needed.
+        paraphrase_weight: equation 7's beta.
+        negation_weight: equation 7's gamma (`gamma` is the exponential schedule's).
+        n: number of projection directions.
+        learnable: whether the directions are trained; they start orthonormal and may then turn freely.
+        normalised: see `_agreement`; the cosine of n > 1 is the same either way.
+        protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4); `released` contrasts raw
+            features at a new logit scale that starts at 1/0.07 and has no upper bound, as the authors' code does.
+        basis_seed: of the directions; they are the same on every rank.
+        paraphrase: which column is the paraphrase.
+        rows: columns that a row must have, so that variants without a term can be held to the same rows.
+        learn_logit_scale: of the encoder's scale; off wherever no term uses it.
+    """
+
+    lr: float = 5e-5
+    batch_size: int = 256
+    epochs: int = 200
+    weight_decay: float = 0.2
+    warmup_steps: int = 50
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip_gradient: float | None = 1.0
+    accumulate: int = 2
+    contrastive_weight: NonNegativeFloat = 1.0
+    paraphrase_weight: NonNegativeFloat = 1.0
+    negation_weight: NonNegativeFloat = 1.0
+    n: PositiveInt = 2
+    learnable: bool = False
+    normalised: bool = True
+    protocol: Literal["paper", "released"] = "paper"
+    basis_seed: int = 0
+    paraphrase: Literal["paraphrase_1", "paraphrase_2"] = "paraphrase_1"
+    rows: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.contrastive_weight + self.paraphrase_weight + self.negation_weight:
+            raise InputError("params.yaml: semclip has no term left: give one of its weights a value above 0")
+        if self.protocol == "released" or not self.contrastive_weight:
+            object.__setattr__(self, "learn_logit_scale", False)
+
+    @property
+    def projects(self) -> bool:
+        """Whether any term needs the projection."""
+        return self.paraphrase_weight + self.negation_weight > 0
+
+
+class Projection(nn.Module):
+    """Equation 3's matrix, and the new logit scale of protocol `released`.
+
+    The directions are Gaussian vectors made orthonormal (section 3.2), `[n, dim]`.
+    """
+
+    directions: Tensor
+
+    def __init__(self, dim: int, hyper: Hyper) -> None:
+        super().__init__()
+        if hyper.projects:
+            if hyper.n > dim:
+                raise InputError(f"params.yaml: semclip's n is {hyper.n}, the encoder has {dim} dimensions: lower n")
+            generator = torch.Generator().manual_seed(hyper.basis_seed)
+            directions = nn.init.orthogonal_(torch.empty(hyper.n, dim), generator=generator)
+            if hyper.learnable:
+                self.directions = nn.Parameter(directions)
+            else:
+                self.register_buffer("directions", directions)
+        if hyper.protocol == "released" and hyper.contrastive_weight:
+            self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+
+    def forward(self, texts: Tensor) -> Tensor:
+        """Scalar projections `[batch, n]` of unit rows (equation 1); learnt directions count by direction alone."""
+        return texts @ unit(self.directions).T
+
+
+def _columns(hyper: Hyper) -> frozenset[str]:
+    pairs = {
+        ("image", "caption"): hyper.contrastive_weight,
+        ("caption", hyper.paraphrase): hyper.paraphrase_weight,
+        ("caption", "negation"): hyper.negation_weight,
+    }
+    return frozenset(column for pair, weight in pairs.items() if weight for column in pair)
+
+
+def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+    """Equation 7; every term comes with its share of the weights, so that their sum is the total."""
+    weights = {
+        "contrastive": hyper.contrastive_weight,
+        "paraphrase": hyper.paraphrase_weight,
+        "negation": hyper.negation_weight,
+    }
+    total = sum(weights.values())
+    return {name: weight / total * _TERMS[name](features, hyper) for name, weight in weights.items() if weight}
+
+
+def _contrastive(features: Features, hyper: Hyper) -> Tensor:
+    """Equation 4."""
+    if hyper.protocol == "paper":
+        return info_nce(features["image"], features["caption"], features.scale)
+    return info_nce(features.raw("image"), features.raw("caption"), features.extra.log_scale.exp())  # type: ignore[operator,union-attr]
+
+
+def _paraphrase(features: Features, hyper: Hyper) -> Tensor:
+    """Equation 5."""
+    return (1 - _agreement(features, hyper.paraphrase, hyper)).mean()
+
+
+def _negation(features: Features, hyper: Hyper) -> Tensor:
+    """Equation 6."""
+    return _agreement(features, "negation", hyper).clamp(min=0).mean()
+
+
+_TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _negation}
+
+
+def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
+    """How far the projections of caption and `column` point the same way, `[batch]`, within [-1, 1].
+
+    The cosine of equations 5 and 6. With n = 1 that is the product of two signs, and no gradient flows, which is what
+    released code has. The text means a bit there, on for paraphrasing and off for negation (section 3.3), so protocol
+    `paper` trains towards it: the product of soft signs `tanh(sqrt(dim) * p)` when projections are normalised, where
+    `sqrt(dim)` brings the projection of a random unit vector to a spread of 1; the product of the plain projections
+    when they are not. Both pull a paraphrase to the caption's side of the direction and a negation to the other.
+    """
+    one, other = (features.extra(features[name].own) for name in ("caption", column))
+    if hyper.n > 1 or hyper.protocol == "released":
+        return F.cosine_similarity(one, other)
+    if hyper.normalised:
+        spread = math.sqrt(features["caption"].all.shape[-1])
+        one, other = torch.tanh(spread * one), torch.tanh(spread * other)
+    product: Tensor = (one * other).squeeze(-1)
+    return product
+
+
+def _warnings(hyper: Hyper) -> list[str]:
+    if not hyper.projects:
+        return []
+    if hyper.n == 1 and hyper.protocol == "released":
+        return ["semclip with n: 1 compares two signs, so its paraphrase and negation terms have no gradient: set n: 2"]
+    if hyper.n == 1:
+        kind = "soft signs" if hyper.normalised else "plain projections"
+        return [f"semclip with n: 1: the cosine of two scalars has no gradient, so the product of {kind} is trained"]
+    if not hyper.normalised:
+        return ["semclip's normalised: false changes nothing for n above 1: a cosine does not depend on lengths"]
+    return []
+
+
+METHOD = Method(
+    name="semclip",
+    citation="Contrastive Vision-Language Learning with Paraphrasing and Negation (SemCLIP), arXiv 2511.16527",
+    hyper=Hyper,
+    columns=_columns,
+    losses=_losses,
+    rows=lambda hyper: frozenset(hyper.rows),
+    extra=Projection,
+    warnings=_warnings,
+)

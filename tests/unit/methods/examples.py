@@ -1,0 +1,98 @@
+"""Features made by hand for whatever columns a method declares, and losses computed another way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from components.methods import find_method
+from components.methods.method import Method
+from components.training.features import Feature, Features
+
+Rows = npt.NDArray[np.float64]
+SCALE = 7.0
+DIM = 6
+
+CASES: dict[str, dict[str, Any]] = {
+    "paraclip": {"method": "paraclip"},
+    "paraclip, every term": {"method": "paraclip", "terms": ["l1", "l1_prime", "l1_second", "l2", "l3"]},
+    "pc_clip": {"method": "pc_clip"},
+    "pc_clip, antisymmetric": {"method": "pc_clip", "antisymmetric": True},
+    "pc_clip, own scale": {"method": "pc_clip", "temperature": None},
+    "pc_clip, mse": {"method": "pc_clip", "loss": "mse"},
+    "caption_ft": {"method": "caption_ft"},
+    "caption_ft, rewrites": {"method": "caption_ft", "column": "rewrite", "temperature": 0.1},
+    "laclip_ft": {"method": "laclip_ft"},
+    "negclip": {"method": "negclip"},
+    "negclip, no hard images": {"method": "negclip", "hard_images": False},
+    "conclip": {"method": "conclip"},
+    "conclip, no distractors": {"method": "conclip", "distractors": False},
+    "semclip": {"method": "semclip"},
+    "semclip, contrastive only": {"method": "semclip", "paraphrase_weight": 0, "negation_weight": 0},
+    "semclip, three directions": {"method": "semclip", "n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
+    "semclip, a bit": {"method": "semclip", "n": 1},
+    "semclip, a plain projection": {"method": "semclip", "n": 1, "normalised": False},
+    "semclip, released": {"method": "semclip", "protocol": "released"},
+    "joint": {"method": "joint"},
+    "joint, others": {
+        "method": "joint",
+        "parts": {"conclip": {"weight": 0.5}, "laclip_ft": {}, "semclip": {"protocol": "released"}},
+    },
+}
+"""Variants of methods that hold whatever params.yaml says."""
+
+
+def configured(entry: Mapping[str, Any], name: str | None = None) -> tuple[Method, Any]:
+    """Method and hyper-parameters of an entry as params.yaml has it."""
+    method = find_method(entry["method"])
+    return method, method.settings({key: value for key, value in entry.items() if key != "method"}, name)
+
+
+def random_columns(names: Iterable[str], rows: int = 8) -> dict[str, Tensor]:
+    """Raw float64 features `[rows, DIM]` by column, of varied lengths, the same for a name whatever else there is."""
+    found = {}
+    for name in names:
+        rng = np.random.default_rng(list(name.encode()))
+        found[name] = torch.from_numpy(rng.normal(size=(rows, DIM)))
+    return found
+
+
+def as_features(
+    columns: Mapping[str, Tensor], extra: nn.Module | None = None, first: int = 0, count: int | None = None
+) -> Features:
+    """What the losses of the rank that holds `count` rows from `first` on see; all rows by default."""
+    rows = {
+        name: Feature(values, first, count if count is not None else len(values)) for name, values in columns.items()
+    }
+    return Features(rows, torch.tensor(SCALE, dtype=torch.float64), extra if extra is not None else nn.Module())
+
+
+def extra_of(method: Method, hyper: Any) -> nn.Module:
+    """The method's own tensors in float64."""
+    return method.extra(DIM, hyper).double()
+
+
+def losses_of(entry: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, float]:
+    """Losses by name of an entry on rows given as lists, arrays or tensors; all of one rank."""
+    method, hyper = configured(entry)
+    rows = {name: torch.as_tensor(np.asarray(values), dtype=torch.float64) for name, values in columns.items()}
+    losses = method.losses(as_features(rows, extra_of(method, hyper)), hyper)
+    return {name: float(loss.detach()) for name, loss in losses.items()}
+
+
+def unit(rows: Any) -> Rows:
+    """Rows of length one."""
+    values = np.asarray(rows, dtype=np.float64)
+    return np.asarray(values / np.linalg.norm(values, axis=1, keepdims=True))
+
+
+def picking(anchor: Rows, *candidates: Rows, scale: float = SCALE) -> float:
+    """Mean over anchors of minus the log-probability of row i of the first candidates, among all of them."""
+    logits = scale * anchor @ np.concatenate(candidates).T
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return float(-np.log(np.diagonal(chances)).mean())

@@ -1,0 +1,77 @@
+"""A pretrained language model as the text tower, by settings alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.methods.adapted_lm import METHOD
+from tests.unit.methods.examples import losses_of, picking, random_columns, unit
+
+
+def _start(base: Encoder, **given: Any) -> tuple[Encoder, set[str]]:
+    """The encoder that training starts from and the names of what trains."""
+    hyper = METHOD.settings(given)
+    torch.manual_seed(0)
+    encoder = METHOD.start(base, hyper)
+    return encoder, set(METHOD.freeze(encoder.model, hyper))
+
+
+def _places(names: set[str]) -> set[str]:
+    """The parts of the encoder that hold these parameters."""
+    return {".".join(name.split(".")[:2]) if name.startswith("text.") else name.split(".")[0] for name in names}
+
+
+def test_defaults_are_the_papers() -> None:
+    hyper = METHOD.settings({})
+    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.warmup_steps) == (0.001, 4000, 32, 10_000)
+    assert (hyper.weight_decay, hyper.betas, hyper.eps, hyper.schedule) == (0.1, (0.9, 0.98), 1e-6, "cosine")
+    assert (hyper.image_tower, hyper.strategy, hyper.alignment_layers) == ("random", "alignment", 6)
+
+
+def test_the_loss_is_clips() -> None:
+    columns = random_columns(("image", "caption"))
+    image, text = unit(columns["image"]), unit(columns["caption"])
+    expected = (picking(image, text) + picking(text, image)) / 2
+    assert losses_of({"method": "adapted_lm"}, columns) == pytest.approx({"infonce": expected})
+
+
+@pytest.mark.parametrize("strategy", ["finetuned", "frozen", "bottleneck", "alignment"])
+def test_strategies_train_what_they_say(tiny_encoder: Encoder, strategy: str) -> None:
+    encoder, trained = _start(tiny_encoder, strategy=strategy, alignment_layers=1, image_tower="frozen")
+    language = {name for name, _ in encoder.model.named_parameters() if name.startswith("text.language.")}
+    parts = {
+        "finetuned": language,
+        "frozen": set(),
+        "bottleneck": {name for name in language if ".adapter." in name},
+        "alignment": {name for name in language if ".alignment_0." in name},
+    }
+    assert {name for name in trained if name.startswith("text.language.")} == parts[strategy]
+    assert _places(trained) - {"text.language"} == {"text.projection", "logit_scale"}
+    assert len(parts["bottleneck"]) == (6 * 4 if strategy == "bottleneck" else 0)
+
+
+@pytest.mark.parametrize("image_tower", ["frozen", "trained", "random"])
+def test_image_towers(tiny_encoder: Encoder, image_tower: str) -> None:
+    pixels = torch.rand(2, 3, 16, 16)
+    before = tiny_encoder.model.encode_image(pixels)
+    encoder, trained = _start(tiny_encoder, strategy="frozen", image_tower=image_tower)
+    same = torch.allclose(encoder.model.encode_image(pixels), before, atol=1e-5)
+    assert same == (image_tower != "random")
+    assert ("visual" in _places(trained)) == (image_tower != "frozen")
+
+
+def test_alignment_without_layers_is_frozen(tiny_encoder: Encoder) -> None:
+    _, aligned = _start(tiny_encoder, strategy="alignment", alignment_layers=0)
+    _, frozen = _start(tiny_encoder, strategy="frozen")
+    assert aligned == frozen
+
+
+@pytest.mark.parametrize(("key", "value"), [("strategy", "melted"), ("alignment_layers", -1), ("image_tower", "new")])
+def test_wrong_settings_are_named(key: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"methods\.adapted_lm\.{key}"):
+        METHOD.settings({key: value})

@@ -1,0 +1,87 @@
+"""Joint adds other methods' losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.methods.joint import METHOD
+from components.methods.method import TEXT_BLOCKS, TEXT_TOWER
+from tests.unit.methods.examples import DIM, configured, losses_of, random_columns
+
+PARTS: dict[str, dict[str, Any]] = {
+    "paraclip": {"terms": ["l2"]},
+    "semclip": {"weight": 0.5, "contrastive_weight": 0, "n": 3},
+    "pc_clip": {"weight": 0.1, "loss": "mse"},
+}
+
+
+def test_it_is_the_weighted_sum_of_its_parts() -> None:
+    hyper = METHOD.settings({"parts": PARTS})
+    columns = random_columns(METHOD.columns(hyper))
+    expected = {}
+    for name, part in PARTS.items():
+        entry = {"method": name, **{key: value for key, value in part.items() if key != "weight"}}
+        for term, loss in losses_of(entry, columns).items():
+            expected[f"{name}/{term}"] = part.get("weight", 1.0) * loss
+    assert losses_of({"method": "joint", "parts": PARTS}, columns) == pytest.approx(expected)
+    assert set(expected) == {"paraclip/l2", "semclip/paraphrase", "semclip/negation", "pc_clip/mse"}
+
+
+def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
+    hyper = METHOD.settings({"parts": {**PARTS, "laclip_ft": {"rewrites": ["rewrite"]}}})
+    parts = [configured({"method": "laclip_ft", "rewrites": ["rewrite"]})]
+    parts += [
+        configured({"method": name, **{k: v for k, v in part.items() if k != "weight"}}) for name, part in PARTS.items()
+    ]
+    assert METHOD.columns(hyper) == frozenset().union(*(method.columns(own) for method, own in parts))
+    assert METHOD.rows(hyper) == {"caption", "paraphrase_1", "paraphrase_2"}
+    assert METHOD.draws(hyper) == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
+
+
+def test_parts_keep_their_own_tensors() -> None:
+    state = METHOD.extra(DIM, METHOD.settings({"parts": PARTS})).state_dict()
+    assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
+
+
+def test_defaults_teach_paraphrase_negation_and_difference() -> None:
+    hyper = METHOD.settings({})
+    assert set(losses_of({"method": "joint"}, random_columns(METHOD.columns(hyper)))) == {
+        "paraclip/l1_second", "paraclip/l2", "paraclip/l3",
+        "semclip/paraphrase", "semclip/negation", "pc_clip/infonce",
+    }  # fmt: skip
+    assert METHOD.warnings(hyper) == []
+
+
+def test_what_any_part_trains_is_trained(tiny_encoder: Encoder) -> None:
+    assert METHOD.trains(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
+    hyper = METHOD.settings({"parts": {"pc_clip": {}, "paraclip": {}}})
+    assert set(METHOD.trains(hyper)) == {TEXT_BLOCKS, TEXT_TOWER}
+    assert "token_embedding.weight" in METHOD.freeze(tiny_encoder.model, hyper)
+
+
+def test_warnings_of_parts_are_passed_on() -> None:
+    (warning,) = METHOD.warnings(METHOD.settings({"parts": {"semclip": {"n": 1}}}))
+    assert "n: 1" in warning
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"semclip": {"x": 1}}, r"unknown key 'methods\.mine\.parts\.semclip\.x'"),
+        ({"semclip": {"normalise": 1}}, r"'methods\.mine\.parts\.semclip\.normalise': did you mean 'normalised'"),
+        ({"semclip": {"n": 0}}, r"key 'methods\.mine\.parts\.semclip\.n': Input should be greater than 0"),
+        ({"semclip": {"weight": 0}}, r"key 'methods\.mine\.parts\.semclip\.weight': Input should be greater than 0"),
+        ({"semclip": 3}, r"key 'methods\.mine\.parts\.semclip': Input should be a valid dictionary"),
+        ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' counts for all parts: move it to"),
+        ({"semclap": {}}, r"key 'methods\.mine\.parts': method 'semclap' is unknown: did you mean 'semclip'"),
+        ({"adapted_lm": {}}, r"key 'methods\.mine\.parts\.adapted_lm': this method builds a text tower"),
+        ({}, r"key 'methods\.mine\.parts' is empty"),
+    ],
+)
+def test_wrong_parts_are_named(parts: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        METHOD.settings({"parts": parts}, "mine")

@@ -1,0 +1,222 @@
+"""SemCLIP's projections and its three terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from components.errors import InputError
+from components.methods.semclip import METHOD, Projection
+from tests.unit.methods.examples import DIM, SCALE, as_features, extra_of, losses_of, picking, random_columns, unit
+
+COLUMNS = random_columns(("image", "caption", "paraphrase_1", "paraphrase_2", "negation"))
+ONLY = {"contrastive_weight": 0, "paraphrase_weight": 0, "negation_weight": 0}
+
+
+def _projected(column: str, **settings: Any) -> np.ndarray:
+    directions = METHOD.extra(DIM, METHOD.settings(settings)).directions
+    return np.asarray(unit(COLUMNS[column]) @ directions.double().numpy().T)
+
+
+def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.asarray((unit(one) * unit(other)).sum(axis=1))
+
+
+def test_defaults_are_the_papers() -> None:
+    hyper = METHOD.settings({})
+    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.betas) == (
+        5e-5, 256, 200, 0.2, (0.9, 0.999),
+    )  # fmt: skip
+    assert (hyper.warmup_steps, hyper.accumulate, hyper.clip_gradient, hyper.schedule) == (50, 2, 1.0, "cosine")
+    assert METHOD.warnings(hyper) == []
+
+
+@given(n=st.integers(1, 5), dim=st.integers(6, 20), seed=st.integers(0, 99))
+def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, seed: int) -> None:
+    found = METHOD.extra(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
+    drawn = torch.empty(n, dim).normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
+    expected: list[np.ndarray] = []
+    for vector in drawn:
+        left = vector - sum((vector @ one) * one for one in expected)
+        expected.append(left / np.linalg.norm(left))
+    assert np.allclose(found @ found.T, np.eye(n), atol=1e-5)
+    assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_directions_do_not_depend_on_what_was_drawn_before() -> None:
+    torch.manual_seed(1)
+    one = METHOD.extra(DIM, METHOD.settings({})).directions
+    torch.manual_seed(2)
+    assert torch.equal(one, METHOD.extra(DIM, METHOD.settings({})).directions)
+    assert not torch.equal(one, METHOD.extra(DIM, METHOD.settings({"basis_seed": 1})).directions)
+
+
+@pytest.mark.parametrize("learnable", [False, True])
+def test_directions_are_saved_and_trained_only_when_learnable(learnable: bool) -> None:
+    extra = METHOD.extra(DIM, METHOD.settings({"learnable": learnable}))
+    assert "directions" in extra.state_dict()
+    assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
+
+
+def test_more_directions_than_dimensions_are_refused() -> None:
+    with pytest.raises(InputError, match="n is 7, the encoder has 6 dimensions: lower n"):
+        METHOD.extra(DIM, METHOD.settings({"n": 7}))
+
+
+def test_contrastive_term_is_equation_4() -> None:
+    image, caption = unit(COLUMNS["image"]), unit(COLUMNS["caption"])
+    expected = (picking(image, caption) + picking(caption, image)) / 2
+    found = losses_of({"method": "semclip", **ONLY, "contrastive_weight": 3}, COLUMNS)
+    assert found == pytest.approx({"contrastive": expected})
+
+
+def test_released_contrasts_raw_features_at_its_own_scale() -> None:
+    image, caption = COLUMNS["image"].numpy(), COLUMNS["caption"].numpy()
+    expected = (picking(image, caption, scale=1 / 0.07) + picking(caption, image, scale=1 / 0.07)) / 2
+    entry = {"method": "semclip", **ONLY, "contrastive_weight": 1, "protocol": "released"}
+    assert losses_of(entry, COLUMNS) == pytest.approx({"contrastive": expected}, rel=1e-6)
+    extra = METHOD.extra(DIM, METHOD.settings({"protocol": "released"}))
+    assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
+    assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
+
+
+@pytest.mark.parametrize("column", ["paraphrase_1", "paraphrase_2"])
+def test_paraphrase_term_is_equation_5(column: str) -> None:
+    expected = (1 - _cosines(_projected("caption"), _projected(column))).mean()
+    found = losses_of({"method": "semclip", **ONLY, "paraphrase_weight": 1, "paraphrase": column}, COLUMNS)
+    assert found == pytest.approx({"paraphrase": expected})
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_negation_term_is_equation_6(n: int) -> None:
+    cosines = _cosines(_projected("caption", n=n), _projected("negation", n=n))
+    assert (cosines < 0).any()
+    assert (cosines > 0).any()
+    found = losses_of({"method": "semclip", **ONLY, "negation_weight": 1, "n": n}, COLUMNS)
+    assert found == pytest.approx({"negation": np.maximum(cosines, 0).mean()})
+
+
+def test_weights_are_normalised_as_in_equation_7() -> None:
+    weights = {"contrastive": 1.0, "paraphrase": 2.0, "negation": 5.0}
+    single = {name: losses_of({"method": "semclip", **ONLY, f"{name}_weight": 1}, COLUMNS)[name] for name in weights}
+    found = losses_of({"method": "semclip", **{f"{name}_weight": w for name, w in weights.items()}}, COLUMNS)
+    assert found == pytest.approx({name: weight / 8 * single[name] for name, weight in weights.items()})
+
+
+@pytest.mark.parametrize(
+    ("given_weights", "columns"),
+    [
+        ({"negation_weight": 0}, {"image", "caption", "paraphrase_1"}),
+        ({"paraphrase_weight": 0}, {"image", "caption", "negation"}),
+        ({"paraphrase_weight": 0, "negation_weight": 0}, {"image", "caption"}),
+        ({"contrastive_weight": 0}, {"caption", "paraphrase_1", "negation"}),
+    ],
+)
+def test_a_term_of_weight_zero_needs_no_column(given_weights: dict[str, float], columns: set[str]) -> None:
+    hyper = METHOD.settings(given_weights)
+    assert METHOD.columns(hyper) == columns
+    assert METHOD.rows(hyper) == frozenset()
+    losses_of({"method": "semclip", **given_weights}, random_columns(columns))
+
+
+def test_variants_can_be_held_to_the_same_rows() -> None:
+    assert METHOD.rows(METHOD.settings({"negation_weight": 0, "rows": ["negation"]})) == {"negation"}
+
+
+def test_no_term_at_all_is_refused() -> None:
+    with pytest.raises(InputError, match="no term left"):
+        METHOD.settings(ONLY)
+
+
+def test_the_encoders_scale_is_learned_only_where_it_is_used() -> None:
+    assert METHOD.settings({}).learn_logit_scale
+    assert not METHOD.settings({"protocol": "released"}).learn_logit_scale
+    assert not METHOD.settings({"contrastive_weight": 0}).learn_logit_scale
+
+
+def test_normalising_does_not_change_a_cosine() -> None:
+    plain = {"method": "semclip", "normalised": False}
+    assert losses_of(plain, COLUMNS) == pytest.approx(losses_of({"method": "semclip"}, COLUMNS))
+    assert METHOD.warnings(METHOD.settings({"normalised": False})) == [
+        "semclip's normalised: false changes nothing for n above 1: a cosine does not depend on lengths"
+    ]
+
+
+def _row(*start: float) -> Tensor:
+    return torch.tensor([[*start, *[0.0] * (DIM - len(start))]], dtype=torch.float64)
+
+
+def _pulls(normalised: bool, protocol: str = "paper") -> tuple[Tensor, Tensor]:
+    """Gradients of a paraphrase on the caption's other side of the direction, and of a negation on its own side.
+
+    The direction is the first axis, so the first component of a gradient is the pull along it.
+    """
+    hyper = METHOD.settings({"n": 1, "normalised": normalised, "protocol": protocol, "contrastive_weight": 0})
+    extra = extra_of(METHOD, hyper)
+    assert isinstance(extra, Projection)
+    extra.directions.copy_(torch.eye(1, DIM))
+    rows = {
+        "caption": _row(0.3, 0.9, 0.0),
+        "paraphrase_1": _row(-0.2, 0.0, 0.9).requires_grad_(),
+        "negation": _row(0.2, 0.9, 0.2).requires_grad_(),
+    }
+    torch.stack(list(METHOD.losses(as_features(rows, extra), hyper).values())).sum().backward()
+    paraphrase, negation = rows["paraphrase_1"].grad, rows["negation"].grad
+    assert paraphrase is not None
+    assert negation is not None
+    return paraphrase, negation
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_one_direction_pulls_paraphrases_to_the_captions_side_and_negations_away(normalised: bool) -> None:
+    paraphrase, negation = _pulls(normalised)
+    # Gradient descent moves against the gradient.
+    assert paraphrase[0, 0] < -1e-3
+    assert negation[0, 0] > 1e-3
+
+
+def test_one_direction_as_released_has_no_gradient() -> None:
+    paraphrase, negation = _pulls(True, "released")
+    assert paraphrase.abs().max() < 1e-9
+    assert negation.abs().max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"n": 1}, "product of soft signs is trained"),
+        ({"n": 1, "normalised": False}, "product of plain projections is trained"),
+        ({"n": 1, "protocol": "released"}, "have no gradient: set n: 2"),
+    ],
+)
+def test_one_direction_is_said_at_start(settings: dict[str, Any], says: str) -> None:
+    (warning,) = METHOD.warnings(METHOD.settings(settings))
+    assert says in warning
+    assert METHOD.warnings(METHOD.settings({**settings, "paraphrase_weight": 0, "negation_weight": 0})) == []
+
+
+def test_one_direction_by_hand() -> None:
+    one, other = _projected("caption", n=1), _projected("paraphrase_1", n=1)
+    soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)
+    entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1}
+    assert losses_of(entry, COLUMNS) == pytest.approx({"paraphrase": (1 - soft).mean()})
+    assert losses_of({**entry, "normalised": False}, COLUMNS) == pytest.approx({"paraphrase": (1 - one * other).mean()})
+
+
+def test_learnt_directions_count_by_direction_alone() -> None:
+    hyper = METHOD.settings({"n": 1, "learnable": True, "normalised": False, "contrastive_weight": 0})
+    extra = extra_of(METHOD, hyper)
+    before = METHOD.losses(as_features(COLUMNS, extra), hyper)
+    with torch.no_grad():
+        extra.directions.mul_(SCALE)
+    after = METHOD.losses(as_features(COLUMNS, extra), hyper)
+    assert all(torch.isclose(before[name], after[name]) for name in before)
+    sum(after.values()).backward()  # type: ignore[union-attr]
+    assert extra.directions.grad.abs().max() > 0
