@@ -27,6 +27,7 @@ from components.evaluation.folders import Folders
 from components.evaluation.results import read_report, read_scores
 from components.settings import Settings, load_settings
 from components.training import train
+from components.training.files import Files
 
 ENCODERS = ("base", "paraclip")
 SHOWN = (
@@ -52,14 +53,10 @@ def run_seed(settings: Settings, seed: int, root: Path) -> Folders:
     if not (folders.embeddings / "manifest.json").exists():
         embed.run(seeded, folders.embeddings, folders.pairs, folders.models / "base")
     if not (folders.models / "paraclip" / "run.json").exists():
-        train.run(
-            seeded,
-            "paraclip",
-            models=folders.models,
-            base=folders.models / "base",
-            embeddings=folders.embeddings,
-            pairs_folder=folders.pairs,
+        files = Files(
+            base=folders.models / "base", embeddings=folders.embeddings, pairs=folders.pairs, models=folders.models
         )
+        train.run(seeded, "paraclip", files)
     for encoder in ENCODERS:
         if not (folders.metrics / f"{encoder}.json").exists():
             evaluate.run(seeded, encoder, folders)

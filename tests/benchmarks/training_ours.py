@@ -1,0 +1,171 @@
+"""This project's side of the training benchmark: stage `embed` once, then the loop on what it wrote."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from components.encoders import embed
+from components.encoders.encoder import Encoder
+from components.methods import find_method
+from components.records import PAIRS
+from components.settings import load_settings
+from components.training.batch import Batch
+from components.training.data import load_data
+from components.training.distributed import World
+from components.training.features import Features
+from components.training.gradients import Objective, evaluate
+from components.training.hardware import pick_autocast
+from components.training.loop import fit
+from components.training.run import Engine, Run, Step
+from components.training.towers import Towers
+from tests.benchmarks.training_data import Prepared
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What the engine reported.
+
+    Attributes:
+        losses: before each step's update.
+        seconds: whole steps, waiting for data included.
+        processor: processor time used by the end of each step, over all threads, in seconds.
+        embed_seconds: per image, by the stage that does it once.
+        shares: of a step's time, by what it is spent on.
+        flop_utilisation: share of the hardware's peak; None where that is not known.
+        mismatched_loss: the first step's with every image given the next row's caption.
+    """
+
+    losses: list[float]
+    seconds: list[float]
+    processor: list[float]
+    embed_seconds: float
+    shares: dict[str, float]
+    flop_utilisation: float | None
+    mismatched_loss: float
+
+
+def hyper_parameters(batch: int, steps: int) -> Any:
+    """Contrastive fine-tuning of the whole text tower and the logit scale, as `open_clip_train --lock-image` does it.
+
+    One epoch is one batch.
+    """
+    given = {
+        "scope": "tower", "temperature": None, "learn_logit_scale": True, "schedule": "constant", "weight_decay": 0.1,
+        "lr": 1e-5, "betas": (0.9, 0.98), "eps": 1e-6, "batch_size": batch, "epochs": steps,
+    }  # fmt: skip
+    return find_method("caption_ft").settings(given)
+
+
+def run_ours(data: Prepared, hyper: Any, device: str, precision: str, micro_batch: int | None) -> Ours:
+    """Embed the images, train for `hyper.epochs` steps, then as many more to see where the time goes."""
+    settings = load_settings()
+    train = settings.train.model_copy(update={"state": data.folder / "state", "held_out": 0, "shards": None})
+    settings = settings.model_copy(update={"train": train})
+    embed.run(settings, data.files.embeddings, data.files.pairs, data.files.base)
+    encoder, method = Encoder.load(data.files.base), find_method("caption_ft")
+    embed_seconds = _embedding_pace(encoder, data)
+    source = load_data(settings, method, hyper, encoder, data.files, World(), device).source
+    autocast = pick_autocast(precision, device)
+    model = encoder.model.to(device)
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        return method.losses(features, hyper)
+
+    objective = Objective(Towers(model, device, autocast), model, nn.Module(), losses, micro_batch, World(), device)
+    mismatched = _mismatched_loss(objective, next(iter(source.epoch(0))))
+    steps: list[tuple[Step, float]] = []
+    run = Run(
+        title="cliptune",
+        model=model,
+        trained=method.freeze(model, hyper),
+        losses=losses,
+        source=source,
+        optimisation=hyper,
+        engine=Engine(device, autocast, micro_batch, log_every=1),
+        report=lambda step: steps.append((step, time.process_time())),
+    )
+    fit(run)
+    paces = [step.pace for step, _ in steps]
+    utilisation = [pace.flop_utilisation for pace in paces[1:] if pace.flop_utilisation is not None]
+    return Ours(
+        losses=[step.losses["infonce"] for step, _ in steps],
+        seconds=[hyper.batch_size / pace.samples_per_second for pace in paces],
+        processor=[seconds for _, seconds in steps],
+        embed_seconds=embed_seconds,
+        shares=_shares(run, device),
+        flop_utilisation=statistics.median(utilisation) if utilisation else None,
+        mismatched_loss=mismatched,
+    )
+
+
+def _embedding_pace(encoder: Encoder, data: Prepared) -> float:
+    """Seconds per image of what stage `embed` repeats for every image, decoding included."""
+    images = PAIRS.read(data.files.pairs / "train.parquet", ["image"])["image"].to_pylist()
+    encoder.image_features(images[:1])
+    start = time.perf_counter()
+    encoder.image_features(images)
+    return (time.perf_counter() - start) / len(images)
+
+
+def _mismatched_loss(objective: Objective, batch: Batch) -> float:
+    rolled = {name: torch.roll(rows, 1, dims=0) for name, rows in batch.features.items()}
+    return sum(float(loss) for loss in evaluate(objective, replace(batch, features=rolled)).values())
+
+
+def _shares(run: Run, device: str) -> dict[str, float]:
+    """Where a step's time goes; the first step, which allocates, is left out."""
+    spent: dict[str, float] = defaultdict(float)
+    steps: list[dict[str, float]] = []
+
+    def note(step: Step) -> None:
+        total = run.optimisation.batch_size / step.pace.samples_per_second
+        steps.append({**spent, "data wait": total * step.pace.data_wait_share, "total": total})
+        spent.clear()
+
+    with _timed(spent, device):
+        fit(replace(run, report=note))
+    sums = {name: sum(step[name] for step in steps[1:]) for name in steps[-1]}
+    total = sums.pop("total")
+    sums["loss, backward and clipping"] = total - sum(sums.values())
+    return {name: seconds / total for name, seconds in sums.items()}
+
+
+@contextmanager
+def _timed(spent: dict[str, float], device: str) -> Iterator[None]:
+    """Within the block, add the seconds of the towers' forward passes and of the optimiser's steps to `spent`."""
+    begun: dict[str, float] = {}
+
+    def now() -> float:
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    def begin(name: str) -> None:
+        begun[name] = now()
+
+    def end(name: str) -> None:
+        spent[name] += now() - begun[name]
+
+    forward, optimiser = "text forward", "optimiser"
+    handles = [
+        register_module_forward_pre_hook(lambda module, _: begin(forward) if isinstance(module, Towers) else None),
+        register_module_forward_hook(lambda module, _, __: end(forward) if isinstance(module, Towers) else None),
+        register_optimizer_step_pre_hook(lambda *_: begin(optimiser)),
+        register_optimizer_step_post_hook(lambda *_: end(optimiser)),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
