@@ -7,8 +7,8 @@ export DO_NOT_TRACK := 1
 
 .PHONY: demo test lint stack captions student lock clean
 
-demo: .venv/.ready ## run the whole pipeline, promote the best encoder, show where everything is
-	@.venv/bin/dvc repro
+demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
+	@.venv/bin/dvc repro compare
 	@.venv/bin/cliptune report
 	@.venv/bin/cliptune promote
 
@@ -23,16 +23,16 @@ lint: .venv/.ready
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
 
-captions: .venv/.ready ## generate every caption from nothing with the student, and export the store
+captions: .venv/.ready ## generate every caption from nothing with the students, and export the store
 	@.venv/bin/dvc repro -q prepare
 	@if ls state/generations.db* >/dev/null 2>&1; then \
 	  kept=state/generations-$$(date +%Y%m%d-%H%M%S); mkdir -p $$kept; mv state/generations.db* $$kept/; \
 	  echo "the store so far is kept in $$kept"; fi
-	@$(PY) -m components.captions.synthesize --task paraphrase_1 --fresh
-	@$(PY) -m components.captions.synthesize --task paraphrase_2 --fresh --export components/captions/assets/generations.parquet
+	@$(PY) -m components.captions.synthesize --fresh --export components/captions/assets/generations.parquet
 
-student: .venv/.ready ## train the LoRA student on the teacher set again
-	@$(PY) -m components.captions.student
+student: .venv/.ready ## train both LoRA students on the teacher sets again
+	@$(PY) -m components.captions.student --output components/captions/assets/student
+	@$(PY) -m components.captions.student --output components/captions/assets/student_edits --epochs 2
 
 lock: .venv/.ready ## resolve pyproject.toml again
 	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra dev pyproject.toml -o requirements/main.txt

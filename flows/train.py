@@ -32,5 +32,5 @@ def promote() -> None:
     run_logged(PROMOTE, "promotion")
 
 
-# A method is a line here and its deployments in prefect.yaml.
+# Any other entry of `methods` runs as this flow with `-p method=<entry>`, once `encoders` lists it.
 train_paraclip = train.with_options(name="train-paraclip")
