@@ -24,6 +24,7 @@ class Batch:
         features: cached raw image features by image column, `[batch, dim]`; for a frozen image tower.
         pixels: images by image column, uint8 `[batch, 3, size, size]`; for an image tower that trains.
         cursor: where the source goes on after this batch.
+        lost: samples that could not be used, between the batch before and this one.
     """
 
     ids: list[str]
@@ -32,6 +33,7 @@ class Batch:
     features: Mapping[str, Tensor]
     pixels: Mapping[str, Tensor]
     cursor: int
+    lost: int = 0
 
 
 class Source(Protocol):

@@ -81,12 +81,12 @@ def _look(
         progress.update(run.optimisation.batch_size * run.optimisation.accumulate)
     if state.step % engine.log_every == 0 or last:
         losses = {name: float(value) for name, value in done.outcome.losses.items()}
-        pace = meter.look()
+        pace, lost = meter.look(), sum(engine.world.everyones(meter.lost))
         if progress is not None:
             progress.set_postfix(loss=f"{sum(losses.values()):.3f}")
         if run.report and engine.world.leads:
             scale = float(run.model.logit_scale.detach().exp())  # type: ignore[operator,union-attr]
-            run.report(Step(state.step, losses, done.lr, scale, done.gradient_norm, pace))
+            run.report(Step(state.step, losses, done.lr, scale, done.gradient_norm, pace, lost))
     # Only the leading rank has something to validate, but every rank must take part: they wait for each other.
     if engine.validate_every and (state.step % engine.validate_every == 0 or last):
         stepper.validate()

@@ -37,6 +37,8 @@ class Meter:
         self._device, self._ranks = device, ranks
         self._peak = peak_flops(device)
         self._flops_per_sample: float | None = None
+        self.lost = 0
+        """Samples of this rank that could not be used, since the run was started or resumed."""
         self._restart()
 
     def _restart(self) -> None:
@@ -53,10 +55,11 @@ class Meter:
         finally:
             self._waited += time.monotonic() - start
 
-    def count(self, samples: int, tokens: int) -> None:
-        """Note a batch of this rank."""
+    def count(self, samples: int, tokens: int, lost: int = 0) -> None:
+        """Note a batch of this rank, and how many samples were lost on the way to it."""
         self._samples += samples
         self._tokens += tokens
+        self.lost += lost
 
     def wants_flops(self) -> bool:
         """Whether the peak is known and the work per row is not."""

@@ -22,6 +22,7 @@ def report_to(run: TrackedRun) -> Callable[[Step], None]:
             "train/tokens_per_second": step.pace.tokens_per_second,
             "train/data_wait_share": step.pace.data_wait_share,
             "train/peak_memory_mb": step.pace.peak_memory_mb,
+            "train/lost_samples": step.lost,
         }
         if step.pace.flop_utilisation is not None:
             metrics["train/flop_utilisation"] = step.pace.flop_utilisation

@@ -18,7 +18,13 @@ from components.training.optimisation import Optimisation
 
 @dataclass(frozen=True)
 class Step:
-    """What one optimisation step did: losses by name (mean over ranks), and the pace since the last report."""
+    """What one optimisation step did.
+
+    Attributes:
+        losses: by name, the mean over ranks.
+        pace: since the last report.
+        lost: samples of all ranks that could not be used, since the run was started or resumed.
+    """
 
     number: int
     losses: Mapping[str, float]
@@ -26,6 +32,7 @@ class Step:
     logit_scale: float
     gradient_norm: float
     pace: Pace
+    lost: int = 0
 
 
 @dataclass(frozen=True)

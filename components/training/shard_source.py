@@ -151,17 +151,19 @@ class ShardSource:
             samples = itertools.takewhile(lambda _: not stop.is_set(), endless)
             self._skip(samples, used)
             examples: list[Example] = []
+            lost = 0
             for sample, result in self._decoded(samples):
                 used += 1
                 if isinstance(result, Fault):
                     self._count.lost(sample, result)
+                    lost += sample.lost
                     continue
                 self._count.good()
                 examples.append(result)
                 if len(examples) == self._rows:
                     step += 1
-                    yield self._batch(examples, epoch, step, used * _STEPS + step)
-                    examples = []
+                    yield self._batch(examples, epoch, step, used * _STEPS + step, lost)
+                    examples, lost = [], 0
                     if step == self.steps_per_epoch:
                         return
 
@@ -179,7 +181,7 @@ class ShardSource:
         for _ in skipped:
             pass
 
-    def _batch(self, examples: list[Example], epoch: int, step: int, cursor: int) -> Batch:
+    def _batch(self, examples: list[Example], epoch: int, step: int, cursor: int, lost: int) -> Batch:
         texts = {column: [example.texts[column] for example in examples] for column in examples[0].texts}
         rng = np.random.default_rng([self._seed, epoch, step, self._world.rank, 1])
         for column, shares in sorted(self._draws.items()):
@@ -190,7 +192,7 @@ class ShardSource:
             column: self._tokenizer.lengths(rows) for column, rows in tokens.items()
         }
         pixels = {column: torch.cat([row.pixels[column] for row in examples]) for column in examples[0].pixels}
-        return Batch([example.name for example in examples], tokens, lengths, {}, pixels, cursor)
+        return Batch([example.name for example in examples], tokens, lengths, {}, pixels, cursor, lost)
 
 
 def _check_columns(texts: Mapping[str, str], draws: Mapping[str, Mapping[str, float]], wanted: list[str]) -> None:

@@ -98,7 +98,7 @@ class Stepper:
             meter.note_flops(self._plain, cut(batches[0], run.engine.micro_batch), len(batches[0].ids))
         for place, batch in enumerate(batches):
             outcome = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
-            meter.count(len(batch.ids), outcome.tokens)
+            meter.count(len(batch.ids), outcome.tokens, batch.lost)
             if not all(math.isfinite(float(loss)) for loss in outcome.losses.values()):
                 self._stop("loss", batches)
         world.average(parameter.grad for parameter in self._beside if parameter.grad is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -93,6 +93,20 @@ def test_the_loop_measures_its_waiting_for_data(clock: Clock) -> None:
     fit(toy_run(toy_model(), {}, {"log_every": 5}, source=SlowSource(clock=clock), losses=losses, report=seen.append))
     assert [step.pace.data_wait_share for step in seen] == pytest.approx([0.75, 0.75])
     assert [step.pace.samples_per_second for step in seen] == pytest.approx([1.0, 1.0])
+
+
+class HoledSource(ToySource):
+    """A source that loses two samples on the way to every batch."""
+
+    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
+        for batch in super().epoch(epoch, cursor):
+            yield replace(batch, lost=2)
+
+
+def test_lost_samples_are_counted_over_the_whole_run() -> None:
+    seen: list[Step] = []
+    fit(toy_run(toy_model(), {}, {"log_every": 5}, source=HoledSource(), report=seen.append))
+    assert [(step.number, step.lost) for step in seen] == [(5, 10), (10, 20)]
 
 
 class Perceptron(nn.Module):

@@ -142,7 +142,8 @@ def test_errors_are_counted_by_reason_and_the_first_are_logged(
     write_tar(tmp_path / "002.tar", [("../a.png", picture(1)), ("../a.txt", b"x"), ("b.png", picture(2))])
     source = _source(str(tmp_path), samples_per_epoch=43, batch_size=32, **ANY)
     with caplog.at_level(logging.WARNING):
-        list(source.epoch(0))
+        batches = list(source.epoch(0))
+    assert sum(batch.lost for batch in batches) == 10
     assert source.errors == {"not an image": 8, "unsafe name": 1, "no text": 1}
     assert sum("not an image" in line for line in caplog.text.splitlines()) == 5
     assert "002.tar: sample '../a' is left out: unsafe name" in caplog.text
