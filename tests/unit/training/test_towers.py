@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from components.encoders.images import normalise
@@ -32,3 +33,16 @@ def test_mixed_precision_gives_float32_features_that_are_near() -> None:
         assert found.dtype == torch.float32
         assert not torch.equal(found, expected)
         torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.integration
+def test_compiled_towers_give_the_same_features_and_gradients() -> None:
+    found = []
+    for compiled in (False, True):
+        model = toy_model().requires_grad_(True)
+        features = Towers(model, "cpu", compiled=compiled)(TEXTS, PIXELS)
+        torch.autograd.backward([rows.square().sum() for rows in features if rows is not None])
+        found.append([*features, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)])
+    plain, compiled_ones = found
+    assert len(plain) > 4
+    torch.testing.assert_close(compiled_ones, plain, rtol=1e-4, atol=1e-4)
