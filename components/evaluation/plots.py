@@ -36,14 +36,18 @@ def by_group(comparison: Comparison, primary: str) -> list[str]:
 
 
 def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str], element: str) -> str:
-    """Horizontal bars with 95% intervals, one group per metric and one colour per encoder, as a `<div>`."""
+    """Horizontal bars with 95% intervals, one group per metric and one colour per encoder, as a `<div>`.
+
+    With more encoders than colours each bar is labelled instead, and the reference alone has a colour of its own.
+    """
     figure = go.Figure()
+    crowded = len(comparison.encoders) > len(COLOURS) + 1
     for number, encoder in enumerate(comparison.encoders):
         cells = [comparison.cells[name][encoder].value for name in names]
         figure.add_bar(
             name=encoder,
             orientation="h",
-            y=list(labels),
+            y=[list(labels), [encoder] * len(labels)] if crowded else list(labels),
             x=[100 * cell.value for cell in cells],
             error_x={
                 "type": "data",
@@ -53,11 +57,13 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str], el
                 "thickness": 1.2,
                 "width": 3,
             },
-            marker_color=REFERENCE_COLOUR if number == 0 else COLOURS[(number - 1) % len(COLOURS)],
+            marker_color=_colour(number, crowded),
             hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
         )
     figure.update_layout(
-        barmode="group",
+        # A labelled bar has a row of its own, which a group would divide among all encoders.
+        barmode="overlay" if crowded else "group",
+        showlegend=not crowded,
         bargap=0.3,
         height=_FRAME_HEIGHT + _ROW_HEIGHT * len(names) * (len(comparison.encoders) + 1),
         margin={"l": 8, "r": 12, "t": 36, "b": 36},
@@ -69,6 +75,12 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str], el
     )
     config = {"responsive": True, "displayModeBar": False}
     return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
+
+
+def _colour(number: int, crowded: bool) -> str:
+    if number == 0:
+        return REFERENCE_COLOUR
+    return COLOURS[0 if crowded else number - 1]
 
 
 def short_label(name: str) -> str:
