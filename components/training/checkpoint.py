@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -19,6 +23,7 @@ from components.errors import InputError
 from components.files import atomic_folder, content_hash, file_hash, write_json
 
 _TENSORS, _FACTS = "state.safetensors", "state.json"
+_LOCK, _HOLDER = "lock", "process"
 _log = logging.getLogger(__name__)
 
 Facts = dict[str, Any]
@@ -35,6 +40,30 @@ class Checkpoints:
 
     folder: Path
     keep: int = 2
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes off the folder; the system lets go of it however this process ends.
+
+        Raises:
+            InputError: another process holds it, a run that lost its terminal say, or it cannot be written.
+        """
+        lock, holder = FileLock(self.folder / _LOCK), self.folder / _HOLDER
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(blocking=False)
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        except Timeout:
+            other = holder.read_text("utf-8") if holder.is_file() else "another process"
+            raise InputError(f"{self.folder} is in use by {other}: wait for it or stop it") from None
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be written ({error}): make it writable or free space") from error
+        try:
+            yield
+        finally:
+            for file in (holder, self.folder / _LOCK):
+                file.unlink(missing_ok=True)
+            lock.release()
 
     def save(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
         """Write everything that the next step depends on.

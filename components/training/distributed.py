@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +18,8 @@ from torch import Tensor
 from components.errors import InputError
 
 _TIMEOUT = timedelta(minutes=10)
+_LOOK_EVERY, _GRACE = 1.0, 30.0
+"""Seconds between looks at the launcher, and until a rank that does not end by itself is killed."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,21 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="launcher", daemon=True).start()
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
     try:
         yield World(dist.get_rank(), dist.get_world_size()), device
     finally:
         dist.destroy_process_group()
+
+
+def _end_with(launcher: int) -> None:
+    """End this process once `launcher` is no longer its parent.
+
+    torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
+    """
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_EVERY)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE)
+    os.kill(os.getpid(), signal.SIGKILL)

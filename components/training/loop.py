@@ -22,10 +22,16 @@ def fit(run: Run) -> int:
     Afterwards the model holds the average of the weights where one is kept, else the last weights.
 
     Raises:
-        InputError: the warm-up is as long as the run, there are too few rows for a batch, or a checkpoint was made
-            by ranks that shared the data otherwise.
+        InputError: the warm-up is as long as the run, there are too few rows for a batch, another process has the
+            same run's checkpoints, or these were made by ranks that shared the data otherwise.
         NonFiniteError: a loss or gradient is not finite; a checkpoint of the last good step is kept.
     """
+    held = run.checkpoints.held() if run.checkpoints is not None and run.engine.world.leads else nullcontext()
+    with held:
+        return _fit(run)
+
+
+def _fit(run: Run) -> int:
     plan, engine = run.optimisation, run.engine
     run.source.check(run.title)
     per_epoch = run.source.steps_per_epoch // plan.accumulate

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.train_driver import FINAL, STEPS_PER_EPOCH
-from tests.faults.trainers import Torchrun, Trainer, assert_equal, saved
+from tests.faults.trainers import PATIENCE, Torchrun, Trainer, assert_equal, saved
 
 EPOCHS = 2
 
@@ -53,3 +55,22 @@ def test_a_killed_rank_ends_the_others_and_the_next_start_goes_on(tmp_path: Path
     assert done > 0
     assert _two_ranks(folder) == every[done:]
     assert_equal(folder, whole)
+
+
+def _lives(process: int) -> bool:
+    """Whether there is such a process that still runs; nobody need have asked for an orphan's exit code."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.integration
+def test_the_ranks_end_when_torchrun_is_killed(tmp_path: Path) -> None:
+    with Torchrun(tmp_path / "run") as torchrun:
+        next(torchrun.steps())
+        torchrun.kill()
+        end = time.monotonic() + PATIENCE
+        while any(_lives(process) for process in torchrun.ranks.values()):
+            assert time.monotonic() < end, "a rank goes on without its launcher"
+            time.sleep(0.1)

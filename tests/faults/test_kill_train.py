@@ -115,3 +115,20 @@ def test_a_full_disk_stops_the_run_in_one_line(fault: str, undisturbed: Path, tm
 
     assert _train_from(tmp_path, SHORT) == 10
     assert_equal(tmp_path, undisturbed)
+
+
+def test_a_second_process_is_kept_off_until_the_first_is_gone(undisturbed: Path, tmp_path: Path) -> None:
+    first = Trainer(tmp_path, SHORT, pause=True)
+    steps = first.steps()
+    next(step for step in steps if step == 8)
+
+    second = Trainer(tmp_path, SHORT)
+    assert list(second.steps()) == []
+    assert second.ended() == 1
+    assert re.search(
+        r"^error: .*state is in use by process \d+ on .*: wait for it or stop it$", str(second.printed), re.MULTILINE
+    )
+
+    first.kill()
+    assert _train_from(tmp_path, SHORT) > 1
+    assert_equal(tmp_path, undisturbed)

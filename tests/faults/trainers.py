@@ -128,6 +128,11 @@ class Torchrun:
             elif found := re.match(r"step (\d+)", line):
                 yield int(found[1])
 
+    def kill(self) -> None:
+        """Kill the launcher, not its ranks, with SIGKILL."""
+        self._process.kill()
+        assert self.ended() == -signal.SIGKILL
+
     def ended(self) -> int:
         """The exit code."""
         return self._process.wait(PATIENCE)

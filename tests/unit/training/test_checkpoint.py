@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,20 @@ def _resumed(checkpoints: Checkpoints) -> tuple[Facts, dict[str, Tensor]] | None
 def test_nothing_to_resume_from(tmp_path: Path) -> None:
     assert _resumed(Checkpoints(tmp_path / "none")) is None
     assert Checkpoints(tmp_path / "none").best() is None
+
+
+def test_only_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    one, other = Checkpoints(tmp_path / "run"), Checkpoints(tmp_path / "run")
+    with (
+        one.held(),
+        pytest.raises(InputError, match=rf"run is in use by process {os.getpid()} on .*: wait"),
+        other.held(),
+    ):
+        pass
+    with other.held():
+        assert other.best() is None
+    with pytest.raises(InputError, match="cannot be written"), Checkpoints(Path("/dev/null/run")).held():
+        pass
 
 
 def test_the_newest_is_resumed_as_it_was_saved(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,10 @@ def test_validation_sees_the_average_and_keeps_it_when_it_is_the_best(tmp_path: 
     assert stepper.state.best == 0.9
 
 
-def test_the_meter_counts_this_ranks_rows_and_tokens() -> None:
+def test_the_meter_counts_this_ranks_rows_and_tokens_and_what_was_lost() -> None:
     meter = Meter("cpu")
-    counted: list[tuple[int, int]] = []
-    meter.count = lambda samples, tokens: counted.append((samples, tokens))  # type: ignore[method-assign]
-    _stepper(toy_run(toy_model(), {"accumulate": 2})).step([FIRST, SECOND], meter)
+    counted: list[tuple[int, ...]] = []
+    meter.count = lambda *counts: counted.append(counts)  # type: ignore[method-assign]
+    _stepper(toy_run(toy_model(), {"accumulate": 2})).step([FIRST, replace(SECOND, lost=3)], meter)
     tokens = [sum(int(lengths.sum()) for lengths in batch.lengths.values()) for batch in (FIRST, SECOND)]
-    assert counted == [(4, tokens[0]), (4, tokens[1])]
+    assert counted == [(4, tokens[0], 0), (4, tokens[1], 3)]
