@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import yaml
 from components.errors import InputError
 from components.profiles import difference, merge, overlaid, profile_names, write
 from components.settings import load_settings
+from components.training.optimisation import Optimisation
+from components.training.train import find_entry
 
 REPO = Path(__file__).parents[2]
 
@@ -83,3 +86,21 @@ def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
 def test_shipped_profiles_fit(params: Path, name: str) -> None:
     assert difference(overlaid(name, params, REPO / "infra" / "profiles"), params)
+
+
+@pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
+def test_shipped_profiles_have_valid_methods(params: Path, name: str) -> None:
+    write(overlaid(name, params, REPO / "infra" / "profiles"), params)
+    settings = load_settings(params)
+    assert [find_entry(settings, entry).name for entry in settings.methods] == list(settings.methods)
+
+
+def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> None:
+    write(overlaid("vit-b-32", params, REPO / "infra" / "profiles"), params)
+    settings = load_settings(params)
+    shared = [field.name for field in fields(Optimisation)]
+    for entry in (find_entry(settings, name) for name in settings.methods):
+        papers = entry.method.settings({})
+        differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
+        # The squared error's five epochs are the paper's too, but a method has one default.
+        assert differing == ({"epochs"} if entry.name == "pc_clip_mse" else set()), entry.name
