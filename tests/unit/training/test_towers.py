@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sysconfig
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +14,7 @@ from components.training.towers import Towers
 from tests.unit.training.toy import toy_batch, toy_model
 
 BATCH = toy_batch(range(3), features=(), pixels=("image",))
+CAN_COMPILE = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
 TEXTS, PIXELS = torch.from_numpy(BATCH.tokens["caption"]).long(), BATCH.pixels["image"]
 
 
@@ -36,6 +41,7 @@ def test_mixed_precision_gives_float32_features_that_are_near() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.skipif(not CAN_COMPILE, reason="torch.compile needs g++ and python3-dev: install them")
 def test_compiled_towers_give_the_same_features_and_gradients() -> None:
     found = []
     for compiled in (False, True):
