@@ -81,6 +81,9 @@ def load_data(
         seed, cache = settings.train.seed, settings.train.state / "tokens"
         return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world)
 
+    def gallery(ids: list[str]) -> Callable[[], Vectors]:
+        return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)
+
     held_ids = rows["id"].isin(held)
     own = rows[held_ids].drop_duplicates("id")
     # A row about two pairs would show a held-out one as the other.
@@ -93,7 +96,7 @@ def load_data(
     return Data(
         source=training,
         inputs=inputs,
-        held_out=_held_out(watched[watched["id"].isin(held)], encoder, files, pixels, device),
+        held_out=_held_out(watched[watched["id"].isin(held)], gallery),
         held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
     )
 
@@ -128,20 +131,18 @@ def _watched(rows: pd.DataFrame, validated: Path, inputs: dict[str, Path]) -> tu
     return rows, inputs
 
 
-def _held_out(rows: pd.DataFrame, encoder: Encoder, files: Files, pixels: bool, device: str) -> HeldOut | None:
+def _held_out(rows: pd.DataFrame, gallery: Callable[[list[str]], Callable[[], Vectors]]) -> HeldOut | None:
     first = rows.drop_duplicates("id")
     if len(first) < _FEWEST or "caption" not in first:
         return None
-    gallery = _embed_gallery if pixels else _cached_gallery
     return HeldOut(
         captions=first["caption"].tolist(),
         paraphrases=first["paraphrase_1"].tolist() if "paraphrase_1" in first else None,
-        gallery=gallery(first["id"].tolist(), encoder, files, device),
+        gallery=gallery(first["id"].tolist()),
     )
 
 
-def _cached_gallery(ids: list[str], _encoder: Encoder, files: Files, _device: str) -> Callable[[], Vectors]:
-    train = ImageEmbeddings.open(files.embeddings, "train", files.pairs / "train.parquet")
+def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: Files) -> Callable[[], Vectors]:
     val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
     place = {pair: row for row, pair in enumerate(train.ids)}
     features = np.concatenate([train.features[[place[pair] for pair in ids]], val.features])

@@ -55,7 +55,7 @@ class Job:
     """One run of the stage, loaded and checked.
 
     Attributes:
-        base: the base encoder's weights, for weight ensembling.
+        base: the base encoder's weights where they are to be averaged with, else none.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
 
@@ -100,7 +100,8 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
             print(f"{name}: {warning}")
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
-        kept = {key: weights.clone() for key, weights in base.model.state_dict().items()}
+        averaged = base.model.state_dict() if entry.hyper.weight_ensemble < 1 else {}
+        kept = {key: weights.clone() for key, weights in averaged.items()}
         encoder = entry.method.start(base, entry.hyper)
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
