@@ -11,7 +11,7 @@ from tqdm import tqdm
 T = TypeVar("T")
 
 
-def bar(title: str, total: int, unit: str, initial: int = 0) -> tqdm:  # type: ignore[type-arg]
+def bar(title: str, total: int | None, unit: str, initial: int = 0) -> tqdm:  # type: ignore[type-arg]
     """A progress bar; without a terminal it prints a line at most every ten seconds."""
     interval = 0.2 if sys.stderr.isatty() else 10.0
     return tqdm(desc=title, total=total, unit=f" {unit}s", initial=initial, mininterval=interval, dynamic_ncols=True)

@@ -5,36 +5,45 @@ python -m components.captions.synthesize --task paraphrase_1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from more_itertools import batched
 
+from components.captions.answers import write_answers
+from components.captions.asking import Asked, ask
 from components.captions.engine import Engine
 from components.captions.engines import make_engine
-from components.captions.sources import Source
-from components.captions.store import GenerationStore, Request, Sampling
-from components.captions.task import PromptTask
-from components.captions.tasks import find_task
-from components.errors import InputError, run_command
-from components.progress import bar
-from components.records import GENERATIONS
-from components.settings import Settings, Task, load_settings
+from components.captions.questions import Questions, Shard, questions_of
+from components.captions.request import Request
+from components.captions.store import GenerationStore
+from components.errors import run_command
+from components.settings import Settings, load_settings
 
 OUTPUT = Path("data/captions")
+_BLOCK = 1000
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run of the stage did."""
+    """What a run of the stage did: questions replayed from the store, asked, failed; answers not usable; rows skipped."""
 
     replayed: int
     generated: int
-    rejected: int
+    failed: int
+    rejected: int = 0
+    skipped: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count}" for name, count in vars(self).items())
 
 
-def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = False) -> Counts:
+def run(
+    settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = False, shard: Shard | None = None
+) -> Counts:
     """Write `<task>.parquet` with one row per question, and return the counts.
 
     Args:
@@ -42,95 +51,93 @@ def run(settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = F
         name: the task, a key of `synthesize.tasks`.
         output: folder of the table.
         fresh: do not import `synthesize.replay` into the store first.
+        shard: ask and store only this shard's questions and write no table, which a later run without a shard does.
 
     Raises:
-        InputError: the task, engine, store or input table is wrong.
+        InputError: the task, model, store or input table is wrong, or the engine cannot work.
     """
-    if name not in settings.synthesize.tasks:
-        raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
-    task, asked = find_task(name), settings.synthesize.tasks[name]
-    engine = make_engine(settings.synthesize, asked)
+    engine = _engine(settings, name)
+    questions = questions_of(settings, name, engine)
     store = GenerationStore(settings.synthesize.store)
-    if settings.synthesize.replay is not None and not fresh:
-        store.import_parquet(settings.synthesize.replay)
-    limit = asked.captions or settings.synthesize.captions
-    sources = task.reads(asked.input, task.accepts, limit, settings.world.seed)
-    questions = [(source, attempt) for source in sources for attempt in range(asked.samples)]
-    requests = [_request(task, asked, engine, source, attempt) for source, attempt in questions]
-    answers = store.answers([request.key for request in requests])
-    replayed = len(requests) - sum(request.key not in answers for request in requests)
-    answers |= _generate(name, store, engine, [request for request in requests if request.key not in answers])
-    store.close()
-    rejected = _write(output / f"{name}.parquet", task, asked, questions, requests, answers)
-    counts = Counts(replayed, len(requests) - replayed, rejected)
-    print(f"{name}: replayed {counts.replayed}, generated {counts.generated}, rejected {counts.rejected}")
+    try:
+        if settings.synthesize.replay is not None and not fresh:
+            store.import_parquet(settings.synthesize.replay)
+        asked = _ask(store, engine, questions, shard)
+        rejected = 0 if shard else write_answers(output / f"{name}.parquet", store, questions)
+    finally:
+        store.close()
+    skipped = sum(questions.skipped.values())
+    counts = Counts(asked.replayed, asked.generated, asked.failed, rejected, skipped)
+    print(f"{name}{f' shard {shard.number}/{shard.of}' if shard else ''}: {counts}")
     return counts
 
 
-def _request(task: PromptTask, asked: Task, engine: Engine, source: Source, attempt: int) -> Request:
-    chat = tuple((message["role"], message["content"]) for message in task.messages(source.inputs))
-    return Request(task.name, chat, engine.model, Sampling(asked.temperature, asked.top_p, asked.max_tokens), attempt)
+def _engine(settings: Settings, name: str) -> Engine:
+    asked = settings.synthesize.tasks.get(name)
+    return make_engine(settings.synthesize, settings.synthesize.model_of(asked) if asked else settings.synthesize.model)
 
 
-def _generate(title: str, store: GenerationStore, engine: Engine, requests: list[Request]) -> dict[str, str]:
-    """Answers to `requests`, every batch stored as it arrives; a question that occurs twice is asked once."""
-    distinct = list({request.key: request for request in requests}.values())
-    if not distinct:
-        return {}
-    answers: dict[str, str] = {}
-    with bar(title, len(distinct), "generation") as progress:
-        for batch in engine.answer(distinct):
-            store.add(request.row(answer) for request, answer in batch)
-            answers.update((request.key, answer) for request, answer in batch)
-            progress.update(len(batch))
-    return answers
+def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> Asked:
+    title, most = questions.task.name, questions.most // (shard.of if shard else 1)
+    asked = ask(store, engine, (question.request for question in questions.read(shard)), title, most)
+    if questions.task.judges is not None:
+        revised = ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
+        asked = Asked(
+            asked.replayed + revised.replayed, asked.generated + revised.generated, asked.failed + revised.failed
+        )
+    return asked
 
 
-def _write(
-    path: Path,
-    task: PromptTask,
-    asked: Task,
-    questions: list[tuple[Source, int]],
-    requests: list[Request],
-    answers: dict[str, str],
-) -> int:
-    """Write the table; returns how many answers could not be used."""
-    texts = [task.parse(answers[request.key]) for request in requests]
-    asked_about = [[source.inputs[name] for name in task.inputs] for source, _ in questions]
-    GENERATIONS.write(
-        path,
-        {
-            "id": [source.id for source, _ in questions],
-            "sample": [source.sample * asked.samples + attempt for source, attempt in questions],
-            "source": [about[0] for about in asked_about],
-            "key": [request.key for request in requests],
-            "accepted": [text is not None for text in texts],
-            "text": list(texts),
-            "reason": [None if text is not None else "unparsable" for text in texts],
-            "other_id": [source.other_id for source, _ in questions],
-            "other_source": [about[1] if len(about) > 1 else None for about in asked_about],
-        },
-    )
-    return sum(text is None for text in texts)
+def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
+    """The judged task's questions for the candidates that the judge rejects."""
+    for block in batched(questions.read(shard), _BLOCK):
+        verdicts = store.answers([question.request.key for question in block])
+        for question in block:
+            verdict = verdicts.get(question.request.key)
+            if verdict is not None and questions.task.parse(verdict) == "no":
+                yield questions.revision(question)
 
 
 def main(
     task: Annotated[str | None, typer.Option(help="A key of synthesize.tasks; all of them when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Do not import synthesize.replay first.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="Only this share of the rows, such as 0/4; answers go to the store alone.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the questions and those to ask; ask none.")] = False,
     export: Annotated[Path | None, typer.Option(help="Afterwards write the whole store to this Parquet file.")] = None,
 ) -> None:
-    """Ask a language model a task's question about every row of its input table."""
+    """Ask a language model a task's question about every row of its input table.
+
+    Examples: python -m components.captions.synthesize --task paraphrase_1; ... --task paraphrase_1 --shard 0/4;
+    ... --task paraphrase_1 --dry-run
+    """
 
     def command() -> None:
         settings = load_settings()
+        chosen = Shard.parse(shard) if shard is not None else None
         for name in [task] if task is not None else settings.synthesize.tasks:
-            run(settings, name, fresh=fresh)
+            if dry_run:
+                print(_plan(settings, name))
+            else:
+                run(settings, name, fresh=fresh, shard=chosen)
         if export is not None:
             store = GenerationStore(settings.synthesize.store)
             print(f"wrote {store.export_parquet(export)} generations to {export}")
             store.close()
 
     run_command(command)
+
+
+def _plan(settings: Settings, name: str) -> str:
+    questions = questions_of(settings, name, _engine(settings, name))
+    store = GenerationStore(settings.synthesize.store)
+    total = stored = 0
+    for block in batched(questions.read(), _BLOCK):
+        total += len(block)
+        stored += len(store.answers(list({question.request.key for question in block})))
+    store.close()
+    return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from components.captions.request import COMPLETION, Chat
 from components.captions.sources import Accepts, Inputs, Reader
-
-Chat = list[dict[str, str]]
-"""Chat messages as every engine takes them: dicts with `role` and `content`."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,13 @@ class PromptTask:
         inputs: names of the texts it asks about; the first is the one that the answer rewrites.
         reads: finds the rows of inputs in the task's table.
         accepts: why inputs are not asked about, or None when they are.
-        messages: renders the chat; whatever is the same for all rows stands first, for prefix caching.
+        messages: renders the chat, or a plain completion (`completion`); whatever is the same for all rows stands
+            first, for prefix caching. Inputs are disarmed before they come here, see `components.captions.disarm`.
         parse: the answer as text, or None when it is unusable; never raises.
+        outputs: what the answer holds: the name of the text, or the keys of a JSON object (`parse` gives it as JSON).
+        judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
+            task's question once, unjudged.
+        pictures: whether it can show the pictures of the captions; `PICTURE` marks them in the messages.
     """
 
     name: str
@@ -33,11 +36,19 @@ class PromptTask:
     accepts: Accepts
     messages: Callable[[Inputs], Chat]
     parse: Callable[[str], str | None]
+    outputs: tuple[str, ...] = ()
+    judges: str | None = None
+    pictures: bool = False
 
 
 def chat(system: str, question: str) -> Chat:
     """A system message and one question."""
     return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+def completion(text: str) -> Chat:
+    """A text that the model goes on writing."""
+    return [{"role": COMPLETION, "content": text}]
 
 
 def first_line(answer: str) -> str | None:

@@ -1,20 +1,37 @@
-"""Engines, one file each; a file's name is the engine's name."""
+"""Engines, one file each; a file's name is the engine's name.
+
+A file exports `Options`, the engine's settings in params.yaml, and `make`, which makes it from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+
+from pydantic import ValidationError
 
 from components.captions.engine import Engine
 from components.discovery import file_names, find
-from components.settings import Synthesize, Task
+from components.errors import InputError
+from components.settings import Synthesize, explain_fault
 
 
-def make_engine(settings: Synthesize, asked: Task) -> Engine:
-    """The engine in `engines/<synthesize.engine>.py`, as one task wants it.
+def make_engine(settings: Synthesize, name: str) -> Engine:
+    """The engine that `synthesize.models.<name>` describes.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: there is no such model or engine, or a setting of it is unknown or wrong; the message names it.
     """
-    make: Callable[[Synthesize, Task], Engine]
-    make = find(__name__, file_names(__path__), settings.engine, "make", "params.yaml: synthesize.engine")
-    return make(settings, asked)
+    where = f"params.yaml: synthesize.models.{name}"
+    if name not in settings.models:
+        known = ", ".join(settings.models) or "none"
+        raise InputError(f"params.yaml: model '{name}' is not in synthesize.models: add it, or choose one of {known}")
+    block = dict(settings.models[name])
+    engine = block.pop("engine", None)
+    make = find(__name__, file_names(__path__), str(engine), "make", f"{where}.engine")
+    module = importlib.import_module(f"{__name__}.{engine}")
+    try:
+        options = module.Options.model_validate(block)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain_fault(error, module.Options)}") from None
+    made: Engine = make(options)
+    return made

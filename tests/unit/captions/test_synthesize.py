@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from more_itertools import batched
 
 from components.captions import synthesize
+from components.captions.answers import SKIPPED
 from components.captions.engines import make_engine
 from components.captions.engines.embedded import EmbeddedEngine
-from components.captions.store import Request
+from components.captions.questions import Shard
+from components.captions.request import Reply, Request
 from components.errors import InputError
 from components.records import PAIRS
 from components.settings import Settings
 
 
 class CountingEngine:
-    """Answers with the text in capitals, in batches of two, and dies when told to."""
+    """Answers with the quoted text in capitals, in batches of two, and dies when told to."""
 
-    model = "counting-1"
-
-    def __init__(self) -> None:
+    def __init__(self, model: str = "counting-1") -> None:
+        self.model = model
         self.asked: list[Request] = []
         self.die_after: int | None = None
 
-    def answer(self, requests: Sequence[Request]) -> Iterator[list[tuple[Request, str]]]:
-        for start in range(0, len(requests), 2):
-            if self.die_after is not None and start >= self.die_after:
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        for batch in batched(requests, 2):
+            if self.die_after is not None and len(self.asked) >= self.die_after:
                 raise RuntimeError("killed")
-            batch = list(requests[start : start + 2])
             self.asked += batch
-            yield [(request, self._reply(request)) for request in batch]
+            yield [self._reply(request) for request in batch]
 
-    def _reply(self, request: Request) -> str:
-        texts = request.messages[-1]["content"].split('"')[1::2]
-        return "" if "say nothing" in texts else f"{' / '.join(texts).upper()} {request.attempt}"
+    def _reply(self, request: Request) -> Reply:
+        texts = re.findall(r'"([^"]*)"', request.messages[-1]["content"])
+        if "fail here" in texts:
+            return Reply(request, None, "HTTP 500 after 3 attempts")
+        if request.task.startswith("judge"):
+            return Reply(request, "No." if "TWO" in texts[1] else "Perhaps" if "RED" in texts[1] else "Yes")
+        text = request.messages[-1]["content"].split(": ")[-1] if not texts else " / ".join(texts)
+        return Reply(request, "" if "say nothing" in texts else f"{text.upper()} {request.attempt}")
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
     counting = CountingEngine()
-    monkeypatch.setattr(synthesize, "make_engine", lambda _settings, _asked: counting)
+    monkeypatch.setattr(synthesize, "make_engine", lambda _settings, _model: counting)
     return counting
 
 
@@ -61,6 +69,8 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
             "paraphrase_2": {"input": str(tmp_path / "captions" / "paraphrase_1.parquet")},
             "rewrite": {"input": str(tmp_path / "pairs" / "train.parquet"), "captions": 2, "samples": 2},
             "difference": {"input": str(tmp_path / "pairs" / "train.parquet")},
+            "paraphrase_semclip": {"input": str(tmp_path / "pairs" / "train.parquet")},
+            "judge_paraphrase": {"input": str(tmp_path / "captions" / "paraphrase_semclip.parquet")},
         },
     }
     return Settings.model_validate(raw_params)
@@ -74,7 +84,7 @@ def test_every_usable_caption_gets_its_samples(world: Settings, engine: Counting
     ]
     assert rows[0]["text"] == "ONE DOG 0"
     assert [row["reason"] for row in rows if row["id"] == "p3"] == ["unparsable", "unparsable"]
-    assert (counts.replayed, counts.generated, counts.rejected) == (0, 10, 2)
+    assert (counts.replayed, counts.generated, counts.rejected) == (2, 8, 2)
 
 
 def test_equal_questions_are_asked_once(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
@@ -149,11 +159,105 @@ def test_a_question_about_two_captions_keeps_both(world: Settings, engine: Count
     assert counts.rejected == sum("say nothing" in {row["source"], row["other_source"]} for row in rows) > 0
 
 
-def test_a_task_may_have_an_adapter_of_its_own(world: Settings) -> None:
-    base = world.synthesize.model_copy(update={"adapter": Path("usual")})
-    own = base.tasks["rewrite"].model_copy(update={"adapter": Path("own")})
-    engines = [make_engine(base, asked) for asked in (base.tasks["paraphrase_1"], own)]
+def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
+    models = {"usual": {"engine": "embedded", "adapter": "usual"}, "own": {"engine": "embedded", "adapter": "own"}}
+    some = world.synthesize.model_copy(update={"models": models, "model": "usual"})
+    own = some.tasks["rewrite"].model_copy(update={"model": "own"})
+    engines = [make_engine(some, some.model_of(asked)) for asked in (some.tasks["paraphrase_1"], own)]
     assert [engine.adapter for engine in engines if isinstance(engine, EmbeddedEngine)] == [Path("usual"), Path("own")]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ({}, r"model 'm' is not in synthesize\.models: add it, or choose one of none"),
+        ({"m": {"engine": "embeded"}}, r"synthesize\.models\.m\.engine 'embeded' is unknown: did you mean 'embedded'"),
+        ({"m": {"engine": "embedded", "adaptor": "x"}}, r"models\.m: unknown key 'adaptor': did you mean 'adapter'"),
+        (
+            {"m": {"engine": "embedded", "batch_size": 0}},
+            r"models\.m: key 'batch_size': Input should be greater than 0",
+        ),
+    ],
+)
+def test_a_wrong_model_is_named(world: Settings, models: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_engine(world.synthesize.model_copy(update={"models": models}), "m")
+
+
+def test_shards_store_answers_and_a_run_without_one_writes_the_table(
+    world: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    for number in range(3):
+        synthesize.run(world, "paraphrase_1", tmp_path / "captions", shard=Shard(number, 3))
+        assert not (tmp_path / "captions").exists()
+    asked = [request.key for request in engine.asked]
+    assert len(asked) == len(set(asked)) == 8
+    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    assert (counts.replayed, counts.generated) == (10, 0)
+    whole = world.model_copy(
+        update={"synthesize": world.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'new.db'}"})}
+    )
+    synthesize.run(whole, "paraphrase_1", tmp_path / "whole")
+    files = [tmp_path / folder / "paraphrase_1.parquet" for folder in ("captions", "whole")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("text", ["3/3", "1", "a/b", "-1/4", "1/"])
+def test_what_is_no_shard_is_named(text: str) -> None:
+    with pytest.raises(InputError, match="is no shard: give for example 0/4"):
+        Shard.parse(text)
+
+
+def test_a_question_that_fails_is_a_rejected_row_and_is_asked_again_by_the_next_run(
+    world: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    pairs = PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()
+    pairs[0]["caption"] = "fail here"
+    PAIRS.write(tmp_path / "pairs" / "train.parquet", {name: [row[name] for row in pairs] for name in pairs[0]})
+    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    rows = pq.read_table(tmp_path / "captions" / "paraphrase_1.parquet").to_pylist()
+    assert [(row["accepted"], row["reason"]) for row in rows[:2]] == [(False, "failed: HTTP 500 after 3 attempts")] * 2
+    assert (counts.failed, len(rows)) == (2, 10)
+    engine.asked.clear()
+    assert synthesize.run(world, "paraphrase_1", tmp_path / "captions").failed == 2
+    assert len(engine.asked) == 2
+
+
+def test_the_judge_keeps_or_rewrites_each_candidate_once(
+    world: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthesize.run(world, "paraphrase_semclip", tmp_path / "captions")
+    judge = CountingEngine("judge-1")
+    monkeypatch.setattr(synthesize, "make_engine", lambda _settings, _model: judge)
+    synthesize.run(world, "judge_paraphrase", tmp_path / "captions")
+    rows = pq.read_table(tmp_path / "captions" / "judge_paraphrase.parquet").to_pylist()
+    told = {row["source"]: (row["text"], row["verdict"], row["written_by"], row["reason"]) for row in rows}
+    assert told["one dog"] == ("ONE DOG 0", "yes", "generator", None)
+    text, verdict, writer, reason = told["two cats here"]
+    assert (text.startswith("TWO CATS HERE"), verdict, writer, reason) == (True, "no", "judge", None)
+    assert text != "TWO CATS HERE 0", "the judge answers anew"
+    assert told["a red bus"] == (None, None, None, "unparsable")
+    assert [request.task for request in judge.asked].count("paraphrase_semclip") == 1
+    assert all(row["other_source"] is None for row in rows)
+
+
+def test_captions_that_are_not_asked_about_are_counted(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
+    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    metadata = pq.read_metadata(tmp_path / "captions" / "paraphrase_1.parquet").metadata
+    assert counts.skipped == sum(json.loads(metadata[SKIPPED.encode()]).values()) == 2
+
+
+def test_a_dry_run_counts_and_asks_nothing(
+    world: Settings,
+    engine: CountingEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(synthesize, "load_settings", lambda: world)
+    synthesize.main("paraphrase_1", dry_run=True)
+    assert "paraphrase_1: 10 questions to counting-1, 0 of them answered, at most 10 to ask" in capsys.readouterr().out
+    assert engine.asked == []
 
 
 def test_without_a_task_the_command_runs_all_and_exports(
