@@ -1,0 +1,1 @@
+"""Versions of the generation store, in the order of their numbers."""

@@ -1,0 +1,113 @@
+"""Exports of the store as Parquet, written and merged block by block so that memory stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlalchemy import collate, func, select, text
+
+from components.captions.store.database import Database
+from components.captions.store.rows import Row, storable
+from components.captions.store.schema import EXPORT, GENERATIONS
+from components.errors import InputError
+from components.files import atomic_file, file_hash
+from components.progress import bar
+
+_WRITTEN = 20_000
+_READ = 10_000
+
+
+def export_parquet(database: Database, path: Path) -> int:
+    """Write all answers to a Parquet file, sorted by task and key; returns how many.
+
+    Raises:
+        InputError: the store failed, or the file cannot be written.
+    """
+    total = database.read(lambda connection: connection.execute(select(func.count()).select_from(GENERATIONS)).scalar())
+    written = 0
+    try:
+        with (
+            atomic_file(path) as temporary,
+            pq.ParquetWriter(temporary, EXPORT, compression="zstd") as writer,
+            bar("export", total, "row") as progress,
+            ThreadPoolExecutor(1) as executor,
+        ):
+            writing: Future[None] | None = None
+            for rows in _stream(database):
+                # One block is written while the next is read, never more.
+                if writing is not None:
+                    writing.result()
+                writing = executor.submit(_write, writer, rows)
+                written += len(rows)
+                progress.update(len(rows))
+            if writing is not None:
+                writing.result()
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}): choose another place") from None
+    return written
+
+
+def import_parquet(database: Database, path: Path) -> int:
+    """Merge an export; returns how many answers were new. A file whose rows are all in the store is not read again.
+
+    Raises:
+        InputError: the file is missing, cannot be read or is no export, or the store failed.
+    """
+    try:
+        sha256 = file_hash(path)
+        if database.read(lambda connection: connection.execute(_KNOWN, {"sha256": sha256}).scalar()) is not None:
+            return 0
+        new = total = 0
+        for rows in _rows(path):
+            new += database.write(lambda connection, rows=rows: database.dialect.add(connection, rows, [], []))  # type: ignore[misc]
+            total += len(rows)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: restore it from git, or set synthesize.replay to null") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise InputError(f"{path} is no export of a generation store ({reason}): restore it from git") from None
+    remember = text(
+        f"INSERT INTO imports (sha256, rows, at) VALUES (:sha256, :rows, {database.dialect.now})"
+        " ON CONFLICT (sha256) DO NOTHING"
+    )
+    database.write(lambda connection: connection.execute(remember, {"sha256": sha256, "rows": total}))
+    return new
+
+
+_KNOWN = text("SELECT rows FROM imports WHERE sha256 = :sha256")
+
+
+def _stream(database: Database) -> Iterator[Sequence[Any]]:
+    columns = (GENERATIONS.c.task, GENERATIONS.c.key)
+    query = select(GENERATIONS).order_by(*(collate(column, database.dialect.collation) for column in columns))
+    with database.speaking(), database.streaming() as connection:
+        yield from connection.execution_options(yield_per=_WRITTEN).execute(query).partitions()
+
+
+def _write(writer: pq.ParquetWriter, rows: Sequence[Any]) -> None:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EXPORT, strict=True)]
+    writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=EXPORT))
+
+
+def _rows(path: Path) -> Iterator[list[Row]]:
+    """Blocks of an export, each sorted by key."""
+    with pq.ParquetFile(path) as file, bar("import", file.metadata.num_rows, "row") as progress:
+        for name in EXPORT.names:
+            if name not in file.schema_arrow.names:
+                raise ValueError(f"it has no column '{name}'")
+        for batch in file.iter_batches(batch_size=_READ, columns=EXPORT.names):
+            table = pa.Table.from_batches([batch]).select(EXPORT.names).cast(EXPORT)
+            for column in table.columns:
+                if column.null_count:
+                    raise ValueError("it has empty cells")
+            rows: list[Row] = table.sort_by("key").to_pylist()
+            for row in rows:
+                row["answer"] = storable(str(row["answer"]))
+            yield rows
+            progress.update(len(rows))

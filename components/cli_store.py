@@ -1,0 +1,177 @@
+"""The commands `cliptune store ...`: look into the generation store, hand answers on, take some out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.errors import InputError, run_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from components.captions.store import GenerationStore
+    from components.captions.store.pruning import Pruned
+    from components.captions.store.stats import Stats
+
+# Everything else is imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
+
+store = typer.Typer(no_args_is_help=True, help="The store of everything that language models have answered.")
+
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", help="SQLAlchemy URL of the store; synthesize.store when not given.")
+]
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+@store.command()
+def stats(
+    url: StoreUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Count answers by task and model, failures by reason, and what workers are asking now.
+
+    Examples: cliptune store stats; cliptune store stats --json; cliptune store stats --store postgresql://me@host/cliptune
+    """
+
+    def command() -> None:
+        opened = _open(url)
+        found = opened.stats()
+        opened.close()
+        if as_json:
+            import json
+            from dataclasses import asdict
+
+            typer.echo(json.dumps(asdict(found), indent=2))
+        else:
+            _print_stats(found)
+
+    run_command(command)
+
+
+@store.command("export")
+def export_file(
+    path: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    url: StoreUrl = None,
+) -> None:
+    """Write all answers to one Parquet file, sorted by task and key; another store can import it.
+
+    Example: cliptune store export generations.parquet
+    """
+
+    def command() -> None:
+        opened = _open(url)
+        rows = opened.export_parquet(path)
+        opened.close()
+        typer.echo(f"wrote {rows:,} answers to {path}")
+
+    run_command(command)
+
+
+@store.command("import")
+def import_files(
+    paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune store export` wrote.")],
+    url: StoreUrl = None,
+) -> None:
+    """Merge exports into the store; an answer that is there already stays as it is.
+
+    Examples: cliptune store import generations.parquet; cliptune store import night/*.parquet
+    """
+
+    def command() -> None:
+        opened = _open(url, must_exist=False)
+        for path in paths:
+            typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
+        opened.close()
+
+    run_command(command)
+
+
+@store.command()
+def prune(
+    url: StoreUrl = None,
+    task: Annotated[str | None, typer.Option(help="Answers of this prompt task.")] = None,
+    model: Annotated[str | None, typer.Option(help="Answers of this model, as `stats` names it.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Older than hours, days or weeks (12h, 30d, 4w) or than a date (2025-01-31).")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Records of failures instead of answers.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+) -> None:
+    """Delete what fits all that is given, at once and without asking; a later run asks these questions again.
+
+    Examples: cliptune store prune --task rewrite --dry-run; cliptune store prune --model old-model --older-than 30d;
+    cliptune store prune --failed
+    """
+
+    def command() -> None:
+        from components.captions.store.pruning import Choice
+
+        choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
+        choice.check()
+        opened = _open(url)
+        found = opened.prune(choice, dry_run=dry_run)
+        opened.close()
+        _print_pruned(found, "failures" if failed else "answers", dry_run)
+
+    run_command(command)
+
+
+def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
+    from components.captions.store import GenerationStore
+    from components.settings import load_settings
+
+    return GenerationStore(url or load_settings().synthesize.store, must_exist=must_exist)
+
+
+def _moment(text: str) -> datetime:
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS:
+            return datetime.now(UTC) - int(number) * _UNITS[unit]
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise InputError(f"--older-than {text} is no age: give for example 12h, 30d, 4w or 2025-01-31") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _print_stats(found: Stats) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    answers = _table("answers", ("task", "model", "oldest", "newest"), ("rows",))
+    for group in found.answers:
+        cells = (group.task, group.model, group.oldest[:16], group.newest[:16])
+        answers.add_row(*(escape(cell) for cell in cells), f"{group.rows:,}")
+    failures = _table("failures", ("task", "reason"), ("rows", "attempts"))
+    for fault in found.failures:
+        failures.add_row(escape(fault.task), escape(fault.reason), f"{fault.rows:,}", f"{fault.attempts:,}")
+    for table in (answers, failures):
+        if table.row_count:
+            console.print(table)
+    typer.echo(
+        f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; "
+        f"claims: {found.live_claims:,} live, {found.expired_claims:,} expired; store: {found.store}"
+    )
+
+
+def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for text in texts:
+        table.add_column(text, overflow="fold")
+    for number in numbers:
+        table.add_column(number, justify="right")
+    return table
+
+
+def _print_pruned(found: list[Pruned], what: str, dry_run: bool) -> None:
+    for group in found:
+        typer.echo(f"{group.task}, {group.model}: {group.rows:,} {what}")
+    total = sum(group.rows for group in found)
+    typer.echo(f"{'would remove' if dry_run else 'removed'} {total:,} {what}")

@@ -1,0 +1,122 @@
+"""`cliptune store`: what it prints, what it refuses, what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components import cli_store
+from components.captions.store import GenerationStore
+from components.errors import InputError
+from tests.unit.captions.store_rows import failures, replies, request, requests
+
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+@pytest.fixture
+def filled(project: Path) -> GenerationStore:
+    """The store of params.yaml with three answers and a failure."""
+    store = GenerationStore("sqlite:///state/generations.db")
+    store.add([*replies(requests(2)), *replies([request("x", task="rewrite", model="[other]")])])
+    store.add(failures([request("bad")], "HTTP 500 [red]"))
+    return store
+
+
+def _output(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(cli_store.store, arguments)
+    assert result.exit_code == code, result.output
+    return result.output if code else result.stdout
+
+
+def test_stats_are_tables_and_a_line(filled: GenerationStore) -> None:
+    output = _output("stats")
+    for cell in ("paraphrase_1", "rewrite", "[other]", "HTTP 500 [red]"):
+        assert cell in output
+    assert "3 answers" in output.splitlines()[-1]
+    assert "store: sqlite:///state/generations.db" in output.splitlines()[-1]
+
+
+def test_stats_are_json_when_asked_for(filled: GenerationStore) -> None:
+    found = json.loads(_output("stats", "--json"))
+    assert (found["rows"], len(found["answers"]), found["failures"][0]["reason"]) == (3, 2, "HTTP 500 [red]")
+
+
+def test_an_export_is_imported_elsewhere_once(filled: GenerationStore) -> None:
+    assert "wrote 3 answers to out/export.parquet" in _output("export", "out/export.parquet")
+    for new in (3, 0):
+        output = _output("import", "out/export.parquet", "--store", "sqlite:///other.db")
+        assert f"out/export.parquet: {new} new answers" in output
+    assert GenerationStore("sqlite:///other.db").count() == 3
+
+
+def test_prune_says_what_goes_and_dry_runs_delete_nothing(filled: GenerationStore) -> None:
+    output = _output("prune", "--task", "rewrite", "--dry-run")
+    assert output.splitlines()[-2:] == ["rewrite, [other]: 1 answers", "would remove 1 answers"]
+    assert filled.count() == 3
+    assert _output("prune", "--task", "rewrite").splitlines()[-1] == "removed 1 answers"
+    assert filled.count() == 2
+    assert _output("prune", "--failed").splitlines()[-1] == "removed 1 failures"
+    assert _output("prune", "--older-than", "1h").splitlines()[-1] == "removed 0 answers"
+    assert _output("prune", "--model", "m", "--older-than", "9999-01-01").splitlines()[-1] == "removed 2 answers"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["prune"], "error: prune needs to know what: give --task, --model, --older-than or --failed"),
+        (["prune", "--dry-run"], "error: prune needs to know what"),
+        (["prune", "--older-than", "soon"], "error: --older-than soon is no age: give for example 12h, 30d"),
+        (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is no age"),
+        (["stats"], "error: generation store state/generations.db is missing"),
+        (["export", "x.parquet"], "error: generation store state/generations.db is missing"),
+        (["import", "gone.parquet"], "error: gone.parquet is missing"),
+        (["stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x"], "error: generation store postgresql://me:***@"),
+    ],
+)
+def test_faults_are_one_line(arguments: list[str], line: str) -> None:
+    output = _output(*arguments, code=1)
+    assert output.startswith(line)
+    assert output.count("\n") == 1
+    assert "geheim" not in output
+
+
+@pytest.mark.parametrize(
+    ("text", "age"), [("12h", timedelta(hours=12)), ("30d", timedelta(days=30)), ("2w", timedelta(weeks=2))]
+)
+def test_ages_are_before_now(text: str, age: timedelta) -> None:
+    assert abs(datetime.now(UTC) - age - cli_store._moment(text)) < timedelta(minutes=5)
+
+
+def test_dates_are_utc_unless_they_say_otherwise() -> None:
+    assert cli_store._moment("2025-01-31") == datetime(2025, 1, 31, tzinfo=UTC)
+    assert cli_store._moment("2025-01-31T12:00+02:00") == datetime(2025, 1, 31, 10, tzinfo=UTC)
+    with pytest.raises(InputError):
+        cli_store._moment("")
+
+
+@pytest.mark.parametrize("command", ["stats", "export", "import", "prune"])
+def test_help_has_examples(command: str) -> None:
+    assert f"cliptune store {command}" in " ".join(_output(command, "--help").split())
+
+
+def test_nothing_heavy_is_imported_for_help() -> None:
+    code = (
+        "import sys, components.cli_store; print([name for name in ('sqlalchemy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
