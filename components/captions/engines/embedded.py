@@ -1,8 +1,8 @@
-"""SmolLM2 in this process through transformers: batched by length, each answer drawn from its own seed."""
+"""A language model in this process through transformers: batched by length, each answer drawn from its own seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,50 +11,93 @@ from typing import Any
 import numpy as np
 import torch
 from more_itertools import batched
+from pydantic import PositiveInt
 from torch import Tensor
 
 from components.captions.language_model import LanguageModel, bf16_is_native, load_language_model, revision_of
-from components.captions.store import Request, Sampling
-from components.settings import Synthesize, Task
+from components.captions.request import Reply, Request, Sampling
+from components.captions.shared_prefix import shared_inputs, shared_length
+from components.errors import InputError
+from components.settings import Block
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""
 
 
+_WINDOW = 16
+"""Batches among which requests are sorted by length."""
+
+
+class Options(Block):
+    """Settings of the embedded engine."""
+
+    adapter: Path | None = None
+    """A LoRA adapter (safetensors + JSON); without it the raw model answers."""
+    base: str | None = None
+    """A Hugging Face folder or name; SmolLM2-135M-Instruct from its package when not given."""
+    batch_size: PositiveInt = 64
+
+
 @dataclass
 class EmbeddedEngine:
-    """SmolLM2 with or without an adapter; loaded at the first request."""
+    """SmolLM2 or another base, with or without an adapter; loaded at the first request."""
 
     adapter: Path | None
     batch_size: int
+    base: str | None = None
     _loaded: LanguageModel | None = None
 
     @cached_property
     def model(self) -> str:
-        """Package version, and the adapter's hash."""
-        return revision_of(self.adapter)
+        """Package version or the base's name and revision, and the adapter's hash."""
+        return revision_of(self.adapter, self.base)
 
-    def answer(self, requests: Sequence[Request]) -> Iterator[list[tuple[Request, str]]]:
-        """Yield batches of answers, requests of similar length together."""
-        if not requests:
-            return
-        if self._loaded is None:
-            self._loaded = load_language_model(self.adapter, torch.bfloat16 if bf16_is_native() else torch.float32)
-        prompts = [
-            self._loaded.tokenizer.apply_chat_template(request.messages, tokenize=False, add_generation_prompt=True)
-            for request in requests
-        ]
-        order = sorted(range(len(requests)), key=lambda row: len(prompts[row]))
-        for rows in batched(order, self.batch_size):
-            chosen = [requests[row] for row in rows]
-            yield list(zip(chosen, self._generate(chosen, [prompts[row] for row in rows]), strict=True))
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield batches of replies, requests of similar length together.
+
+        Raises:
+            InputError: a request shows pictures.
+        """
+        for window in batched(requests, _WINDOW * self.batch_size):
+            if any(request.pictures for request in window):
+                raise InputError(
+                    f"engine 'embedded' reads text alone and task '{window[0].task}' shows pictures: set its "
+                    "`pictures` to false, or let a model with engine 'server' or 'vllm' answer it"
+                )
+            if self._loaded is None:
+                dtype = torch.bfloat16 if bf16_is_native() else torch.float32
+                self._loaded = load_language_model(self.adapter, dtype, self.base)
+            prompts = [self._prompt(self._loaded, request) for request in window]
+            order = sorted(range(len(window)), key=lambda row: (window[row].sampling.json, len(prompts[row])))
+            for rows in batched(order, self.batch_size):
+                for sampling in dict.fromkeys(window[row].sampling for row in rows):
+                    chosen = [row for row in rows if window[row].sampling == sampling]
+                    answers = self._generate([window[row] for row in chosen], [prompts[row] for row in chosen])
+                    yield [Reply(window[row], answer) for row, answer in zip(chosen, answers, strict=True)]
+
+    @staticmethod
+    def _prompt(loaded: LanguageModel, request: Request) -> list[int]:
+        tokenizer, text = loaded.tokenizer, request.completion
+        if text is not None:
+            encoded = tokenizer(text)
+        else:
+            rendered = tokenizer.apply_chat_template(request.messages, tokenize=False, add_generation_prompt=True)
+            # The template has written the special tokens already; some tokenizers would put a second one in front.
+            encoded = tokenizer(rendered, add_special_tokens=False)
+        ids: list[int] = encoded["input_ids"]
+        return ids
 
     @torch.inference_mode()
-    def _generate(self, requests: list[Request], prompts: list[str]) -> list[str]:
+    def _generate(self, requests: list[Request], prompts: list[list[int]]) -> list[str]:
         assert self._loaded is not None
         tokenizer, model = self._loaded.tokenizer, self._loaded.model
         sampling = requests[0].sampling
-        inputs = tokenizer(prompts, return_tensors="pt", padding=True)
+        shared = shared_length(prompts)
+        inputs = (
+            shared_inputs(model, tokenizer, prompts, shared)
+            if shared
+            else tokenizer.pad({"input_ids": prompts}, return_tensors="pt")
+        )
         # Greedy search over scores that the processor reduced to the drawn token: generate() itself has one
         # random stream for the whole batch, so a row's answer would depend on its neighbours.
         output = model.generate(
@@ -92,6 +135,6 @@ class _RowSampler:
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-def make(settings: Synthesize, asked: Task) -> EmbeddedEngine:
-    """The engine that params.yaml describes for one task."""
-    return EmbeddedEngine(settings.adapter_of(asked), settings.batch_size)
+def make(options: Options) -> EmbeddedEngine:
+    """The engine that params.yaml describes."""
+    return EmbeddedEngine(options.adapter, options.batch_size, options.base)

@@ -1,0 +1,34 @@
+"""The engine `vllm` with the real vLLM in its own environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from components.captions.engines.vllm import Options, make
+from components.captions.request import Request
+from tests.integration.vllm_server import greedy_requests, require_vllm
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+
+
+def test_its_answers_are_those_of_the_same_weights_here(
+    smollm2: Path, greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None]
+) -> None:
+    options = {"dtype": "float32", "max_model_len": 1024, "processes": 1, "block": 5}
+    engine = make(Options.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
+    requests = greedy_requests(engine.model)
+    too_long = Request("t", (("user", "dog " * 2000),), engine.model, requests[0].sampling, 0)
+    batches = list(engine.answer([*requests, too_long]))
+    replies = {reply.request: reply for batch in batches for reply in batch}
+    assert sum(len(batch) for batch in batches) == len(replies) == len(requests) + 1
+    assert [replies[request].failure for request in requests] == [None] * len(requests)
+    refused = replies[too_long]
+    assert refused.answer is None
+    assert refused.failure is not None
+    assert "1024" in refused.failure
+    equal = sum(replies[request].answer == greedy_answers[request.chat] for request in requests)
+    # Two programs sum in different orders, so that now and then the likeliest token is another one.
+    assert equal >= 0.75 * len(requests)

@@ -1,0 +1,142 @@
+"""Fixtures of the real vLLM, which `make llm-server` installs, with SmolLM2 in float32 as a Hugging Face folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from components.captions.engines import embedded
+from components.captions.request import Request, Sampling
+from components.captions.save_model import save_model
+from components.captions.task import completion
+from components.captions.tasks import find_task
+from components.processes import signal_group
+
+REPO = Path(__file__).parents[2]
+PYTHON = REPO / ".venv-llm" / "bin" / "python"
+NAME = "smollm2"
+_UP_WITHIN = 1200.0
+
+_CAPTIONS = (
+    "a black cat on a wooden chair",
+    "stock photo: large bouquet right of small crab - red bg",
+    "two dogs playing in the snow",
+    "IMG_2041.jpg vintage red bicycle against brick wall",
+    "a bowl of ramen with egg, 4k wallpaper",
+    "woman holding an umbrella at a bus stop",
+)
+_COMPLETED = ("The dog and the cat", "A photo of a red car shows", "Once upon a time there was")
+
+
+@dataclass(frozen=True)
+class VllmServer:
+    """A running OpenAI-compatible server: its base URL, which ends in /v1, and what it calls the model."""
+
+    url: str
+    model: str
+
+
+def require_vllm() -> Path:
+    """The Python of vLLM's environment; without one the test is skipped, or fails where there has to be one."""
+    if not PYTHON.is_file():
+        reason = ".venv-llm is missing: run `make llm-server`"
+        if os.environ.get("CI") or os.environ.get("CLIPTUNE_REQUIRE_LLM_SERVER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return PYTHON
+
+
+@contextmanager
+def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[VllmServer]:
+    """Serve the model in `folder` on a free port of 127.0.0.1; stopped with all its processes at the end.
+
+    Raises:
+        RuntimeError: it does not come up; the message holds the end of its log.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    options = {
+        "model": folder,
+        "served-model-name": NAME,
+        "host": "127.0.0.1",
+        "port": port,
+        "dtype": "float32",
+        "max-model-len": 1024,
+        "max-num-seqs": 64,
+        "kv-cache-memory-bytes": 1 << 30,
+        "uvicorn-log-level": "warning",
+    }
+    given = [f"--{name}={value}" for name, value in options.items()]
+    command = [str(python), "-P", "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *given]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # By default it keeps one core for the HTTP side, which is half of a small machine.
+    environment |= {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
+        )
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/health", log)
+        yield VllmServer(f"http://127.0.0.1:{port}/v1", NAME)
+    finally:
+        signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    end = time.monotonic() + _UP_WITHIN
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"vLLM did not start ({error}): {log.read_text(errors='replace')[-3000:]}") from None
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="session")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2 as a Hugging Face folder in float32, where answers do not depend on who computes them."""
+    folder = tmp_path_factory.mktemp("models") / NAME
+    save_model(folder, None, torch.float32)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[VllmServer]:
+    """One server for all tests."""
+    python = require_vllm()
+    folder = request.getfixturevalue("smollm2")
+    with run_vllm_server(folder, tmp_path_factory.mktemp("vllm") / "log", python) as server:
+        yield server
+
+
+def greedy_requests(model: str) -> list[Request]:
+    """Chats of a prompt task and plain completions, to be answered with the likeliest tokens."""
+    task, sampling = find_task("paraphrase_1"), Sampling(0.0, 1.0, 24)
+    asked = [task.messages({"caption": caption}) for caption in _CAPTIONS] + [completion(text) for text in _COMPLETED]
+    chats = [tuple((message["role"], message["content"]) for message in messages) for messages in asked]
+    return [Request(task.name, chat, model, sampling, 0) for chat in chats]
+
+
+@pytest.fixture(scope="session")
+def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
+    """What the embedded engine answers to each chat of `greedy_requests`, in float32."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "bf16_is_native", lambda: False)
+        engine = embedded.make(embedded.Options(base=str(smollm2)))
+        replies = [reply for batch in engine.answer(greedy_requests(engine.model)) for reply in batch]
+    return {reply.request.chat: reply.answer for reply in replies}
