@@ -1,0 +1,84 @@
+"""Rows per second of the engine `server` and of a plain sequential client, on the same OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from components.captions.engines.server import Options, make
+from components.captions.request import Request, Sampling
+from components.captions.tasks import find_task
+from components.progress import track
+
+TASK, MAX_TOKENS = "paraphrase_1", 24
+_WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rows per second of both sides; rows without an answer are counted and are none."""
+
+    sequential: float
+    server: float
+    failed: int
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the engine is."""
+        return self.server / self.sequential
+
+
+def requests(count: int, model: str, first: int = 0) -> list[Request]:
+    """Questions of ParaCLIP's first prompt about captions that are all different."""
+    task, sampling = find_task(TASK), Sampling(1.0, 0.1, MAX_TOKENS)
+    captions = (f"stock photo: large dog left of {first + number} small cats" for number in range(count))
+    asked = (task.messages({"caption": caption}) for caption in captions)
+    chats = (tuple((message["role"], message["content"]) for message in messages) for messages in asked)
+    return [Request(TASK, chat, model, sampling, 0) for chat in chats]
+
+
+def measure_servers(url: str, model: str, rows: int, sequential_rows: int, concurrency: int) -> Rates:
+    """Ask both ways, after a few rows that do not count; no prompt is asked twice, so that no cache helps either."""
+    asked = iter(requests(_WARM_UP * (1 + concurrency) + rows + sequential_rows, model))
+    plain = partial(_plain_client, url)
+    engine = partial(_engine, url, concurrency)
+    engine(list(islice(asked, _WARM_UP * concurrency)))
+    plain(list(islice(asked, _WARM_UP)))
+    sequential, _ = _timed(plain, list(islice(asked, sequential_rows)))
+    server, failed = _timed(engine, list(islice(asked, rows)))
+    return Rates(sequential, server, failed)
+
+
+def _timed(ask: Callable[[list[Request]], int], asked: list[Request]) -> tuple[float, int]:
+    """Rows per second, and how many got no answer."""
+    start = time.perf_counter()
+    answered = ask(asked)
+    return answered / (time.perf_counter() - start), len(asked) - answered
+
+
+def _plain_client(url: str, asked: list[Request]) -> int:
+    """What a short script does: the next question after the last answer."""
+    from openai import OpenAI
+
+    answered = 0
+    with OpenAI(base_url=url, api_key="none") as client:
+        for request in track(asked, "sequential client", len(asked), "row"):
+            sampling = request.sampling
+            response = client.chat.completions.create(
+                model=request.model,
+                messages=request.messages,  # type: ignore[arg-type]
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=sampling.max_tokens,
+            )
+            answered += response.choices[0].message.content is not None
+    return answered
+
+
+def _engine(url: str, concurrency: int, asked: list[Request]) -> int:
+    engine = make(Options(urls=(url,), model=asked[0].model, concurrency=concurrency))
+    replies = (reply for batch in engine.answer(asked) for reply in batch)
+    return sum(reply.answer is not None for reply in track(replies, f"{concurrency} at once", len(asked), "row"))

@@ -1,0 +1,154 @@
+"""What the generation store costs a run: time inside its calls, and the whole run's time with and without it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from more_itertools import batched
+
+from components.captions.asking import ask
+from components.captions.request import Reply, Request
+from components.captions.store import GenerationStore
+from tests.benchmarks.synthesis_servers import requests
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SteadyEngine:
+    """Answers so many rows per second in this thread, in batches, whatever happens between them."""
+
+    rate: float
+    batch: int
+    model: str = "steady"
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Sleep as long as the batch takes, then yield it."""
+        for batch in batched(requests, self.batch):
+            time.sleep(len(batch) / self.rate)
+            yield [Reply(request, f"a reworded caption, {request.key}") for request in batch]
+
+
+class TimedStore:
+    """A store that adds up the time inside its calls, in `seconds` by kind of call."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def answers(self, keys: Iterable[str]) -> dict[str, str]:
+        """See the store."""
+        return self._timed("look-ups", lambda: self._store.answers(keys))
+
+    def failures(self, keys: Iterable[str], since: datetime) -> dict[str, str]:
+        """See the store."""
+        return self._timed("look-ups", lambda: self._store.failures(keys, since))
+
+    def add(self, replies: Sequence[Reply]) -> None:
+        """See the store."""
+        self._timed("commits", lambda: self._store.add(replies))
+
+    def now(self) -> datetime:
+        """See the store."""
+        return self._timed("look-ups", self._store.now)
+
+    @contextmanager
+    def claims(self) -> Iterator[TimedStore]:
+        """The store's claims, timed by this object too."""
+        claims: AbstractContextManager[Any] = self._store.claims()
+        self._claims = self._timed("claims", claims.__enter__)
+        try:
+            yield self
+        finally:
+            self._timed("claims", lambda: claims.__exit__(None, None, None))
+
+    def take(self, keys: Iterable[str]) -> set[str]:
+        """See the store's claims."""
+        return self._timed("claims", lambda: self._claims.take(keys))
+
+    def _timed(self, kind: str, operation: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        try:
+            return operation()
+        finally:
+            self.seconds[kind] += time.perf_counter() - start
+
+
+class NoStore:
+    """Keeps nothing and lets everyone ask everything."""
+
+    def answers(self, _keys: Iterable[str]) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def failures(self, _keys: Iterable[str], _since: datetime) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def add(self, _replies: Sequence[Reply]) -> None:
+        """Forget them."""
+
+    def now(self) -> datetime:
+        """The time."""
+        return datetime.now(UTC)
+
+    @contextmanager
+    def claims(self) -> Iterator[NoStore]:
+        """Everything is free."""
+        yield self
+
+    def take(self, keys: Iterable[str]) -> set[str]:
+        """All of them."""
+        return set(keys)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds of the same run with and without a store, and of those with it, the seconds inside the store's calls."""
+
+    with_store: float
+    without_store: float
+    inside: dict[str, float]
+
+    @property
+    def share(self) -> float:
+        """Of the wall time, what passed inside the store's calls."""
+        return sum(self.inside.values()) / self.with_store
+
+    @property
+    def share_by_difference(self) -> float:
+        """Of the wall time, what the run takes longer than without a store."""
+        return 1 - self.without_store / self.with_store
+
+
+def measure_store(url: str, rows: int, rate: float, batch: int) -> Overhead:
+    """Run questions that nobody has asked yet through the stage's core, with a new store at `url` and with none."""
+    engine = SteadyEngine(rate, batch)
+    without = _run(NoStore(), engine, rows, "no store")
+    store = GenerationStore(url)
+    try:
+        timed = TimedStore(store)
+        seconds = _run(timed, engine, rows, url.partition(":")[0])
+        if store.count() != rows:
+            raise RuntimeError(f"of {rows} answers, {store.count()} were stored")
+    finally:
+        store.close()
+    return Overhead(seconds, without, dict(timed.seconds))
+
+
+def _run(store: Any, engine: SteadyEngine, rows: int, title: str) -> float:
+    asked = requests(rows, engine.model)
+    # Hashed once and then remembered: no part of what is compared.
+    keys = {request.key for request in asked}
+    start = time.perf_counter()
+    done = ask(store, engine, asked, title, rows)
+    seconds = time.perf_counter() - start
+    if done.generated != len(keys):
+        raise RuntimeError(f"of {len(keys)} questions, {done.generated} were asked")
+    return seconds

@@ -1,0 +1,78 @@
+"""The synthesis benchmark compares what it says it compares; how fast anything is, no test can say."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from components.errors import InputError
+from tests.benchmarks.synthesis import compare, measure, measure_real, show
+from tests.benchmarks.synthesis_servers import Rates, measure_servers, requests
+from tests.benchmarks.synthesis_store import Overhead, SteadyEngine
+from tests.support.fake_llm_process import fake_llm
+
+STORES = {
+    "sqlite": Overhead(5.0, 4.0, {"look-ups": 0.25, "commits": 0.5}),
+    "postgresql": Overhead(8.0, 4.0, {"claims": 2.0}),
+}
+
+
+@pytest.mark.integration
+def test_every_figure_is_measured() -> None:
+    found = measure(rows=20, latency=0.01, sequential_rows=4, concurrency=4, stored_rows=300, rate=5000.0)
+    assert found == json.loads(json.dumps(found))
+    assert found["rows_failed"] == 0
+    assert found["rows_per_second_server"] > 0
+    assert found["rows_per_second_sequential"] > 0
+    assert found["stores"].keys() == {"sqlite", "postgresql"}
+    for store in found["stores"].values():
+        assert 0 < store["overhead_share"] < 1
+        assert store["milliseconds_per_1000_rows"].keys() == {"claims", "commits", "look-ups"}
+        assert all(spent > 0 for spent in store["milliseconds_per_1000_rows"].values())
+
+
+@pytest.mark.integration
+def test_no_prompt_is_asked_twice_and_all_count_but_the_first() -> None:
+    with fake_llm() as server:
+        assert measure_servers(server.url, "fake", rows=10, sequential_rows=3, concurrency=2).failed == 0
+        # Two warm-up rows of the plain client, and two for each request in flight of the engine.
+        assert server.control()["sent"] == 2 + 3 + 4 + 10
+        server.control("set", model="another")
+        with pytest.raises(InputError, match="HTTP 404"):
+            measure_real(server.url, "fake", rows=2, concurrency=2)
+    assert len({request.key for request in requests(50, "fake")}) == 50
+
+
+def test_the_stores_share_is_the_larger_one() -> None:
+    found = compare(Rates(sequential=2.0, server=50.0, failed=1), STORES, rows=1000)
+    assert found["speedup_vs_sequential"] == 25
+    assert found["store_overhead_share"] == 0.25
+    sqlite = found["stores"]["sqlite"]
+    assert sqlite["overhead_share"] == pytest.approx(0.15)
+    assert sqlite["overhead_share_by_difference"] == pytest.approx(0.2)
+    assert (sqlite["rows_per_second"], sqlite["rows_per_second_without_store"]) == (200, 250)
+    assert sqlite["milliseconds_per_1000_rows"] == {"commits": 500, "look-ups": 250}
+
+
+def test_the_tables_show_the_real_server_where_there_is_one() -> None:
+    found = {"concurrency": 32, "latency_s": 0.2} | compare(Rates(2.0, 50.0, 0), STORES, 1000)
+    real = {"model": "qwen", "speedup_vs_sequential": 7.5}
+    found["real"] = real | {"rows_per_second_server": 3.0, "rows_per_second_sequential": 0.4}
+    output = io.StringIO()
+    show(found, Console(file=output, width=200))
+    assert all(text in output.getvalue() for text in ("25.0 times as fast", "7.5 times as fast", "qwen", "25.0%"))
+
+
+def test_the_steady_engine_answers_each_row_once() -> None:
+    asked = requests(70, "steady")
+    batches = list(SteadyEngine(rate=1e6, batch=32).answer(asked))
+    assert [len(batch) for batch in batches] == [32, 32, 6]
+    assert [reply.request for batch in batches for reply in batch] == asked
+
+
+def test_a_url_needs_a_model() -> None:
+    with pytest.raises(InputError, match="--url needs --model"):
+        measure_real("http://127.0.0.1:1/v1", None, 1, 1)

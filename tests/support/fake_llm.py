@@ -1,0 +1,223 @@
+"""An OpenAI-compatible server whose answers follow from the prompt and whose faults follow from a seed.
+
+It prints its port when it listens. Every request it gets and every answer it has sent is a line of its log. While it
+runs, `/control/...` changes what it does; see `tests.support.fake_llm_process`.
+
+    python -m tests.support.fake_llm --latency 0.1 --error http_500=0.2 --error timeout=0.1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+QUIET_S = 0.1
+"""How long nothing must have been sent before `/control/held` says so."""
+
+NONSENSE = (
+    "<html><body>It works!</body></html>",
+    "null",
+    "[]",
+    '{"choices": []}',
+    '{"choices": null}',
+    '{"choices": [{"message": null}]}',
+    '{"choices": [{"message": {"content": 7}}]}',
+    '{"error": {"message": "upstream is busy"}}',
+)
+"""Bodies of HTTP 200 that answer nothing."""
+
+
+def answer_to(prompt: str) -> str:
+    """What the server answers, one line."""
+    return f"a reworded caption {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
+
+
+@dataclass
+class Options:
+    """What the server does; `/control/set` changes it."""
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    errors: dict[str, float] = field(default_factory=dict)
+    """Shares of `http_<code>`, `timeout`, `truncated`, `nonsense` and `drop`, drawn for each request."""
+    poison: dict[str, str] = field(default_factory=dict)
+    """Text -> the kind of error that every prompt gets which holds it."""
+    retry_after: str | None = None
+    """Header of every error."""
+    capacity: int | None = None
+    """Requests beyond so many at once get HTTP 429."""
+    longest: int | None = None
+    """Prompts of more characters get HTTP 400."""
+    model: str | None = None
+    key: str | None = None
+    said: str = "out of order"
+    """The message of errors."""
+    hold_after: int | None = None
+    """Answers beyond this number of them are held back for ever."""
+
+
+class FakeLlm:
+    """The server as an ASGI application."""
+
+    def __init__(self, options: Options, seed: int, log: Path | None) -> None:
+        self.options = options
+        # The fault of the n-th arrival follows from the seed alone, whatever else is drawn meanwhile.
+        self._faults = random.Random(seed)
+        self._random = random.Random(seed)
+        self._log = log.open("a", buffering=1, encoding="utf-8") if log else None
+        self._in_flight = 0
+        self._most_in_flight = 0
+        self._sending = 0
+        self._last_sent = 0.0
+        self._last: dict[str, Any] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        if request.url.path.startswith("/control/"):
+            response: ASGIApp = await self._control(request)
+        elif request.url.path in ("/v1/chat/completions", "/v1/completions"):
+            await self._complete(request, scope, receive, send)
+            return
+        else:
+            response = JSONResponse({"error": {"message": "no such path"}}, 404)
+        await response(scope, receive, send)
+
+    async def _control(self, request: Request) -> Response:
+        action = request.url.path.removeprefix("/control/")
+        if action == "set":
+            for name, value in (await request.json()).items():
+                setattr(self.options, name, value)
+        elif action == "held":
+            loop = asyncio.get_running_loop()
+            while self._sending < (self.options.hold_after or 0) or loop.time() - self._last_sent < QUIET_S:
+                await asyncio.sleep(QUIET_S / 10)
+        facts = {"sent": self._sending, "most_in_flight": self._most_in_flight, "last": self._last}
+        return JSONResponse(facts)
+
+    async def _complete(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await request.json()
+        prompt = body["prompt"] if "prompt" in body else json.dumps(body["messages"])
+        self._last = {"path": request.url.path, "key": request.headers.get("authorization"), "body": body}
+        digest = hashlib.sha256(prompt.encode()).hexdigest()
+        self._in_flight += 1
+        self._most_in_flight = max(self._most_in_flight, self._in_flight)
+        try:
+            refusal = self._refusal(request, body, prompt)
+            fault = None if refusal else self._fault(prompt)
+            self._write("arrival", digest, fault)
+            if refusal is None:
+                await asyncio.sleep(self.options.latency + self.options.jitter * self._random.random())
+            if fault == "timeout":
+                await _until_gone(request)
+            if await request.is_disconnected():
+                return
+            if refusal is None and fault is None:
+                await self._answer(request, prompt, digest, scope, receive, send)
+            else:
+                await (refusal or self._broken(fault or "", body, prompt))(scope, receive, send)
+        finally:
+            self._in_flight -= 1
+
+    async def _answer(
+        self, request: Request, prompt: str, digest: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        if self.options.hold_after is not None and self._sending >= self.options.hold_after:
+            await _until_gone(request)
+            return
+        self._sending += 1
+        await JSONResponse(_response(await request.json(), prompt))(scope, receive, send)
+        self._last_sent = asyncio.get_running_loop().time()
+        self._write("answer", digest, None)
+
+    def _refusal(self, request: Request, body: dict[str, Any], prompt: str) -> Response | None:
+        options = self.options
+        if options.key is not None and request.headers.get("authorization") != f"Bearer {options.key}":
+            return _error(401, f"Incorrect API key provided: {request.headers.get('authorization')}", None)
+        if options.model is not None and body["model"] != options.model:
+            return _error(404, f"The model `{body['model']}` does not exist.", None)
+        if options.longest is not None and len(prompt) > options.longest:
+            said = f"This model's maximum context length is {options.longest} characters. You sent {len(prompt)}."
+            return _error(400, said, None)
+        if options.capacity is not None and self._in_flight > options.capacity:
+            return _error(429, "too many requests", options.retry_after)
+        return None
+
+    def _fault(self, prompt: str) -> str | None:
+        for text, kind in self.options.poison.items():
+            if text in prompt:
+                return kind
+        drawn = self._faults.random()
+        for kind, share in self.options.errors.items():
+            drawn -= share
+            if drawn < 0:
+                return kind
+        return None
+
+    def _broken(self, kind: str, body: dict[str, Any], prompt: str) -> Response:
+        whole = json.dumps(_response(body, prompt))
+        if kind.startswith("http_"):
+            return _error(int(kind.removeprefix("http_")), self.options.said, self.options.retry_after)
+        if kind == "truncated":
+            return Response(whole[: len(whole) // 2], media_type="application/json")
+        if kind == "drop":
+            return Response(whole[:10], headers={"content-length": str(len(whole))}, media_type="application/json")
+        said = self._random.choice(NONSENSE)
+        return Response(said, media_type="text/html" if said.startswith("<") else "application/json")
+
+    def _write(self, event: str, digest: str, fault: str | None) -> None:
+        if self._log:
+            self._log.write(json.dumps({"event": event, "prompt": digest, "fault": fault}) + "\n")
+
+
+async def _until_gone(request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(QUIET_S / 10)
+
+
+def _response(body: dict[str, Any], prompt: str) -> dict[str, Any]:
+    text = answer_to(prompt)
+    said = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
+    return {"id": "fake", "object": "completion", "choices": [{"index": 0, "finish_reason": "length", **said}]}
+
+
+def _error(code: int, message: str, retry_after: str | None) -> Response:
+    headers = {"retry-after": retry_after} if retry_after is not None else None
+    return JSONResponse({"error": {"message": message, "code": code}}, code, headers)
+
+
+def main(
+    port: int = 0,
+    latency: float = 0.0,
+    jitter: float = 0.0,
+    error: Annotated[list[str] | None, typer.Option(help="A kind of error and its share, such as drop=0.1.")] = None,
+    seed: int = 0,
+    log: Path | None = None,
+) -> None:
+    """Serve on 127.0.0.1 until killed; prints the port."""
+    errors = {kind: float(share) for kind, _, share in (text.partition("=") for text in error or [])}
+    listening = socket.create_server(("127.0.0.1", port), backlog=512)
+    # Headers and body are sent one after the other; the second would wait for the first one's acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    app = FakeLlm(Options(latency, jitter, errors), seed, log)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=60))
+    print(listening.getsockname()[1], flush=True)
+    server.run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,98 @@
+"""A project whose captions a server rewrites, and the stage `synthesize` run there as users run it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from components.records import GENERATIONS, PAIRS
+
+REPO = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "components.captions.synthesize", "--task", "paraphrase_1", "--fresh")
+_STORED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class ServerProject:
+    """A folder with params.yaml and the pairs to rewrite."""
+
+    folder: Path
+
+    @staticmethod
+    def make(folder: Path, params: dict[str, Any], rows: int, url: str, **options: Any) -> ServerProject:
+        """Write a project of so many captions; `params` is the repository's params.yaml, `options` the engine's."""
+        captions = [f"a small dog number {number} left of a large cat" for number in range(rows)]
+        ids, nothing = [f"p{number}" for number in range(rows)], [None] * rows
+        pairs = {"id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
+        PAIRS.write(folder / "data" / "pairs" / "train.parquet", pairs)
+        models = {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}}
+        task = {"input": "data/pairs/train.parquet"}
+        settings = {
+            "models": models,
+            "model": "fake",
+            "replay": None,
+            "captions": rows,
+            "tasks": {"paraphrase_1": task},
+        }
+        params["synthesize"] |= settings
+        (folder / "params.yaml").write_text(yaml.safe_dump(params))
+        return ServerProject(folder)
+
+    @property
+    def table_path(self) -> Path:
+        """Where the stage writes its table."""
+        return self.folder / "data" / "captions" / "paraphrase_1.parquet"
+
+    def table(self) -> pa.Table:
+        """The stage's table."""
+        return GENERATIONS.read(self.table_path)
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the stage."""
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        if sys.dont_write_bytecode:
+            # Each start would compile every library anew, which takes longer than the stage.
+            environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.folder / "pycache")}
+        return subprocess.Popen(
+            COMMAND,
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        """Run the stage to its end."""
+        with self.start() as process:
+            output, errors = process.communicate()
+        return subprocess.CompletedProcess(COMMAND, process.returncode, output, errors)
+
+    def stored(self, table: str = "generations") -> int:
+        """How many rows a table of the store has; none before there is a store."""
+        store = self.folder / "state" / "generations.db"
+        if not store.exists():
+            return 0
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            try:
+                count: int = connection.execute(f"select count(*) from {table}").fetchone()[0]
+            except sqlite3.OperationalError:
+                return 0
+        connection.close()
+        return count
+
+    def wait_until_stored(self, count: int) -> None:
+        """Return when the store has so many answers."""
+        end = time.monotonic() + _STORED_WITHIN_S
+        while self.stored() < count:
+            assert time.monotonic() < end, f"of {count} answers that the server sent, {self.stored()} were stored"
+            time.sleep(0.01)

@@ -1,0 +1,5 @@
+"""As vLLM's, as far as they are used."""
+
+
+class VLLMServerError(Exception):
+    """The engine is dead."""
