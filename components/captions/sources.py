@@ -1,77 +1,66 @@
-"""Where a prompt task's inputs come from: captions, an earlier task's answers, or captions two at a time."""
+"""What prompt tasks are asked about: rows of inputs, who accepts them, and how a table is read for them."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from more_itertools import unique_everseen
-
-from components.records import GENERATIONS, PAIRS
+from components.captions.request import Picture
 
 Inputs = Mapping[str, str]
 """What a question is asked about, by name; the names are column names of the validated tables."""
 
 Accepts = Callable[[Inputs], str | None]
-"""Why inputs are not asked about, or None when they are."""
+"""Why inputs are not asked about, without words of theirs so that it can be counted, or None when they are."""
+
+SHOWN = "pictures"
+"""Name of an input that is there, with any text, where the question shows the pictures of its captions."""
 
 MIN_WORDS, MAX_WORDS = 2, 15
 
 
 @dataclass(frozen=True)
 class Source:
-    """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any."""
+    """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
+
+    `pictures` are those of the first and of the second pair, where the question shows them.
+    """
 
     id: str
     sample: int
     inputs: Inputs
     other_id: str | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
-Reader = Callable[[Path, Accepts, int, int], list[Source]]
-"""Reads a task's table: its path, what the task accepts, how many captions at most, and a seed."""
+@dataclass(frozen=True)
+class Ask:
+    """Which rows of its table a task wants.
 
-
-def read_captions(path: Path, accepts: Accepts, limit: int, _seed: int) -> list[Source]:
-    """The first `limit` captions of a `PAIRS` table that the task accepts, as input `caption`."""
-    rows = PAIRS.read(path, ["id", "caption"]).to_pylist()
-    sources = (Source(row["id"], 0, {"caption": row["caption"]}) for row in rows)
-    return [source for source in sources if accepts(source.inputs) is None][:limit]
-
-
-def read_caption_pairs(path: Path, accepts: Accepts, limit: int, seed: int) -> list[Source]:
-    """Each caption of `read_captions` with another one of them, drawn by `seed`: `caption` and `other_caption`.
-
-    PC-CLIP (section 3) compares all pairs of a small pool. Ordered pairs, and as many as captions, keep the number
-    of questions linear; no caption meets itself.
+    Attributes:
+        limit: how many captions at most; the first that the task accepts.
+        seed: draws the pairs of a task about two captions.
+        pairs: how many ordered pairs of captions are drawn; None for one of every caption.
+        pictures: whether the sources carry the pictures of their captions.
+        skipped: how many rows were not asked about, by reason; counted while the sources are read.
+        images: the `PAIRS` table that has the pictures, for a task that reads another table.
     """
-    pool = read_captions(path, accepts, limit, seed)
-    if len(pool) < 2:
-        return []
-    rng = random.Random(f"caption pairs {seed}")
-    others = [(place + rng.randrange(1, len(pool))) % len(pool) for place in range(len(pool))]
-    return [
-        Source(one.id, 0, {**one.inputs, "other_caption": pool[other].inputs["caption"]}, pool[other].id)
-        for one, other in zip(pool, others, strict=True)
-    ]
+
+    limit: int
+    seed: int = 0
+    pairs: int | None = None
+    pictures: bool = False
+    skipped: Counter[str] = field(default_factory=Counter, compare=False)
+    images: Path = Path("data/pairs/train.parquet")
 
 
-def read_answers(name: str) -> Reader:
-    """Reads the accepted answers that a `GENERATIONS` table has for its first `limit` captions, as input `name`."""
+Reader = Callable[[Path, Accepts, Ask], Iterable[Source]]
+"""Reads a task's table lazily and in one fixed order; memory does not grow with the rows.
 
-    def read(path: Path, accepts: Accepts, limit: int, _seed: int) -> list[Source]:
-        rows = GENERATIONS.read(path, ["id", "sample", "accepted", "text"]).to_pylist()
-        kept = set(list(unique_everseen(row["id"] for row in rows))[:limit])
-        sources = (
-            Source(row["id"], row["sample"], {name: row["text"]})
-            for row in rows
-            if row["accepted"] and row["id"] in kept
-        )
-        return [source for source in sources if accepts(source.inputs) is None]
-
-    return read
+What is wrong with the table is an `InputError` once that row is reached.
+"""
 
 
 def short_captions(inputs: Inputs) -> str | None:
@@ -81,4 +70,11 @@ def short_captions(inputs: Inputs) -> str | None:
     joined by pair.
     """
     words = len(inputs["caption"].split())
-    return None if MIN_WORDS <= words <= MAX_WORDS else f"caption has {words} words, wants {MIN_WORDS} to {MAX_WORDS}"
+    if words > MAX_WORDS:
+        return f"caption has more than {MAX_WORDS} words"
+    return f"caption has fewer than {MIN_WORDS} words" if words < MIN_WORDS else None
+
+
+def anything(_inputs: Inputs) -> None:
+    """Accepts all inputs."""
+    return

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-import re
-
-from components.captions.sources import Inputs, read_caption_pairs, short_captions
-from components.captions.task import Chat, PromptTask
-
-_END = re.compile(r"Q:|Note:|#\d+:|I hope|Human:|User:", re.IGNORECASE)
-_LABEL = re.compile(r"^(?:A|Answer|#\d+):\s*", re.IGNORECASE)
+from components.captions.few_shot import few_shot
+from components.captions.parsing import cut
+from components.captions.readers import read_caption_pairs
+from components.captions.request import Chat
+from components.captions.sources import Inputs, short_captions
+from components.captions.task import PromptTask
 
 
 def _question(one: str, other: str) -> str:
-    return f'What is the visual difference between an image captioned with "{one}" and one captioned with "{other}"?'
+    return (
+        f'What is the visual difference between an image captioned with "{one}" and an image captioned with "{other}"?'
+    )
 
 
 _CAT, _DOG = "a photo of a black, small cat", "a photo of a large, white dog"
+_HOUSE, _AIRPORT = "a photo of a house", "a photo of an airport"
 _DEMONSTRATIONS = (
     (_question(_CAT, _DOG), "The cat is smaller and is the color black, while the dog is larger and is white."),
     (_question(_DOG, _CAT), "The dog is larger and is the color white, while the cat is smaller and black."),
+    (
+        _question(_HOUSE, _AIRPORT),
+        "The house contains furniture and homely decorations, while the airport is much larger and a public space.",
+    ),
+    (
+        _question(_AIRPORT, _HOUSE),
+        "The airport contains travelers and airplanes and is a public space, while the house is smaller and is a "
+        "private space.",
+    ),
 )
 
 
 def _messages(inputs: Inputs) -> Chat:
-    messages: Chat = [{"role": "system", "content": "You compare images by their captions."}]
-    for question, answer in _DEMONSTRATIONS:
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return [*messages, {"role": "user", "content": _question(inputs["caption"], inputs["other_caption"])}]
-
-
-def cut(answer: str) -> str | None:
-    """The answer on one line, without its label, up to where the model goes on to something else."""
-    body = _LABEL.sub("", answer.strip())
-    marker = _END.search(body)
-    text = re.sub(r"\s+", " ", body[: marker.start()] if marker else body).strip(" \"'`*")
-    return text or None
+    question = _question(inputs["caption"], inputs["other_caption"])
+    return few_shot("You compare images by their captions.", _DEMONSTRATIONS, question)
 
 
 TASK = PromptTask(
     name="difference",
-    citation="PC-CLIP (TMLR 2025), appendix B.1, two of its demonstrations; the cutting is appendix B.2's",
+    citation="PC-CLIP (TMLR 2025), appendix B.1, the prompt for COCO; the cutting is appendix B.2's",
     inputs=("caption", "other_caption"),
     reads=read_caption_pairs,
     accepts=short_captions,
     messages=_messages,
     parse=cut,
+    outputs=("difference",),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from components.captions.sources import Inputs, read_captions, short_captions
-from components.captions.task import Chat, PromptTask, chat, first_line
+from components.captions.readers import read_captions
+from components.captions.request import Chat
+from components.captions.sources import Inputs, short_captions
+from components.captions.task import PromptTask, chat, first_line
 
 
 def _messages(inputs: Inputs) -> Chat:
@@ -19,4 +21,5 @@ TASK = PromptTask(
     accepts=short_captions,
     messages=_messages,
     parse=first_line,
+    outputs=("paraphrase_1",),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from components.captions.sources import Inputs, read_answers
-from components.captions.task import Chat, PromptTask, chat, first_line
+from components.captions.readers import read_answers
+from components.captions.request import Chat
+from components.captions.sources import Inputs
+from components.captions.task import PromptTask, chat, first_line
 
 
 def _accepts(inputs: Inputs) -> str | None:
@@ -26,4 +28,5 @@ TASK = PromptTask(
     accepts=_accepts,
     messages=_messages,
     parse=first_line,
+    outputs=("paraphrase_2",),
 )

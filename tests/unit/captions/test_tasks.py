@@ -2,42 +2,129 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions import tasks
-from components.captions.sources import Inputs
+from components.captions.request import COMPLETION, PICTURE
+from components.captions.sources import SHOWN, Inputs
 from components.captions.tasks import find_task
 from components.discovery import file_names
 from components.errors import InputError
 
 NAMES = file_names(tasks.__path__)
+OLDER_PROMPTS = {
+    "paraphrase_1": 'Paraphrase the given caption "a cake plate" concisely while preserving the meaning.',
+    "paraphrase_2": (
+        'Paraphrase the given text "a cake plate" concisely while preserving the meaning and avoiding use of existing '
+        "words."
+    ),
+    "rewrite": 'Rewrite the image caption "a cake plate" in your own words.',
+    "negate_semclip": "Generate a completely false version of this sentence: a cake plate",
+    "negate_terms": (
+        'Put one of the words "no", "not" and "without" into the subject or the predicate of the caption '
+        '"a cake plate" so that it denies what the picture shows.'
+    ),
+    "swap_negative": 'Exchange two things of the caption "a cake plate" so that it describes another picture.',
+}
+"""Questions whose answers are stored: a changed letter would ask all of them anew."""
 
 
 def _inputs(name: str, text: str = "a cake plate") -> Inputs:
     return {column: f"{text} ({column})" for column in find_task(name).inputs}
 
 
-def test_the_paraphrase_questions_are_the_papers() -> None:
-    first = find_task("paraphrase_1").messages({"caption": "a cake plate"})
-    second = find_task("paraphrase_2").messages({"paraphrase_1": "a cake plate"})
-    assert first[-1]["content"].endswith('"a cake plate" concisely while preserving the meaning.')
-    assert "avoiding use of existing words" in second[-1]["content"]
-    assert first[0] == second[0]
+def _question(name: str, **inputs: str) -> str:
+    return find_task(name).messages(inputs)[-1]["content"]
 
 
-def test_the_negation_question_is_the_papers() -> None:
-    question = find_task("negate_semclip").messages({"caption": "a cake plate"})[-1]["content"]
-    assert question == "Generate a completely false version of this sentence: a cake plate"
+@pytest.mark.parametrize("name", OLDER_PROMPTS)
+def test_questions_with_stored_answers_stay(name: str) -> None:
+    (column,) = find_task(name).inputs
+    system, question = find_task(name).messages({column: "a cake plate"})
+    assert question["content"] == OLDER_PROMPTS[name]
+    false = name in ("negate_semclip", "negate_terms", "swap_negative")
+    assert system["content"] == ("You write captions that are false." if false else "You rewrite captions.")
 
 
-def test_the_difference_question_names_both_in_order_after_its_demonstrations() -> None:
-    one, other = ({"caption": a, "other_caption": b} for a, b in (("a cat", "a dog"), ("a dog", "a cat")))
-    messages, turned = find_task("difference").messages(one), find_task("difference").messages(other)
-    assert '"a cat" and one captioned with "a dog"' in messages[-1]["content"]
-    assert '"a dog" and one captioned with "a cat"' in turned[-1]["content"]
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+def test_the_semclip_questions_are_the_papers() -> None:
+    assert _question("paraphrase_semclip", caption="a cake plate") == (
+        "Rephrase the following sentence with the same meaning: a cake plate"
+    )
+    assert _question("judge_paraphrase", caption="a dog", paraphrase="one hound") == (
+        'The original sentence is: "a dog"\nThe generated paraphrase is: "one hound"\n'
+        'Does the paraphrase accurately retain the meaning of the original? Respond with "Yes" or "No".'
+    )
+    assert _question("judge_negation", caption="a dog", negation="no dog") == (
+        'The original sentence is: "a dog"\nThe generated false sentence is: "no dog"\n'
+        'Does the false sentence contradict or misrepresent the original? Respond with "Yes" or "No".'
+    )
+
+
+def test_the_difference_question_names_both_in_order_after_the_papers_four_demonstrations() -> None:
+    messages = find_task("difference").messages({"caption": "a cat", "other_caption": "a dog"})
+    turned = find_task("difference").messages({"caption": "a dog", "other_caption": "a cat"})
+    asked = 'What is the visual difference between an image captioned with "{}" and an image captioned with "{}"?'
+    assert messages[-1]["content"] == asked.format("a cat", "a dog")
+    assert turned[-1]["content"] == asked.format("a dog", "a cat")
+    assert [message["role"] for message in messages] == ["system", *["user", "assistant"] * 4, "user"]
+    assert messages[5]["content"] == asked.format("a photo of a house", "a photo of an airport")
+    assert messages[8]["content"] == (
+        "The airport contains travelers and airplanes and is a public space, while the house is smaller and is a "
+        "private space."
+    )
+
+
+def test_the_cub_question_asks_about_descriptions_after_two_demonstrations() -> None:
+    messages = find_task("difference_cub").messages({"caption": "a cat", "other_caption": "a dog"})
+    assert [message["role"] for message in messages] == ["system", *["user", "assistant"] * 2, "user"]
+    assert messages[-1]["content"] == (
+        'What is the visual difference between an image with a description of "a cat" and an image with a description '
+        'of "a dog"?'
+    )
+    assert messages[2]["content"].startswith("Difference in color and size of the wings. One is grey")
+
+
+def test_the_class_questions_are_the_papers() -> None:
+    assert _question("class_difference", class_name="crab", other_class_name="lobster") == (
+        "In less than 30 words, what is the description of the visual difference (e.g., in terms of color or shape) "
+        "between an image of crab and an image of lobster?"
+    )
+    (prompt,) = find_task("class_description").messages({"class_name": "crab"})
+    assert prompt["role"] == COMPLETION
+    assert prompt["content"].startswith('Q: What is a longer description of the visual features of the class "dog"?\n')
+    assert prompt["content"].endswith('\n\nQ: What is a longer description of the class "crab"?\n\nA:')
+    assert "snout, all contributing to their unique and diverse physical appearances.\n\nQ:" in prompt["content"]
+
+
+def test_the_query_question_is_the_papers() -> None:
+    assert _question("query_paraphrase", query="A man on skis.") == (
+        "Paraphrase the following sentence, using as many synonyms as possible: A man on skis."
+    )
+
+
+def test_scores_are_asked_with_marks_for_both_pictures_or_without_pictures() -> None:
+    inputs = {"caption": "a cat", "other_caption": "a dog", "difference": "The cat is small."}
+    blind, seeing = _question("score_difference", **inputs), _question("score_difference", **inputs, **{SHOWN: "1"})
+    assert find_task("score_difference").pictures
+    assert PICTURE not in blind
+    assert f"Image 1: {PICTURE}\nImage 2: {PICTURE}\nComparative description: The cat is small.\n" in seeing
+    assert "two images with their captions" in seeing
+    for question in (blind, seeing):
+        assert "Image 1 caption: a cat\nImage 2 caption: a dog\n" in question
+        assert "1 means the description perfectly captures the key differences" in question
+        assert all(f'"{key}": ...' in question.replace('"..."', "...") for key in find_task("score_difference").outputs)
+
+
+def test_scores_are_read_from_json_alone() -> None:
+    parse = find_task("score_difference").parse
+    answer = {"image1_description": "a cat", "image2_description": "a dog", "score": 0.25, "reasoning": "It hides one."}
+    assert parse(f"```json\n{json.dumps(answer, indent=2)}\n```") == json.dumps(answer, separators=(",", ":"))
+    assert parse(json.dumps(answer | {"score": 2})) is None
+    assert parse("0.25") is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,7 +137,28 @@ def test_every_task_asks_about_all_its_inputs_last(name: str) -> None:
     assert messages[:-1] == task.messages(_inputs(name, "a tray"))[:-1], "what is the same must stand first"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "caption" in find_task(name).inputs])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_task_says_what_it_gives(name: str) -> None:
+    task = find_task(name)
+    assert task.outputs
+    assert len(set(task.outputs)) == len(task.outputs)
+    assert not set(task.outputs) & set(task.inputs)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if find_task(name).messages(_inputs(name))[0]["role"] != COMPLETION]
+)
+def test_every_chat_starts_with_a_system_message_and_takes_turns(name: str) -> None:
+    system, *turns = [message["role"] for message in find_task(name).messages(_inputs(name))]
+    assert system == "system"
+    assert turns == ["user", *["assistant", "user"] * (len(turns) // 2)]
+
+
+READ_CAPTIONS = [name for name in NAMES if "caption" in find_task(name).inputs and len(find_task(name).inputs) == 1]
+READ_CAPTIONS += ["difference", "difference_cub"]
+
+
+@pytest.mark.parametrize("name", READ_CAPTIONS)
 @pytest.mark.parametrize(("caption", "taken"), [("dog", False), ("a dog", True), ("w " * 15, True), ("w " * 16, False)])
 def test_every_task_takes_the_same_captions(name: str, caption: str, *, taken: bool) -> None:
     assert (find_task(name).accepts({"caption": caption}) is None) is taken
@@ -61,24 +169,13 @@ def test_every_task_takes_the_same_captions(name: str, caption: str, *, taken: b
     [('"A dog."', "A dog."), ("\n  A  dog\nmore", "A dog"), ("", None), ('""\n\n', None), ("**A dog**", "A dog")],
 )
 def test_answers_are_cleaned(answer: str, text: str | None) -> None:
-    assert find_task("paraphrase_1").parse(answer) == text
+    for name in ("paraphrase_1", "paraphrase_semclip", "query_paraphrase"):
+        assert find_task(name).parse(answer) == text
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        ("A: The dog is\nlarger.", "The dog is larger."),
-        ("The dog is larger. Q: What is the visual", "The dog is larger."),
-        ("The dog is larger. Note: I cannot see", "The dog is larger."),
-        ("The dog is larger. I hope this helps", "The dog is larger."),
-        ("#1: The dog. #2: The cat.", "The dog."),
-        ("The dog on a notebook, with a musical note.", "The dog on a notebook, with a musical note."),
-        ("Q: What", None),
-        ("\n\n\n\n\n\n\n\n", None),
-    ],
-)
-def test_differences_end_where_the_model_goes_on_to_something_else(answer: str, text: str | None) -> None:
-    assert find_task("difference").parse(answer) == text
+@pytest.mark.parametrize("name", ["difference", "difference_cub", "class_difference", "class_description"])
+def test_longer_answers_end_where_the_model_goes_on_to_something_else(name: str) -> None:
+    assert find_task(name).parse(" The dog is\nlarger. Q: What is") == "The dog is larger."
 
 
 @pytest.mark.parametrize("name", NAMES)

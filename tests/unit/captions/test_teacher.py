@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.student import TEACHERS
+from components.captions import tasks
 from components.captions.teacher import read_lessons
+from components.discovery import file_names
 from components.errors import InputError
 
-REPO = Path(__file__).parents[3]
+ASSETS = Path(__file__).parents[3] / "components" / "captions" / "assets"
+NAMES = file_names(tasks.__path__)
 
 
 @pytest.fixture
@@ -54,10 +56,43 @@ def test_missing_file_is_named(path: Path) -> None:
         read_lessons(path, ["rewrite"])
 
 
-def test_own_sets_teach_every_task() -> None:
-    from components.captions import tasks
-    from components.discovery import file_names
+def test_a_file_without_rows_teaches_nothing(path: Path) -> None:
+    path.write_text("caption\tparaphrase_1\tparaphrase_2\n")
+    assert read_lessons(path, NAMES) == []
 
-    names = file_names(tasks.__path__)
-    taught = {lesson.task.name for path in TEACHERS for lesson in read_lessons(REPO / path, names)}
-    assert taught == set(names)
+
+def test_tasks_may_borrow_the_columns_of_others(path: Path) -> None:
+    path.write_text("caption\tparaphrase_1\tparaphrase_2\nIMG dog\tA dog.\tOne hound.\n")
+    lessons = read_lessons(path, ["paraphrase_semclip", "query_paraphrase"])
+    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in lessons] == [
+        ("paraphrase_semclip", {"caption": "IMG dog"}, "One hound."),
+        ("query_paraphrase", {"query": "A dog."}, "One hound."),
+    ]
+
+
+def test_differences_are_answers_to_both_questions_about_them(path: Path) -> None:
+    path.write_text("task\tcaption\tother_caption\tanswer\ndifference\ta dog\ta cat\tDog, not cat.\n")
+    lessons = read_lessons(path, ["difference", "difference_cub"])
+    assert [(lesson.task.name, lesson.answer) for lesson in lessons] == [
+        ("difference", "Dog, not cat."),
+        ("difference_cub", "Dog, not cat."),
+    ]
+
+
+def test_what_follows_from_a_file_comes_after_what_stands_in_it(path: Path) -> None:
+    path.write_text("task\tcaption\tother_caption\tanswer\nnegate_terms\ta dog\t\tNo dog.\n")
+    lessons = read_lessons(path, ["judge_negation", "negate_terms"])
+    assert [lesson.task.name for lesson in lessons] == ["negate_terms", "judge_negation"]
+    assert [lesson.task.name for lesson in read_lessons(path, ["negate_terms"])] == ["negate_terms"]
+
+
+def test_own_sets_teach_every_task() -> None:
+    sets = sorted(ASSETS.glob("teacher*.tsv"))
+    taught = {lesson.task.name for path in sets for lesson in read_lessons(path, NAMES)}
+    assert taught == set(NAMES)
+
+
+def test_every_lesson_of_the_own_sets_is_an_answer_that_its_task_can_read() -> None:
+    for path in ASSETS.glob("teacher*.tsv"):
+        for lesson in read_lessons(path, NAMES):
+            assert lesson.task.parse(lesson.answer), (path.name, lesson)

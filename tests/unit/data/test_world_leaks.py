@@ -62,8 +62,11 @@ def _leaks(texts: list[str], sentences: frozenset[str]) -> list[str]:
 
 
 def _teacher() -> list[str]:
-    with (ASSETS / "teacher.tsv").open(encoding="utf-8", newline="") as stream:
-        return [text for row in csv.DictReader(stream, delimiter="\t") for text in row.values()]
+    texts = []
+    for path in sorted(ASSETS.glob("teacher*.tsv")):
+        with path.open(encoding="utf-8", newline="") as stream:
+            texts += [text for row in csv.DictReader(stream, delimiter="\t") for text in row.values() if text]
+    return texts
 
 
 def test_alt_texts_of_training(evaluation: tuple[list[str], frozenset[str]]) -> None:
@@ -73,9 +76,9 @@ def test_alt_texts_of_training(evaluation: tuple[list[str], frozenset[str]]) -> 
     assert _leaks(texts, evaluation[1]) == []
 
 
-def test_teacher_set(evaluation: tuple[list[str], frozenset[str]]) -> None:
+def test_teacher_sets(evaluation: tuple[list[str], frozenset[str]]) -> None:
     texts = _teacher()
-    assert len(texts) > 1000
+    assert len(texts) > 3000
     assert _leaks(texts, evaluation[1]) == []
 
 

@@ -1,0 +1,97 @@
+"""Readers of the tables that tasks ask about: captions, captions two at a time, or an earlier task's answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from components.captions.pairing import paired
+from components.captions.pictures import pictures_of, to_picture
+from components.captions.pool import pooled
+from components.captions.sources import SHOWN, Accepts, Ask, Reader, Source
+from components.records import GENERATIONS, PAIRS
+
+
+def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """The first captions of a `PAIRS` table that the task accepts, as input `caption`."""
+    sources = _captions(path, pictures=ask.pictures)
+    return islice(accepted(sources, accepts, ask.skipped), ask.limit)
+
+
+def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
+
+    PC-CLIP (section 3) compares all ordered pairs of 1,000 captions; no caption meets itself.
+    """
+    with pooled(read_captions(path, accepts, ask)) as pool:
+        yield from paired(pool, ask.pairs, ask.seed)
+
+
+def read_answers(name: str, **about: str) -> Reader:
+    """Reads the accepted answers that a `GENERATIONS` table has for its first captions, as input `name`.
+
+    `about` gives further inputs: their names and the columns of `GENERATIONS` that hold them. The rows of a caption
+    stand together in the table.
+    """
+
+    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+        if not ask.pictures:
+            return accepted(_answers(path, {name: "text", **about}, ask), accepts, ask.skipped)
+        return _with_pictures(read, path, accepts, ask)
+
+    return read
+
+
+def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str]) -> Iterator[Source]:
+    """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others."""
+    for source in sources:
+        reason = accepts(source.inputs)
+        if reason is None:
+            yield source
+        else:
+            skipped[reason] += 1
+
+
+def _captions(path: Path, *, pictures: bool) -> Iterator[Source]:
+    columns = ["id", "caption", "image"] if pictures else ["id", "caption"]
+    for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
+        for row in block.to_pylist():
+            shown = (to_picture(row["image"], path, row["id"]),) if pictures else ()
+            inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
+            yield Source(row["id"], 0, inputs, pictures=shown)
+
+
+def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:
+    columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
+    rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
+    for row in _of_first_captions(rows, ask.limit):
+        if row["accepted"]:
+            texts = {name: row[column] for name, column in inputs.items()}
+            yield Source(row["id"], row["sample"], texts, row["other_id"])
+        else:
+            ask.skipped["no usable answer to ask about"] += 1
+
+
+def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
+    captions, last = 0, None
+    for row in rows:
+        captions, last = captions + (row["id"] != last), row["id"]
+        if captions > limit:
+            return
+        yield row
+
+
+def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """What `read` finds, with the pictures of the pairs that it is about."""
+    plain = replace(ask, pictures=False)
+    first_look = read(path, accepts, replace(plain, skipped=Counter()))
+    pairs = {pair for source in first_look for pair in (source.id, source.other_id) if pair is not None}
+    with pictures_of(pairs, ask.images) as picture_of:
+        for source in read(path, accepts, plain):
+            shown = [source.id] if source.other_id is None else [source.id, source.other_id]
+            inputs = {**source.inputs, SHOWN: "1"}
+            yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))

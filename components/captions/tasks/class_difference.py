@@ -1,0 +1,29 @@
+"""PC-CLIP's comparisons of two classes, for comparative prompting."""
+
+from __future__ import annotations
+
+from components.captions.benchmark_readers import read_class_pairs
+from components.captions.parsing import cut
+from components.captions.request import Chat
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = (
+        "In less than 30 words, what is the description of the visual difference (e.g., in terms of color or shape) "
+        f"between an image of {inputs['class_name']} and an image of {inputs['other_class_name']}?"
+    )
+    return chat("You describe what things look like.", question)
+
+
+TASK = PromptTask(
+    name="class_difference",
+    citation="PC-CLIP (TMLR 2025), appendix A.2",
+    inputs=("class_name", "other_class_name"),
+    reads=read_class_pairs,
+    accepts=anything,
+    messages=_messages,
+    parse=cut,
+    outputs=("difference",),
+)

@@ -1,0 +1,48 @@
+"""PC-CLIP's comparisons of pictures of one kind of thing: which parts differ, and how."""
+
+from __future__ import annotations
+
+from components.captions.few_shot import few_shot
+from components.captions.parsing import cut
+from components.captions.readers import read_caption_pairs
+from components.captions.request import Chat
+from components.captions.sources import Inputs, short_captions
+from components.captions.task import PromptTask
+
+
+def _question(one: str, other: str) -> str:
+    return (
+        f'What is the visual difference between an image with a description of "{one}" and an image with a description '
+        f'of "{other}"?'
+    )
+
+
+_DEMONSTRATIONS = (
+    (
+        _question("a grey bird with small wings and a yellow beak", "a blue bird with large wings and a brown beak"),
+        "Difference in color and size of the wings. One is grey and has small wings and a yellow beak, while the other "
+        "is blue and has large wings and a brown beak.",
+    ),
+    (
+        _question("a brown bird with an orange beak", "a black bird with yellow beak"),
+        "The color of the body and the beaks. One has a brown body and orange beak, while the other is black with a "
+        "yellow beak.",
+    ),
+)
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = _question(inputs["caption"], inputs["other_caption"])
+    return few_shot("You compare images by their captions.", _DEMONSTRATIONS, question)
+
+
+TASK = PromptTask(
+    name="difference_cub",
+    citation="PC-CLIP (TMLR 2025), appendix B.1, the prompt for CUB-200-2011; the cutting is appendix B.2's",
+    inputs=("caption", "other_caption"),
+    reads=read_caption_pairs,
+    accepts=short_captions,
+    messages=_messages,
+    parse=cut,
+    outputs=("difference",),
+)

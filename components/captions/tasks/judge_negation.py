@@ -1,0 +1,31 @@
+"""SemCLIP's judge of negations: whether a sentence contradicts its caption."""
+
+from __future__ import annotations
+
+from components.captions.parsing import verdict
+from components.captions.readers import read_answers
+from components.captions.request import Chat
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = (
+        f'The original sentence is: "{inputs["caption"]}"\n'
+        f'The generated false sentence is: "{inputs["negation"]}"\n'
+        'Does the false sentence contradict or misrepresent the original? Respond with "Yes" or "No".'
+    )
+    return chat("You judge captions.", question)
+
+
+TASK = PromptTask(
+    name="judge_negation",
+    citation="SemCLIP (arXiv 2511.16527), appendix A; how verdicts are read is its released code's",
+    inputs=("caption", "negation"),
+    reads=read_answers("negation", caption="source"),
+    accepts=anything,
+    messages=_messages,
+    parse=verdict,
+    outputs=("verdict",),
+    judges="negate_semclip",
+)

@@ -1,0 +1,25 @@
+"""SemCLIP's paraphrases: the caption with the same meaning, for a judge to look at."""
+
+from __future__ import annotations
+
+from components.captions.readers import read_captions
+from components.captions.request import Chat
+from components.captions.sources import Inputs, short_captions
+from components.captions.task import PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = f"Rephrase the following sentence with the same meaning: {inputs['caption']}"
+    return chat("You rewrite captions.", question)
+
+
+TASK = PromptTask(
+    name="paraphrase_semclip",
+    citation="SemCLIP (arXiv 2511.16527), appendix A",
+    inputs=("caption",),
+    reads=read_captions,
+    accepts=short_captions,
+    messages=_messages,
+    parse=first_line,
+    outputs=("paraphrase",),
+)

@@ -1,0 +1,25 @@
+"""Paraphrases of queries: to expand a query with, and to make a paraphrase test set of."""
+
+from __future__ import annotations
+
+from components.captions.benchmark_readers import read_queries
+from components.captions.request import Chat
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat, first_line
+
+
+def _messages(inputs: Inputs) -> Chat:
+    question = f"Paraphrase the following sentence, using as many synonyms as possible: {inputs['query']}"
+    return chat("You rewrite captions.", question)
+
+
+TASK = PromptTask(
+    name="query_paraphrase",
+    citation="Adapting dual-encoder vision-language models for paraphrased retrieval (arXiv 2405.03190), appendix A.2",
+    inputs=("query",),
+    reads=read_queries,
+    accepts=anything,
+    messages=_messages,
+    parse=first_line,
+    outputs=("paraphrase",),
+)
