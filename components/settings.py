@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from components.errors import InputError
 
@@ -83,28 +83,81 @@ class Task(Block):
     max_tokens: PositiveInt = 40
     captions: PositiveInt | None = None
     """How many captions this task takes; all of `synthesize.captions` when not given."""
-    adapter: Path | None = None
-    """The LoRA adapter that answers this task; `synthesize.adapter` when not given."""
+    pairs: PositiveInt | None = None
+    """For a task about two captions: how many ordered pairs of them are drawn; as many as captions when not given."""
+    model: str | None = None
+    """Who answers, a key of `synthesize.models`; `synthesize.model` when not given."""
+    pictures: bool = False
+    """Show the model the captions' pictures too, where the task and the engine can."""
+
+
+class Scale(Block):
+    """How the flow `synthesize-captions` spreads a task's rows over workers."""
+
+    shards: PositiveInt = 2
+    runner: Literal["threads", "ray", "dask"] = "threads"
+    workers: PositiveInt = 2
+    """Shards at work at the same time."""
+    address: str | None = None
+    """A running Ray or Dask cluster; a local one is started when not given."""
 
 
 class Synthesize(Block):
-    """Which captions an LLM rewrites, with what engine, and where its answers are kept."""
+    """Which captions an LLM rewrites, who answers, and where the answers are kept."""
 
-    engine: str
+    models: dict[str, dict[str, Any]]
+    """Who can answer: name -> `engine`, a file of `components/captions/engines/`, and that engine's settings."""
+    model: str
+    """Who answers tasks that name nobody."""
     captions: PositiveInt
     """How many training captions to rewrite."""
-    batch_size: PositiveInt = 64
     store: str
     """SQLAlchemy URL of the generation store; lives outside every stage's outputs."""
     replay: Path | None = None
     """A Parquet export of generations to import into the store first."""
-    adapter: Path | None = None
-    """A LoRA adapter (safetensors + JSON) for the embedded engine; without it the raw model answers."""
     tasks: dict[str, Task]
+    scale: Scale = Scale()
 
-    def adapter_of(self, asked: Task) -> Path | None:
-        """The adapter that answers a task."""
-        return asked.adapter or self.adapter
+    def model_of(self, asked: Task) -> str:
+        """Who answers a task: a key of `models`."""
+        return asked.model or self.model
+
+
+class Student(Block):
+    """A LoRA adapter of a causal language model that learns to answer as a teacher does (ParaCLIP, section 2.1)."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    teacher: str | tuple[Path, ...] = Field(min_length=1)
+    """A key of `synthesize.models`, or files of lessons written by hand."""
+    captions: PositiveInt | None = None
+    """How many captions a model as teacher is asked about, for each task."""
+    per_task: PositiveInt | None = None
+    """How many lessons of each task, drawn by `seed`; all when not given."""
+    base: str | None = None
+    """A Hugging Face folder or name; SmolLM2-135M-Instruct from its package when not given."""
+    rank: PositiveInt = 8
+    """Of the adapter, which is on all linear layers and scaled by two."""
+    lr: PositiveFloat = 0.001
+    epochs: PositiveInt = 4
+    batch_size: PositiveInt = 16
+    seed: int = 0
+    held_out: float = Field(0.05, gt=0, lt=1)
+    """Share of the lessons that are never trained on."""
+    acceptance: int = Field(32, ge=0)
+    """How many held-out captions base and student are asked about for each task."""
+    merge: bool = False
+    """Also write base and adapter as one model, to the folder `merged`, for engines that take no adapter."""
+    processes: PositiveInt = 1
+    """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
+    micro_batch: PositiveInt | None = None
+    """Lessons that go through the model at once on each rank; gradients stay exact. None: all of the rank's."""
+    checkpoint_every: PositiveInt = 50
+
+    @model_validator(mode="after")
+    def _asks_about_captions(self) -> Student:
+        if isinstance(self.teacher, str) and self.captions is None:
+            raise ValueError("a model as teacher needs `captions`: say how many it is asked about")
+        return self
 
 
 class Limits(Block):
@@ -120,6 +173,20 @@ class Limits(Block):
     """Content words that the source does not have, of x'' and of rewrites."""
     min_overlap: float = Field(0.0, ge=0, le=1)
     """Share of a hard negative's content words that the caption has."""
+    min_score: float | None = Field(None, ge=0, le=1)
+    """What the judge of differences must give one; null keeps all scores."""
+    language: Literal["en"] | None = "en"
+    """Reject texts that are surely in another language; null takes any."""
+    keep_numbers: bool = True
+    """Want the source's numbers, in digits or words, in paraphrases and rewrites."""
+    keep_names: bool = True
+    """Want the source's capitalised names in paraphrases and rewrites."""
+    reject_injections: bool = True
+    """Reject rows whose caption or text tries to instruct a language model."""
+    near_duplicate: float | None = Field(None, ge=0.5, le=1)
+    """Jaccard similarity, of pairs of neighbouring words, from which a row repeats an earlier one; null is no limit."""
+    judged: bool = True
+    """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
     max_echo_share: float = Field(1.0, ge=0, le=1)
     max_leak_share: float = Field(1.0, ge=0, le=1)
@@ -130,6 +197,11 @@ class Validate(Limits):
 
     check_facts: bool
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
+    shard_rows: PositiveInt = 50_000
+    """Rows that are held in memory at once; no result depends on it."""
+    database: str | None = None
+    """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
+    environment (PGPASSWORD) or a password file."""
     tables: dict[str, Limits] = {}
 
     def limits(self, table: str) -> Limits:
@@ -207,6 +279,8 @@ class Settings(Block):
     prepare: Prepare
     base: Base
     embed: Embed
+    students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = {}
+    """Name -> who is trained; the adapter of each is `models/students/<name>`."""
     synthesize: Synthesize
     validation: Validate = Field(alias="validate")
     train: Train
@@ -233,17 +307,17 @@ def load_settings(path: Path = PARAMS) -> Settings:
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:
-        raise InputError(f"{path}: {_explain(error)}") from None
+        raise InputError(f"{path}: {explain_fault(error, Settings)}") from None
 
 
-def _explain(error: ValidationError) -> str:
-    """The most telling fault of a validation error, naming its key."""
+def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
+    """The most telling fault of a validation error of `model`, naming its key."""
     # A mistyped key is both unknown and missing; the unknown one shows the user what was typed.
     fault = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         return f"key '{key}': {fault['msg']}"
-    close = difflib.get_close_matches(str(fault["loc"][-1]), known_keys(Settings), n=1)
+    close = difflib.get_close_matches(str(fault["loc"][-1]), known_keys(model), n=1)
     hint = f"did you mean '{close[0]}'?" if close else "remove it"
     return f"unknown key '{key}': {hint}"
 

@@ -1,0 +1,142 @@
+"""One student: its lessons, where everything of it is, and what is written about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from components.captions.language_model import BASE_NAME, revision_of
+from components.captions.student_lessons import hash_of, lessons_of
+from components.captions.teacher import Lesson
+from components.errors import InputError
+from components.files import content_hash, file_hash, write_json
+from components.settings import Settings, Student
+from components.training.checkpoint import Checkpoints
+
+STATE = Path("state/students")
+ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
+_UNCHANGING = {
+    "acceptance",
+    "captions",
+    "checkpoint_every",
+    "merge",
+    "micro_batch",
+    "per_task",
+    "processes",
+    "tasks",
+    "teacher",
+}
+"""Settings that do not change the adapter, or do so by the lessons alone."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A student to train.
+
+    Attributes:
+        folder: where its adapter goes.
+        lessons: all of them, in the teacher's order.
+        base: the revision of the weights that it starts from.
+    """
+
+    name: str
+    student: Student
+    folder: Path
+    lessons: list[Lesson]
+    base: str
+
+    @property
+    def state(self) -> Path:
+        """Where its lessons and checkpoints are until it is trained."""
+        return state_of(self.name)
+
+    @cached_property
+    def lessons_hash(self) -> str:
+        """Hash of the questions and answers."""
+        return hash_of(self.lessons)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with everything that the adapter depends on."""
+        return content_hash(self.student.model_dump_json(exclude=_UNCHANGING), self.base, self.lessons_hash)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Those of this fingerprint alone."""
+        return Checkpoints(self.state / f"checkpoints-{self.fingerprint[:16]}")
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """The files that it learns from, by name."""
+        if isinstance(self.student.teacher, str):
+            return {"lessons": lessons_path(self.name)}
+        return {file.stem: file for file in self.student.teacher}
+
+    def is_done(self) -> bool:
+        """Whether its adapter is there, of the same settings, base and lessons."""
+        record = self.folder / RECORD
+        if not (self.folder / ADAPTER).is_file() or not record.is_file():
+            return False
+        return bool(json.loads(record.read_text("utf-8")).get("fingerprint") == self.fingerprint)
+
+    def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
+        """Write what is known of the adapter beside it, in `folder`; `found` is what training measured."""
+        _name_the_base(folder / "adapter_config.json", self.student.base or BASE_NAME)
+        teacher = self.student.teacher
+        record = {
+            "base": self.base,
+            "teacher": teacher if isinstance(teacher, str) else [file.name for file in teacher],
+            "teacher_sha256": {path.name: file_hash(path) for path in self.inputs.values()},
+            "lessons_sha256": self.lessons_hash,
+            "tasks": sorted({lesson.task.name for lesson in self.lessons}),
+            "examples": examples,
+            "settings": self.student.model_dump(mode="json", exclude={"tasks", "teacher"}),
+            "fingerprint": self.fingerprint,
+            **found,
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+        write_json(folder / RECORD, record)
+
+
+def state_of(name: str) -> Path:
+    """The folder of a student's lessons and checkpoints, outside every stage's outputs."""
+    return STATE / name
+
+
+def lessons_path(name: str) -> Path:
+    """Where the lessons are that a model gave for a student."""
+    return state_of(name) / "lessons.parquet"
+
+
+def find_job(settings: Settings, name: str, output: Path) -> Job:
+    """The job of the student that params.yaml has under `students.<name>`.
+
+    Raises:
+        InputError: there is no such student, or its lessons or its base are missing.
+    """
+    if name not in settings.students:
+        known = ", ".join(settings.students) or "none"
+        raise InputError(f"params.yaml has no block students.{name}: add one, or choose one of {known}")
+    student = settings.students[name]
+    lessons = lessons_of(student, lessons_path(name))
+    return Job(name, student, output / name, lessons, revision_of(None, student.base))
+
+
+def write_index(settings: Settings, output: Path) -> None:
+    """List the trained students of params.yaml in `output`; without any the list is empty."""
+    records = {name: output / name / RECORD for name in settings.students}
+    known = {name: json.loads(path.read_text("utf-8")) for name, path in records.items() if path.is_file()}
+    keys = ("base", "tasks", "fingerprint")
+    write_json(output / INDEX, {name: {key: record[key] for key in keys} for name, record in known.items()})
+
+
+def _name_the_base(path: Path, base: str) -> None:
+    """Replace the folder that peft noted down, which may exist on this machine alone, by the base model's name."""
+    config = json.loads(path.read_text("utf-8"))
+    config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
+    write_json(path, config)

@@ -1,0 +1,118 @@
+"""The stage `students` as users run it: killed and started again, and on two ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from components.captions import student, student_train
+from components.captions.student_job import ADAPTER, RECORD
+from components.tracking import STORE, make_client
+from tests.unit.captions.student_project import CAPTIONS, good
+from tests.unit.captions.tiny_language_model import save_tiny_language_model
+
+REPO = Path(__file__).parents[2]
+SMALL = {"tasks": ["paraphrase_1"], "teacher": ["set.tsv"], "base": "base", "rank": 2, "batch_size": 4, "lr": 0.01}
+PATIENCE = 250.0
+TOLERANCE = 1e-5
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes projects with lessons and a base, which differ in nothing but what the test gives."""
+    save_tiny_language_model(tmp_path / "base")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    monkeypatch.chdir(tmp_path)
+    make_client()
+
+    def make(name: str, **given: Any) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "base").symlink_to(tmp_path / "base")
+        rows = [f"{caption} again\t{good([caption])}" for caption in CAPTIONS * 2]
+        (folder / "set.tsv").write_text("\n".join(["caption\tparaphrase_1", *rows]) + "\n", encoding="utf-8")
+        students = {"taught": SMALL | {"acceptance": 0} | given}
+        (folder / "params.yaml").write_text(yaml.safe_dump(raw_params | {"students": students}), encoding="utf-8")
+        return folder
+
+    return make
+
+
+def _start(folder: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "components.captions.student"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _train_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Train in this process; returns the student's folder."""
+    monkeypatch.chdir(folder)
+    student.main(None, student.OUTPUT, None, False)
+    return folder / student.OUTPUT / "taught"
+
+
+def _history(trained: Path, metric: str) -> list[tuple[int, float]]:
+    run = json.loads((trained / RECORD).read_text("utf-8"))["mlflow_run"]
+    return [(one.step, one.value) for one in make_client().get_metric_history(run, metric)]
+
+
+def test_a_killed_run_goes_on_and_ends_as_one_that_nobody_disturbed(
+    projects: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"epochs": 30, "checkpoint_every": 3}
+    killed = projects("killed", **options)
+    with _start(killed) as victim:
+        end = time.monotonic() + PATIENCE
+        while not any(int(path.name[-8:]) >= 9 for path in killed.glob("state/students/taught/checkpoints-*/step-*")):
+            assert victim.poll() is None, victim.stdout.read() if victim.stdout else ""
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.killpg(victim.pid, signal.SIGKILL)
+        assert victim.wait() == -signal.SIGKILL
+    assert not (killed / student.OUTPUT / "taught").exists()
+
+    resumed = _train_here(killed, monkeypatch)
+    whole = _train_here(projects("whole", **options), monkeypatch)
+    (first, _), *_ = _history(resumed, "train/loss")
+    assert first > 9
+    assert first % 3 == 1
+    assert _history(resumed, "train/loss") == _history(whole, "train/loss")[first - 1 :]
+    assert (resumed / ADAPTER).read_bytes() == (whole / ADAPTER).read_bytes()
+
+
+def test_two_ranks_equal_one(projects: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(student_train, "bf16_is_native", lambda: False)
+    one = _train_here(projects("one", epochs=1), monkeypatch)
+
+    folder = projects("two", epochs=1, processes=2, micro_batch=1)
+    # With this the processor has no bfloat16, whose rounding would hide what is compared.
+    with _start(folder, ATEN_CPU_CAPABILITY="avx2") as ranks:
+        printed, _ = ranks.communicate(timeout=PATIENCE)
+    assert ranks.returncode == 0, printed
+    two = folder / student.OUTPUT / "taught"
+    assert printed.count("held-out loss per token") == 1
+    for metric in ("train/loss", "train/gradient_norm", "held_out/loss"):
+        alone, together = _history(one, metric), _history(two, metric)
+        assert [step for step, _ in together] == [step for step, _ in alone]
+        assert [value for _, value in together] == pytest.approx([value for _, value in alone], rel=TOLERANCE), metric
+    assert load_file(two / ADAPTER).keys() == load_file(one / ADAPTER).keys()
+    assert set(json.loads((two.parent / "index.json").read_text("utf-8"))) == {"taught"}
