@@ -1,0 +1,152 @@
+"""The flow behind `prefect deployment run synthesize-captions/<where>`: prompt tasks over shards of their rows."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import Task, flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from pydantic import PositiveInt
+
+from components.errors import InputError
+from components.records import GENERATIONS
+from components.settings import Scale, Settings, load_settings
+from flows import stages
+from flows.commands import CommandError
+from flows.runners import AnyRunner, make_runner
+from flows.shards import Outcome, run_shard, stop_shards
+
+CAPTIONS = Path("data/captions")
+_STAGE = "synthesize@"
+
+
+@flow(name="synthesize-captions")
+def synthesize_captions(
+    tasks: list[str] | None = None,
+    shards: PositiveInt | None = None,
+    runner: Literal["threads", "ray", "dask"] | None = None,
+) -> None:
+    """Answer prompt tasks shard by shard, and have DVC write each table from the store.
+
+    Args:
+        tasks: keys of `synthesize.tasks`, all of them when not given; what they read is brought up to date too.
+        shards: into how many shards a task's rows are split; `synthesize.scale.shards` when not given.
+        runner: what runs the shards; `synthesize.scale.runner` when not given.
+
+    Raises:
+        CommandError: a stage or a shard failed; the message has its last lines.
+        InputError: a task is unknown, or the runner's package is missing.
+    """
+    settings = load_settings()
+    scale = scale_of(settings, shards, runner)
+    if scale.address is not None and settings.synthesize.store.startswith("sqlite"):
+        get_run_logger().warning("synthesize.store is SQLite, which other hosts cannot share: give a PostgreSQL URL")
+    needed = stages.needed_stages([f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks)])
+    outcomes: dict[str, list[Outcome]] = {}
+    with make_runner(scale) as started:
+        for stage in needed:
+            if stage.startswith(_STAGE):
+                name = stage.removeprefix(_STAGE)
+                outcomes[name] = [] if is_current(stage) else over_shards(started, name, scale.shards)
+            stages.run_stage.with_options(name=stage)(stage)
+    show_captions(outcomes)
+
+
+def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
+    """Have the runner's workers answer every shard of a prompt task.
+
+    Raises:
+        CommandError: shards failed; all others have ended.
+    """
+    home, host = str(Path.cwd()), socket.gethostname()
+    numbers = [f"{number}/{shards}" for number in range(shards)]
+    outcomes, faults = [], []
+    shard: Task[..., Any] = run_shard
+    try:
+        futures = runner.map(shard, {"name": name, "shard": numbers, "home": home, "host": host})
+        for future in futures:
+            try:
+                outcomes.append(future.result())
+            except Exception as fault:
+                faults.append(fault)
+    except BaseException:
+        # A thread that waits for its shard would keep the process from ending.
+        stop_shards(str(flow_run.id))
+        raise
+    if faults:
+        raise CommandError(f"{len(faults)} of {shards} shards of {name} failed, the first so: {faults[0]}")
+    workers = len({outcome.worker for outcome in outcomes})
+    get_run_logger().info("%s: %d shards by %d workers: %s", name, shards, workers, _text(_sum(outcomes)))
+    return outcomes
+
+
+def is_current(stage: str) -> bool:
+    """Whether DVC has nothing to do for a stage, so that its shards need not run.
+
+    Raises:
+        CommandError: DVC cannot tell.
+    """
+    command = [*stages.DVC, "--wait-for-lock", "status", "--json", stage]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CommandError(f"`dvc status {stage}` failed: {done.stderr.strip()}")
+    return bool(json.loads(done.stdout) == {})
+
+
+@task(cache_policy=NO_CACHE)
+def show_captions(outcomes: dict[str, list[Outcome]]) -> None:
+    """An artifact of what became of each prompt task: `captions-table`."""
+    rows: list[dict[str, Any]] = []
+    for name, of_shards in outcomes.items():
+        accepted = GENERATIONS.read(CAPTIONS / f"{name}.parquet", ["accepted"])["accepted"].to_pylist()
+        counts = _sum(of_shards)
+        done = {key: counts[key] for key in ("replayed", "generated", "failed")}
+        rows.append(
+            {"task": name, "shards": len(of_shards), "rows": len(accepted), **done, "rejected": accepted.count(False)}
+        )
+    create_table_artifact(
+        rows,
+        key="captions-table",
+        description="Answers by prompt task. A task without shards was up to date.",
+    )
+
+
+def scale_of(settings: Settings, shards: int | None, runner: str | None) -> Scale:
+    """The block `synthesize.scale` with what a run asks for instead."""
+    given = settings.synthesize.scale
+    asked: dict[str, Any] = {"shards": shards or given.shards, "runner": runner or given.runner}
+    # The address is that of a cluster of the runner in params.yaml.
+    address = given.address if asked["runner"] == given.runner else None
+    return Scale.model_validate({**given.model_dump(), **asked, "address": address})
+
+
+def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
+    """The prompt tasks of a run.
+
+    Raises:
+        InputError: a task is unknown; the message lists those there are.
+    """
+    known = list(settings.synthesize.tasks)
+    for name in tasks or []:
+        if name not in known:
+            raise InputError(f"params.yaml has no block synthesize.tasks.{name}: choose from {', '.join(known)}")
+    return tasks or known
+
+
+def _sum(outcomes: list[Outcome]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for outcome in outcomes:
+        total.update(outcome.counts)
+    return total
+
+
+def _text(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

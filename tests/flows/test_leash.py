@@ -1,0 +1,86 @@
+"""A leashed command says what it says, and ends with whoever holds the leash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import leash
+
+# The command of a shard: it and a child of its own write down who they are; `{ignore}` makes both deaf to SIGTERM.
+_SLEEPER = """
+import os, signal, subprocess, sys, time
+{ignore}
+if len(sys.argv) > 1:
+    subprocess.Popen([sys.executable, __file__])
+open(f"pid-{{len(sys.argv)}}.txt", "w").write(str(os.getpid()))
+time.sleep(120)
+"""
+_DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+_HOLDER = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
+
+
+def _wait(what: str, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.02)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _run(folder: Path, code: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    token = folder / "token"
+    token.touch()
+    command = [sys.executable, leash.__file__, str(os.getpid()), "1", str(folder), str(token), sys.executable, "-c"]
+    done = subprocess.run([*command, code], capture_output=True, text=True, check=False)
+    return done, token.read_text()
+
+
+def test_lines_come_through_and_the_token_holds_the_last(tmp_path: Path) -> None:
+    done, last = _run(
+        tmp_path, "import os, sys; print('1%\\r2%\\n', file=sys.stderr); print(os.getcwd()); print('end')"
+    )
+    assert done.stdout.splitlines() == ["1%", "2%", str(tmp_path), "end"]
+    assert (done.returncode, last) == (0, "end")
+
+
+def test_exit_codes_come_through_and_signals_as_shells_tell_them(tmp_path: Path) -> None:
+    assert _run(tmp_path, "raise SystemExit(7)")[0].returncode == 7
+    assert _run(tmp_path, "import os; os.kill(os.getpid(), 9)")[0].returncode == 128 + 9
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("ignore", "grace"), [("", "20"), (_DEAF, "0.3")], ids=["listens", "deaf"])
+@pytest.mark.parametrize("by", ["the death of its parent", "its token's removal"])
+def test_command_and_its_children_are_ended_by(tmp_path: Path, ignore: str, grace: str, by: str) -> None:
+    (tmp_path / "token").touch()
+    (tmp_path / "sleeper.py").write_text(_SLEEPER.format(ignore=ignore))
+    tied = [sys.executable, leash.__file__, grace, str(tmp_path), str(tmp_path / "token")]
+    command = [sys.executable, "sleeper.py", "parent"]
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, *tied, *command])
+    files = [tmp_path / "pid-1.txt", tmp_path / "pid-2.txt"]
+    _wait("the command's start", lambda: all(file.exists() and file.read_text() for file in files))
+    pids = [int(file.read_text()) for file in files]
+    leashed = psutil.Process(pids[1]).ppid()
+    assert os.getpgid(pids[0]) == leashed
+    if by == "its token's removal":
+        (tmp_path / "token").unlink()
+    else:
+        holder.send_signal(signal.SIGKILL)
+    _wait("the end", lambda: all(_gone(pid) for pid in (*pids, leashed)))
+    holder.kill()
+    holder.wait()

@@ -1,0 +1,187 @@
+"""Shards run on threads, on Ray and on Dask: on two workers, each question asked once, the table as without shards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+import yaml
+
+import flows.stages
+import flows.synthesize
+from components.captions.synthesize import run
+from components.errors import InputError
+from components.records import GENERATIONS, PAIRS
+from components.settings import Scale, Settings
+from flows.runners import make_runner
+from flows.shards import Outcome
+from tests.support.fake_llm_process import FakeServer, Log, fake_llm
+
+ROWS = 12
+TASK = "paraphrase_1"
+
+PIPELINE = """
+stages:
+  prepare:
+    cmd: echo nothing to prepare
+  synthesize:
+    foreach: [paraphrase_1]
+    do:
+      cmd: python -m components.captions.synthesize --task ${item}
+      deps: [data/pairs/train.parquet]
+      outs:
+        - data/captions/${item}.parquet
+"""
+
+# Real DVC takes seconds for each answer; one of the runners has it.
+DVC = """
+import subprocess, sys
+
+match sys.argv[1:]:
+    case ["stage", "list", "--name-only"]:
+        print("synthesize@paraphrase_1")
+    case ["dag", "--dot", "synthesize@paraphrase_1"]:
+        print('"synthesize@paraphrase_1";')
+    case ["--wait-for-lock", "status", "--json", "synthesize@paraphrase_1"]:
+        print('{"synthesize@paraphrase_1": ["changed"]}')
+    case ["--wait-for-lock", "repro", "--single-item", "synthesize@paraphrase_1"]:
+        command = ["-m", "components.captions.synthesize", "--task", "paraphrase_1"]
+        sys.exit(subprocess.run([sys.executable, *command]).returncode)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeServer, Path]]:
+    """A server whose answers follow from the questions, and its log."""
+    log = tmp_path_factory.mktemp("server") / "log.jsonl"
+    with fake_llm("--log", str(log)) as running:
+        yield running, log
+
+
+@pytest.fixture
+def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any], server: tuple[FakeServer, Path]
+) -> Path:
+    captions = [f"a small dog number {number} left of a large cat" for number in range(ROWS)]
+    pairs = {"id": [f"p{n}" for n in range(ROWS)], "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
+    PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
+    models = {"fake": {"engine": "server", "urls": [server[0].url], "model": "fake"}}
+    tasks = {TASK: {"input": "data/pairs/train.parquet"}}
+    changes = {"models": models, "model": "fake", "replay": None, "captions": ROWS, "tasks": tasks}
+    raw_params["synthesize"] |= changes
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    (tmp_path / "dvc.yaml").write_text(PIPELINE)
+    (tmp_path / "stand_in.py").write_text(DVC)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return tmp_path
+
+
+@pytest.fixture
+def unsharded(project: Path, raw_params: dict[str, Any]) -> pa.Table:
+    """The table that one process makes of the same questions with a store of its own."""
+    settings = Settings.model_validate(raw_params)
+    alone = settings.synthesize.model_copy(update={"store": f"sqlite:///{project / 'alone.db'}"})
+    run(settings.model_copy(update={"synthesize": alone}), TASK, project / "alone")
+    return GENERATIONS.read(project / "alone" / f"{TASK}.parquet")
+
+
+def _listening() -> set[str]:
+    """Addresses that this process and its children listen on."""
+    me = psutil.Process()
+    pids = {me.pid, *(child.pid for child in me.children(recursive=True))}
+    found = (one for one in psutil.net_connections("inet") if one.pid in pids and one.status == psutil.CONN_LISTEN)
+    return {one.laddr.ip.removeprefix("::ffff:") for one in found}
+
+
+def _eventually(what: str, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.2)
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("runner", ["threads", "ray", "dask"])
+def test_two_workers_answer_each_question_once(
+    project: Path,
+    unsharded: pa.Table,
+    server: tuple[FakeServer, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    runner: str,
+) -> None:
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, LogFilter, LogFilterFlowRunId
+    from prefect.flows import load_flow_from_entrypoint
+
+    if runner == "threads":
+        subprocess.run([*flows.stages.DVC, "init", "--no-scm", "-q"], check=True)
+    else:
+        monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(project / "stand_in.py")))
+    seen: dict[str, Any] = {}
+    over_shards = flows.synthesize.over_shards
+
+    def spy(*arguments: Any) -> list[Outcome]:
+        seen["outcomes"] = over_shards(*arguments)
+        seen["addresses"] = _listening()
+        return seen["outcomes"]
+
+    monkeypatch.setattr(flows.synthesize, "over_shards", spy)
+    before = Log.read(server[1]).answers
+    # As a Prefect worker does it: what it pickles for Ray must have a name that Ray's processes know.
+    flow = load_flow_from_entrypoint("flows.synthesize.synthesize_captions")
+    name = f"on {runner}, {os.getpid()}"
+    # Ray gives itself 30 s to start, which a busy machine may not keep.
+    flow.with_options(flow_run_name=name, retries=1)(shards=2, runner=runner)
+
+    asked = Log.read(server[1]).answers - before
+    assert asked == Counter(dict.fromkeys(asked, 1))
+    assert len(asked) == ROWS
+    assert GENERATIONS.read(project / "data" / "captions" / f"{TASK}.parquet").equals(unsharded)
+    assert [outcome.counts["generated"] for outcome in seen["outcomes"]] == [ROWS // 2] * 2
+    workers = [outcome.worker.split(":") for outcome in seen["outcomes"]]
+    assert workers[0] != workers[1]
+    assert (workers[0][1] == workers[1][1] == str(os.getpid())) == (runner == "threads")
+    assert seen["addresses"] <= {"127.0.0.1"}
+    if runner == "threads":
+        assert flows.synthesize.is_current(f"synthesize@{TASK}")
+
+    with get_client(sync_client=True) as client:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+        (flow_run,) = client.read_flow_runs(flow_run_filter=named)
+        runs = {task_run.name: task_run for task_run in client.read_task_runs(flow_run_filter=named)}
+        assert runs.keys() >= {f"{TASK} 0/2", f"{TASK} 1/2"}
+        assert all(task_run.state is not None and task_run.state.is_completed() for task_run in runs.values())
+        of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id]))
+        line = f"{TASK} shard 1/2: replayed 0, generated {ROWS // 2}"
+        _eventually("the log", lambda: any(line in log.message for log in client.read_logs(of_run)))
+
+
+@pytest.mark.parametrize(("runner", "package"), [("ray", "prefect_ray"), ("dask", "prefect_dask.task_runners")])
+def test_runner_that_is_not_installed_names_its_extra(
+    runner: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"'{runner}' lacks a package .*: pip install cliptune\[{runner}\]"):
+        make_runner(Scale.model_validate({"runner": runner}))
+
+
+@pytest.mark.parametrize(("runner", "address"), [("ray", "ray://127.0.0.1:10001"), ("dask", "tcp://127.0.0.1:8786")])
+def test_a_cluster_that_runs_is_joined_at_its_address(runner: str, address: str) -> None:
+    made: Any = make_runner(Scale.model_validate({"runner": runner, "address": address}))
+    assert made.address == address
+
+
+def test_threads_are_as_many_as_workers() -> None:
+    made: Any = make_runner(Scale(workers=3))
+    assert made._max_workers == 3

@@ -1,0 +1,251 @@
+"""The synthesis flow: shards first, then their task's table; what can pass is tried again, what ends leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+import flows.shards
+import flows.stages
+from components.errors import InputError
+from components.records import GENERATIONS
+from components.settings import Settings
+from flows.commands import CommandError
+from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
+
+REPO = Path(__file__).parents[2]
+TASKS = ("paraphrase_1", "paraphrase_2")
+
+DVC = """
+import json, sys
+from pathlib import Path
+
+needs = {"prepare": [], "synthesize@paraphrase_1": ["prepare"]}
+needs["synthesize@paraphrase_2"] = ["prepare", "synthesize@paraphrase_1"]
+match sys.argv[1:]:
+    case ["stage", "list", "--name-only"]:
+        print("\\n".join([*needs, "train@other"]))
+    case ["dag", "--dot", stage]:
+        print("\\n".join(f'"{name}";' for name in [*needs[stage], stage]))
+    case ["--wait-for-lock", "status", "--json", stage]:
+        print(json.dumps({} if stage in Path("current.txt").read_text() else {stage: ["changed"]}))
+    case ["--wait-for-lock", "repro", "--single-item", stage]:
+        print(stage, file=Path("ran.txt").open("a"))
+    case other:
+        sys.exit(f"this dvc does not know {other}")
+"""
+
+STAGE = """
+import json, os, sys, time
+from pathlib import Path
+
+_, name, _, shard = sys.argv[1:]
+print(f"{name} {shard}", file=Path("ran.txt").open("a"))
+exec(json.loads(Path("plan.json").read_text()).get(f"{name} {shard}", ""))
+print(f"{name} shard {shard}: replayed 2, generated 3, failed 1, rejected 0, skipped 0")
+"""
+
+SLEEP = "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"
+
+
+@dataclass
+class Checkout:
+    """A project folder whose DVC and whose stage are stand-ins."""
+
+    folder: Path
+
+    def ran(self) -> list[str]:
+        """Stages and shards, in order."""
+        return (self.folder / "ran.txt").read_text().splitlines()
+
+    def plan(self, **shards: str) -> None:
+        """Let shards do something before they say their counts: `one="..."` is code for shard 1/2 of paraphrase_1."""
+        numbers = {"zero": "paraphrase_1 0/2", "one": "paraphrase_1 1/2"}
+        (self.folder / "plan.json").write_text(json.dumps({numbers[key]: code for key, code in shards.items()}))
+
+    def sleeper(self) -> int:
+        """The process of a shard with the plan `SLEEP`, as soon as there is one."""
+        path = self.folder / "pid.txt"
+        _wait("the shard's start", lambda: path.exists() and path.read_text() != "")
+        return int(path.read_text())
+
+
+def _wait(what: str, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Checkout:
+    stage = tmp_path / "components" / "captions"
+    stage.mkdir(parents=True)
+    (tmp_path / "components" / "__init__.py").touch()
+    (stage / "__init__.py").touch()
+    (stage / "synthesize.py").write_text(STAGE)
+    (tmp_path / "stand_in.py").write_text(DVC)
+    (tmp_path / "current.txt").touch()
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    for task in TASKS:
+        columns = {"id": ["a", "b", "c"], "sample": [0] * 3, "source": ["s"] * 3, "key": ["k"] * 3}
+        rest = {"accepted": [True, False, True], "text": ["t", None, "t"], "reason": [None, "unparsable", None]}
+        empty = dict.fromkeys(set(GENERATIONS.schema.names) - columns.keys() - rest.keys(), [None] * 3)
+        GENERATIONS.write(tmp_path / "data" / "captions" / f"{task}.parquet", {**columns, **rest, **empty})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))
+    monkeypatch.setattr(flows.shards.run_shard, "retry_delay_seconds", [0])
+    made = Checkout(tmp_path)
+    made.plan()
+    return made
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_shards_of_a_task_come_after_what_it_reads_and_before_its_table(checkout: Checkout) -> None:
+    from prefect.artifacts import Artifact
+
+    synthesize_captions(tasks=["paraphrase_2"], shards=3)
+    ran = checkout.ran()
+    assert ran[0] == "prepare"
+    assert sorted(ran[1:4]) == [f"paraphrase_1 {number}/3" for number in range(3)]
+    assert ran[4] == "synthesize@paraphrase_1"
+    assert sorted(ran[5:8]) == [f"paraphrase_2 {number}/3" for number in range(3)]
+    assert ran[8:] == ["synthesize@paraphrase_2"]
+    table = Artifact.get("captions-table")
+    assert table is not None
+    counts = {"shards": 3, "rows": 3, "replayed": 6, "generated": 9, "failed": 3, "rejected": 1}
+    assert json.loads(str(table.data)) == [{"task": task, **counts} for task in TASKS]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Checkout) -> None:
+    (checkout.folder / "current.txt").write_text("synthesize@paraphrase_1")
+    synthesize_captions(tasks=["paraphrase_2"])
+    shards = [f"paraphrase_2 {number}/2" for number in range(2)]
+    ran = checkout.ran()
+    assert ran[:2] == ["prepare", "synthesize@paraphrase_1"]
+    assert sorted(ran[2:4]) == shards
+    assert ran[4:] == ["synthesize@paraphrase_2"]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_what_the_user_must_mend_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
+    checkout.plan(
+        zero="print('here'); sys.exit('error: data/pairs/train.parquet is missing')",
+        one="time.sleep(1); Path('ended.txt').touch()",
+    )
+    with pytest.raises(CommandError) as failure:
+        synthesize_captions(tasks=["paraphrase_1"])
+    told = str(failure.value)
+    assert "1 of 2 shards of paraphrase_1 failed" in told
+    assert "shard 0/2 of paraphrase_1 failed with exit code 1" in told
+    assert told.endswith("here\nerror: data/pairs/train.parquet is missing")
+    assert (checkout.folder / "ended.txt").exists()
+    assert sorted(checkout.ran()) == ["paraphrase_1 0/2", "paraphrase_1 1/2", "prepare"]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_a_shard_that_the_system_killed_gets_another_try(checkout: Checkout) -> None:
+    checkout.plan(one="Path('once').exists() or (Path('once').touch(), os.kill(os.getpid(), 9))")
+    synthesize_captions(tasks=["paraphrase_1"])
+    assert checkout.ran().count("paraphrase_1 1/2") == 2
+    assert checkout.ran().count("paraphrase_1 0/2") == 1
+    assert checkout.ran()[-1] == "synthesize@paraphrase_1"
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_interrupted_flow_leaves_no_process(checkout: Checkout) -> None:
+    checkout.plan(one=SLEEP)
+    pids: list[int] = []
+
+    def interrupt() -> None:
+        pids.append(checkout.sleeper())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        synthesize_captions(tasks=["paraphrase_1"])
+    thread.join()
+    assert not psutil.pid_exists(pids[0])
+    assert checkout.ran().count("paraphrase_1 1/2") == 1
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.states import Cancelling
+
+    monkeypatch.setattr(flows.shards, "_POLLS_PER_QUESTION", 1)
+    checkout.plan(one=SLEEP)
+    pids: list[int] = []
+
+    def cancel() -> None:
+        pids.append(checkout.sleeper())
+        with get_client(sync_client=True) as client:
+            named = FlowRunFilter(name=FlowRunFilterName(any_=["to cancel"]))
+            (run,) = client.read_flow_runs(flow_run_filter=named)
+            client.set_flow_run_state(run.id, Cancelling())
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(CommandError, match="shard 1/2 of paraphrase_1 stopped with its flow"):
+        synthesize_captions.with_options(flow_run_name="to cancel")(tasks=["paraphrase_1"])
+    thread.join()
+    assert not psutil.pid_exists(pids[0])
+    assert checkout.ran().count("paraphrase_1 1/2") == 1
+
+
+def test_unknown_task_is_named_with_those_there_are(settings: Settings) -> None:
+    assert chosen_tasks(settings, None) == list(settings.synthesize.tasks)
+    assert chosen_tasks(settings, ["rewrite"]) == ["rewrite"]
+    with pytest.raises(InputError, match=r"synthesize\.tasks\.paraphrase_3: choose from paraphrase_1, paraphrase_2"):
+        chosen_tasks(settings, ["paraphrase_3"])
+
+
+def test_parameters_go_before_params_yaml_and_an_address_belongs_to_its_runner(raw_params: dict[str, Any]) -> None:
+    raw_params["synthesize"]["scale"] = {"shards": 8, "runner": "ray", "workers": 3, "address": "ray://127.0.0.1:1"}
+    settings = Settings.model_validate(raw_params)
+    assert scale_of(settings, None, None) == settings.synthesize.scale
+    assert scale_of(settings, 5, "ray").model_dump() == {
+        "shards": 5, "runner": "ray", "workers": 3, "address": "ray://127.0.0.1:1"
+    }  # fmt: skip
+    assert scale_of(settings, None, "dask").address is None
+
+
+def test_workers_elsewhere_use_their_own_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder in (ours, theirs):
+        folder.mkdir()
+        (folder / "params.yaml").touch()
+    monkeypatch.setenv(flows.shards.HOME, str(theirs))
+    assert flows.shards.checkout(str(ours), socket.gethostname()) == ours
+    assert flows.shards.checkout(str(ours), "another host") == theirs
+    monkeypatch.delenv(flows.shards.HOME)
+    assert flows.shards.checkout(str(ours), "another host") == ours
+    (ours / "params.yaml").unlink()
+    with pytest.raises(InputError, match=r"has no checkout in .*ours: set CLIPTUNE_HOME"):
+        flows.shards.checkout(str(ours), "another host")
