@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from components.validation.echoes import find_echo, prompt_phrases
+from components.validation.injection import find_injection
+from components.validation.kept import find_lost_name, find_lost_number
+from components.validation.language import find_foreign
 from components.validation.table import Check, View, each
 from components.validation.words import new_words, normalised
 
@@ -13,12 +16,20 @@ def _copies(text: str, source: str) -> str | None:
     return "source" if normalised(text) == normalised(source) else None
 
 
+def _asked_about(view: View) -> list[str]:
+    """Both captions where the task asks about two, one to a line, else the source."""
+    if "other_caption" not in view.task.inputs:
+        return view.sources
+    return [f"{one}\n{other}" for one, other in zip(view.sources, view.rows["other_caption"], strict=True)]
+
+
 def _echoes(view: View) -> list[Any]:
     phrases = prompt_phrases(view.task)
-    sources = view.sources
-    if "other_caption" in view.task.inputs:
-        sources = [f"{one}\n{other}" for one, other in zip(sources, view.rows["other_caption"], strict=True)]
-    return [find_echo(text, source, phrases) for text, source in zip(view.texts, sources, strict=True)]
+    return [find_echo(text, source, phrases) for text, source in zip(view.texts, _asked_about(view), strict=True)]
+
+
+def _injections(view: View) -> list[Any]:
+    return [find_injection(text, source) for text, source in zip(view.texts, _asked_about(view), strict=True)]
 
 
 def _faults(view: View) -> list[Any]:
@@ -34,6 +45,8 @@ COMMON = (
     Check("copied", "copies", each(_copies)),
     Check("echo", "echo", _echoes),
     Check("leak", "leak", lambda view: [view.probes.find_leak(text) for text in view.texts]),
+    Check("injection", "injection", _injections, switch="reject_injections"),
+    Check("language", "language", each(lambda text, _: find_foreign(text)), switch="language"),
     Check(
         "similarity",
         "similarity",
@@ -42,7 +55,8 @@ COMMON = (
         "max_similarity",
     ),
 )
-"""Length, the encoder's context, copies of the source, prompt echoes, evaluation leaks, the band of meaning."""
+"""Length, the encoder's context, copies of the source, prompt echoes, evaluation leaks, orders to the language model,
+the language, the band of meaning."""
 
 
 def strangers(view: View) -> list[Any]:
@@ -67,3 +81,9 @@ NEW_WORDS = Check(
     "new_words", "few_new_words", each(lambda text, source: float(new_words(text, source))), "min_new_words"
 )
 """Uses content words that its source does not have."""
+
+KEPT = (
+    Check("lost_number", "lost_number", each(find_lost_number), switch="keep_numbers"),
+    Check("lost_name", "lost_name", each(find_lost_name), switch="keep_names"),
+)
+"""Has the numbers and the names of its source; a sentence that denies or swaps something need not."""

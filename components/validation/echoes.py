@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from components.captions.task import PromptTask
+from components.captions.tasks import find_task
 
 _LEAD_INS = re.compile(
     r"^\W*(?:(?:sure|certainly|of course|okay|absolutely)\b|here(?:'s| is| are) (?:a|an|the|your|my|one|some)\b"
@@ -22,12 +23,14 @@ _PHRASE_WORDS = 3
 def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
     """Every run of three words of the task's own question, the texts asked about left out.
 
-    Demonstrations between the first and the last message are no part of it: a good answer sounds like theirs.
+    Demonstrations before the last question are no part of it: a good answer sounds like theirs. A text that was
+    judged may repeat the question of either task.
     """
     messages = task.messages(dict.fromkeys(task.inputs, "\x00"))
-    asked = (messages[0], messages[-1])
-    parts = [part for message in asked for part in message["content"].split("\x00")]
-    return frozenset(phrase for part in parts for phrase in _phrases(part))
+    first, last = messages[0]["content"], messages[-1]["content"]
+    asked = (first, last) if len(messages) > 1 else (last.rpartition("Q:")[2],)
+    own = frozenset(phrase for text in asked for part in text.split("\x00") for phrase in _phrases(part))
+    return own if task.judges is None else own | prompt_phrases(find_task(task.judges))
 
 
 def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:

@@ -1,89 +1,176 @@
-"""The answers of a synthesised table's tasks as one row per (pair, sample), nothing lost."""
+"""The answers of a synthesised table's tasks as one row per (pair, sample), nothing lost, joined out of core."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from components.errors import InputError
-from components.records import GENERATIONS, PAIRS
-from components.validation.table import Answer, Synthesised
+from components.records import GENERATIONS, PAIRS, Table
+from components.validation import joining_sql as sql
+from components.validation.table import Synthesised
 
-_KEYS = ["id", "sample"]
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_MEMORY, _THREADS = "512MB", 2
+_PAIR_COLUMNS = ("id", "caption", "facts")
 
 
-def join_answers(table: Synthesised, folder: Path, pairs: Path) -> pd.DataFrame:
-    """Columns row, id, sample, caption, facts, other_id, other_caption, other_facts, and two per answer.
+class Joined:
+    """The joined rows, on disk, in the order of the first task's table."""
 
-    These are the answer itself and `rejected_<answer>`: why the synthesize stage has no usable answer, None where it
-    has one. The `other_*` are None where the task asks about one caption.
+    def __init__(self, connection: DuckDBPyConnection, table: Synthesised) -> None:
+        self._connection = connection
+        self._table = table
+        ((self.rows,),) = _run(connection, "select count(*) from joined")
+
+    def shards(self, size: int) -> Iterator[pd.DataFrame]:
+        """The rows in order, about `size` at a time: a shard ends where a pair's run of rows ends.
+
+        Columns row, id, sample, the texts asked about (see `Synthesised.sources`), facts, other_id, other_facts, two
+        per answer, and `verdict` and `written_by` of a judged one. The two are the answer itself and
+        `rejected_<answer>`: why the synthesize stage has no usable answer, None where it has one. What belongs to the
+        other pair is None where the task asks about one text, facts where it asks about no pair's caption. The index
+        is the row's number.
+        """
+        held = self._frame(0, 0)
+        for start in range(0, self.rows, size):
+            found = self._frame(start, start + size)
+            frame = pd.concat([held, found]) if len(held) else found
+            cut = len(frame) if start + size >= self.rows else _last_run(frame["id"])
+            if cut:
+                yield frame.iloc[:cut]
+            held = frame.iloc[cut:]
+
+    def repeats(self) -> Repeats:
+        """A place to note what rows say, to find those that say the same."""
+        return Repeats(self._connection, self._table)
+
+    def require_facts(self, pairs: Path) -> None:
+        """Refuse rows about a pair without facts.
+
+        Raises:
+            InputError: there is one; the message names the pair.
+        """
+        for pair, *_ in _run(self._connection, sql.WITHOUT_FACTS):
+            raise InputError(f"{pairs}: pair {pair} has no facts: set validate.check_facts to false in params.yaml")
+
+    def _frame(self, start: int, end: int) -> pd.DataFrame:
+        columns = sql.shown_columns(self._table)
+        query = f"select {sql.names(columns)} from joined where row >= {start} and row < {end} order by row"
+        found = self._connection.sql(query).to_arrow_table()
+        numbers = ("row", "sample")
+        return pd.DataFrame(
+            {
+                name: pd.Series(found[name].to_numpy() if name in numbers else found[name].to_pylist(), dtype=kind)
+                for name, kind in ((name, np.int64 if name in numbers else object) for name in columns)
+            }
+        ).set_axis(found["row"].to_numpy())
+
+
+class Repeats:
+    """Rows of one pair whose answers all say the same, whatever lies between them."""
+
+    def __init__(self, connection: DuckDBPyConnection, table: Synthesised) -> None:
+        self._connection = connection
+        _run(connection, sql.candidates(table))
+        _run(connection, "create or replace table said (row bigint, words blob)")
+
+    def candidates(self, size: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows that another row could repeat, `size` at a time: their number, their pair and all their answers."""
+        cursor = self._connection.cursor()
+        cursor.execute("select * from candidates order by row")
+        while rows := cursor.fetchmany(size):
+            yield rows
+
+    def note(self, rows: Sequence[int], words: Sequence[bytes]) -> None:
+        """Note what rows say; equal bytes say the same."""
+        import pyarrow as pa
+
+        said = pa.table({"row": pa.array(rows, pa.int64()), "words": pa.array(words, pa.binary())})
+        self._connection.register("more", said)
+        _run(self._connection, "insert into said select * from more")
+        self._connection.unregister("more")
+
+    def found(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Numbers of the rows that say what an earlier one says, in order."""
+        found = self._connection.sql(sql.REPEATED).fetchnumpy()["row"]
+        return np.asarray(found, dtype=np.int64)
+
+
+@contextmanager
+def join_answers(table: Synthesised, folder: Path, pairs: Path, scratch: Path) -> Iterator[Joined]:
+    """The answers to a table's tasks, joined; what does not fit into memory waits on disk.
 
     Args:
         table: what to join.
         folder: holds `<task>.parquet` for each of the table's tasks.
         pairs: the pairs that the tasks asked about.
+        scratch: folder in which a temporary one is made.
 
     Raises:
         InputError: a table is missing, damaged or empty, or the tables do not belong together.
     """
-    first, *later = table.answers
-    path = folder / f"{first.task}.parquet"
-    joined = _read(path, first).rename(columns={"source": "caption", "other_source": "other_caption"})
-    if joined.empty:
-        raise InputError(f"{path} has no rows: raise synthesize.captions and run `dvc repro`")
-    joined = _with_facts(_with_facts(joined, path, pairs, ""), path, pairs, "other_")
-    joined["rejected_caption"] = None
-    for answer in later:
-        joined = _with_answer(joined, path, folder / f"{answer.task}.parquet", answer)
-    joined = joined.assign(row=range(len(joined)))
-    texts = [name for name in joined.columns if name not in {"row", *_KEYS, "rejected_caption"}]
-    frame = joined[["row", *_KEYS, *texts]].astype(dict.fromkeys(texts, object))
-    known: pd.DataFrame = frame.where(frame.notna(), None)
-    return known
+    import duckdb
+
+    scratch.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=scratch, prefix=".joined.", ignore_cleanup_errors=True) as name:
+        with duckdb.connect(
+            f"{name}/joined.duckdb",
+            config={"memory_limit": _MEMORY, "threads": _THREADS, "temp_directory": f"{name}/spilled"},
+        ) as connection:
+            try:
+                _join(connection, table, folder, pairs)
+            except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+                reason = str(error).splitlines()[0][:120]
+                raise InputError(f"{folder}: the answers cannot be joined ({reason}): free disk space") from None
+            yield Joined(connection, table)
 
 
-def _read(path: Path, answer: Answer) -> pd.DataFrame:
-    frame = GENERATIONS.read(path).to_pandas().astype({"text": object, "reason": object})
-    _refuse(frame, frame.duplicated(_KEYS), f"{path} has two answers for one row")
-    answered = frame["text"].fillna("").str.strip() != ""
-    reason = frame["reason"].fillna("no reason given").where(~frame["accepted"], "empty answer")
-    rows: pd.DataFrame = frame[[*_KEYS, "source", "other_id", "other_source"]].assign(
-        **{
-            answer.column: frame["text"].where(answered),
-            f"rejected_{answer.column}": reason.str.replace(";", ",").where(~(frame["accepted"] & answered)),
-        }
-    )
-    return rows
+def _join(connection: DuckDBPyConnection, table: Synthesised, folder: Path, pairs: Path) -> None:
+    paths = [folder / f"{answer.task}.parquet" for answer in table.answers]
+    for number, path in enumerate(paths):
+        _check(GENERATIONS, path)
+        _run(connection, sql.answer_view(number, path))
+        _refuse(connection, sql.twice(number), f"{path} has two answers for one row")
+        if number == 0 and not _run(connection, "select 1 from answers_0 limit 1"):
+            raise InputError(f"{path} has no rows: raise synthesize.captions and run `dvc repro`")
+    if table.about == "captions":
+        _check(PAIRS, pairs, _PAIR_COLUMNS)
+        _run(connection, sql.pair_table(pairs))
+    _run(connection, sql.joined(table))
+    for column in ("foreign", "other_foreign"):
+        _refuse(connection, sql.marked(column), f"{paths[0]} asks about a caption that {pairs} lacks")
+    for number, path in enumerate(paths[1:], start=1):
+        if _run(connection, sql.unmatched(number)) != [(0,)]:
+            raise InputError(f"{path} answers rows that {paths[0]} lacks: run `dvc repro` on both again")
+        _refuse(connection, sql.marked(f"stale_{number}"), f"{path} rewrites another text than {paths[0]} holds")
 
 
-def _with_facts(joined: pd.DataFrame, path: Path, pairs: Path, prefix: str) -> pd.DataFrame:
-    """Add `<prefix>facts`; the caption asked about must be the pair's own."""
-    known = PAIRS.read(pairs, ["id", "caption", "facts"]).to_pandas().drop_duplicates("id")
-    known = known.rename(columns={"id": f"{prefix}id", "caption": "known", "facts": f"{prefix}facts"})
-    found = joined.merge(known, on=f"{prefix}id", how="left")
-    wrong = found[f"{prefix}id"].notna() & (found["known"] != found[f"{prefix}caption"])
-    _refuse(found, wrong, f"{path} asks about a caption that {pairs} lacks")
-    return found.drop(columns="known")
+def _check(table: Table, path: Path, columns: Sequence[str] | None = None) -> None:
+    for _ in table.blocks(path, columns):
+        pass
 
 
-def _with_answer(joined: pd.DataFrame, first: Path, path: Path, answer: Answer) -> pd.DataFrame:
-    """Add a later answer, which must be about the text that stands in its source column."""
-    rows = _read(path, answer).drop(columns=["other_id", "other_source"])
-    found = joined.merge(rows, on=_KEYS, how="left", indicator="found")
-    answered = found["found"] == "both"
-    if int(answered.sum()) != len(rows):
-        raise InputError(f"{path} answers rows that {first} lacks: run `dvc repro` on both again")
-    stale = answered & (found["source"] != found[answer.source].fillna(found["source"]))
-    _refuse(found, stale, f"{path} rewrites another text than {first} holds")
-    # A source that was rejected explains itself why nothing was asked about it.
-    unasked = ~answered & found[f"rejected_{answer.source}"].isna()
-    rejected = f"rejected_{answer.column}"
-    found[rejected] = found[rejected].astype(object).mask(unasked, "never asked")
-    return found.drop(columns=["found", "source"])
+def _refuse(connection: DuckDBPyConnection, query: str, fault: str) -> None:
+    for identity, sample in _run(connection, query):
+        raise InputError(f"{fault} (id {identity}, sample {sample}): run `dvc repro` on both again")
 
 
-def _refuse(frame: pd.DataFrame, wrong: pd.Series[bool], fault: str) -> None:
-    if wrong.any():
-        row = frame[wrong].iloc[0]
-        raise InputError(f"{fault} (id {row['id']}, sample {row['sample']}): run `dvc repro` on both again")
+def _run(connection: DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    # A result that is not read to its end keeps the connection from the next query.
+    found: list[tuple[Any, ...]] = connection.execute(query).fetchall()
+    return found
+
+
+def _last_run(ids: pd.Series[Any]) -> int:
+    """Where the run of equal ids begins that the last row belongs to."""
+    others = np.flatnonzero((ids != ids.iloc[-1]).to_numpy())
+    return int(others[-1]) + 1 if len(others) else 0

@@ -26,22 +26,33 @@ class Rule:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def names_faults(self) -> bool:
+        """Whether its column names faults and does not hold numbers."""
+        return self.low is None and self.high is None
+
     def explain(self, value: Any) -> str:
         """The reason of a failing row; a column of faults adds which one."""
-        return f"{self.reason}:{value}" if self.low is None and self.high is None else self.reason
+        return f"{self.reason}:{value}" if self.names_faults else self.reason
 
 
 def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[Rule]:
-    """The rules of every row of a table; `context_length` is the encoder's, in tokens. A limit of null is none."""
+    """The rules of every row of a table; `context_length` is the encoder's, in tokens.
+
+    A limit of null is none, and a check that is switched off has none.
+    """
     values = limits.model_dump() | {"context_length": context_length}
     rules = []
     for answer in table.answers:
         rules.append(Rule(f"rejected_{answer.column}", f"{answer.column}_rejected"))
-        for check in answer.checks:
+        for check in (check for check in answer.checks if check.applies(limits)):
             low, high = (None if name is None else values[name] for name in (check.low, check.high))
             if not check.is_number or low is not None or high is not None:
                 rules.append(Rule(measured(check.column, answer), f"{answer.column}_{check.reason}", low, high))
-    return [*rules, Rule("duplicate", "duplicate")]
+    rules.append(Rule("duplicate", "duplicate"))
+    if limits.near_duplicate is not None:
+        rules.append(Rule("near_duplicate", "near_duplicate"))
+    return rules
 
 
 def share_rules(limits: Limits) -> list[Rule]:

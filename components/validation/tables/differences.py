@@ -37,23 +37,20 @@ def _same(view: View) -> list[Any]:
     return ["caption" if normalised(one) == normalised(other) else None for one, other in pairs]
 
 
+COMPARED = (
+    *COMMON,
+    Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters"),
+    Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter")),
+    Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None)),
+    Check("one_sided", "one_sided", _one_sided),
+    NO_STRANGER,
+    Check("same", "same", _same),
+)
+"""What a comparison of two captions must fulfil."""
+
 TABLE = Synthesised(
     name="differences",
     table=DIFFERENCES,
-    answers=(
-        Answer(
-            "difference",
-            "difference",
-            (
-                *COMMON,
-                Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters"),
-                Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter")),
-                Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None)),
-                Check("one_sided", "one_sided", _one_sided),
-                NO_STRANGER,
-                Check("same", "same", _same),
-            ),
-        ),
-    ),
+    answers=(Answer("difference", "difference", COMPARED),),
     quarantine="differences_quarantine",
 )

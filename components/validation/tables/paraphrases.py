@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from components.records import PARAPHRASES
-from components.validation.checks import COMMON, FAITHFUL, NEW_WORDS
+from components.validation.checks import COMMON, FAITHFUL, KEPT, NEW_WORDS
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(
     name="paraphrases",
     table=PARAPHRASES,
     answers=(
-        Answer("paraphrase_1", "paraphrase_1", (*COMMON, FAITHFUL), suffix="_1"),
-        Answer("paraphrase_2", "paraphrase_2", (*COMMON, FAITHFUL, NEW_WORDS), suffix="_2"),
+        Answer("paraphrase_1", "paraphrase_1", (*COMMON, *KEPT, FAITHFUL), suffix="_1"),
+        Answer("paraphrase_2", "paraphrase_2", (*COMMON, *KEPT, FAITHFUL, NEW_WORDS), suffix="_2"),
     ),
     quarantine="quarantine",
 )

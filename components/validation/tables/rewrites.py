@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from components.records import REWRITES
-from components.validation.checks import COMMON, FAITHFUL, NEW_WORDS
+from components.validation.checks import COMMON, FAITHFUL, KEPT, NEW_WORDS
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(
     name="rewrites",
     table=REWRITES,
-    answers=(Answer("rewrite", "rewrite", (*COMMON, FAITHFUL, NEW_WORDS)),),
+    answers=(Answer("rewrite", "rewrite", (*COMMON, *KEPT, FAITHFUL, NEW_WORDS)),),
     quarantine="rewrites_quarantine",
 )

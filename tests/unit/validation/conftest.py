@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,11 @@ from components.encoders.sidecar import SIDECAR, Sidecar
 from components.files import write_json
 from components.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
 from components.settings import Settings, Task, load_settings
-from components.validation import validate
+from components.validation import report, validate
+from components.validation.joining import join_answers
 from components.validation.probes import Probes, find_probes
+from components.validation.report import Tally
+from components.validation.suites import SuiteResult
 from components.validation.tables import find_table
 from components.validation.validate import Files
 
@@ -28,6 +32,7 @@ OTHER_SCENE = Scene("group", "blue", Thing("bee", "small"), count="three")
 OTHER_CAPTION = "blue bg: three bees (clipart) ref A12"
 GOOD_1 = "A small dog sits left of a large cat, red background."
 GOOD_2 = "Scarlet backdrop; a tiny hound waits to the left of one huge tabby."
+_ABSENT = ("other_id", "other_source", "verdict", "written_by")
 EVALUATION_QUERY = "Hidden query: a little pup beside some big kitty, all scarlet."
 
 
@@ -105,8 +110,7 @@ def write_inputs(root: Path, answers: list[Answer]) -> Files:
             "accepted": [reason is None for *_, reason in rows],
             "text": [text for _, _, text, _ in rows],
             "reason": [reason for *_, reason in rows],
-            "other_id": [None] * len(rows),
-            "other_source": [None] * len(rows),
+            **dict.fromkeys(_ABSENT, [None] * len(rows)),
         }
         GENERATIONS.write(files.captions / f"{name}.parquet", columns)
     return files
@@ -126,9 +130,10 @@ def write_texts(root: Path, table: str, texts: list[str], source: str = CAPTION)
         "accepted": [True] * count,
         "text": list(texts),
         "reason": [None] * count,
-        "other_id": ["pair0" if two else None] * count,
-        "other_source": [OTHER_CAPTION if two else None] * count,
+        **dict.fromkeys(_ABSENT, [None] * count),
     }
+    if two:
+        columns |= {"other_id": ["pair0"] * count, "other_source": [OTHER_CAPTION] * count}
     GENERATIONS.write(files.captions / f"{answer.task}.parquet", columns)
     return files
 
@@ -180,10 +185,10 @@ def fake_probes(settings: Settings, files: Files) -> Probes:
     return Probes(fake_token_lengths, fake_similarity, real.find_leak, real.facts)
 
 
-def run_stage(root: Path, answers: list[Answer], **limits: Any) -> Outcome:
+def run_stage(root: Path, answers: list[Answer], run: Callable[..., None] = validate.run, **limits: Any) -> Outcome:
     """Run the stage over paraphrases."""
     files, settings = write_inputs(root, answers), strict_settings(**limits)
-    validate.run(settings, files, fake_probes(settings, files))
+    run(settings, files, fake_probes(settings, files))
     return read_outcome(files)
 
 
@@ -197,21 +202,38 @@ def run_texts(root: Path, table: str, texts: list[str], **limits: Any) -> Outcom
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """`stage(answers, **limits)`; Data Docs are left out, they take the longest."""
-    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+    monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
     return lambda answers, **limits: run_stage(tmp_path, answers, **limits)
+
+
+@pytest.fixture
+def tracked_stage(tmp_path: Path) -> Stage:
+    """`stage` with its Data Docs, as an MLflow run."""
+    return lambda answers, **limits: run_stage(tmp_path, answers, validate.run_tracked, **limits)
+
+
+@pytest.fixture
+def counted() -> Callable[[dict[str, int]], report.Outcome]:
+    """The outcome of a table `table` whose rows were rejected for these reasons."""
+
+    def count(reasons: dict[str, int]) -> report.Outcome:
+        tally = Tally(rows=sum(reasons.values()), marked=Counter(accepted=0), reasons=Counter(reasons))
+        return report.Outcome("table", tally, SuiteResult("shares", True, {}, []), {})
+
+    return count
 
 
 @pytest.fixture
 def text_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """`text_stage(table, texts, **limits)` for a table of one task."""
-    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+    monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
     return lambda table, texts, **limits: run_texts(tmp_path, table, texts, **limits)
 
 
 @pytest.fixture
 def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """`inputs_of(table, texts, source)`: `text_stage` about another caption."""
-    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+    monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
 
     def run(table: str, texts: list[str], source: str) -> Outcome:
         files, settings = write_texts(tmp_path, table, texts, source), strict_settings(table)
@@ -224,7 +246,7 @@ def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 @pytest.fixture
 def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], dict[str, Any]]:
     """Runs the stage over paraphrases and one text of every other table; gives the summary."""
-    monkeypatch.setattr("components.validation.suites.Suites.write_docs", lambda *_: None)
+    monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
 
     def run(texts: dict[str, str]) -> dict[str, Any]:
         for table, text in texts.items():
@@ -244,6 +266,23 @@ def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dic
     return run
 
 
+@pytest.fixture(scope="session")
+def run_documented() -> Callable[[Path, str], Path]:
+    """Runs the stage in a folder over a good row, a short one and one that failed; gives the folder of its Data Docs.
+
+    The failure, and the answer to the short one's paraphrase, hold a text.
+    """
+
+    def run(root: Path, text: str) -> Path:
+        faulty = [
+            Answer(pair=1, text_1="dog cat", text_2=text),
+            Answer(pair=2, text_1=None, found_2=False, reason_1=text),
+        ]
+        return run_stage(root, [Answer(), *faulty]).files.docs
+
+    return run
+
+
 @pytest.fixture
 def documented_stage(tmp_path: Path) -> Stage:
     """`stage` with its Data Docs."""
@@ -254,6 +293,18 @@ def documented_stage(tmp_path: Path) -> Stage:
 def answer() -> type[Answer]:
     """Makes a row that is accepted unless told otherwise."""
     return Answer
+
+
+@pytest.fixture
+def texts_of(tmp_path: Path) -> Callable[..., Files]:
+    """Writes the inputs of a table of one task: `texts_of(table, texts, source)`."""
+    return lambda table, texts, source=CAPTION: write_texts(tmp_path, table, texts, source)
+
+
+@pytest.fixture
+def joined_in() -> Callable[[Files], Any]:
+    """Joins the paraphrases that `inputs` wrote."""
+    return lambda files: join_answers(find_table("paraphrases"), files.captions, files.pairs, files.validated)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from components.validation.tables import find_table, tables_of
 
 GOOD = {
     "rewrites": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
+    "semclip_paraphrases": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
     "negations": "The small dog is not left of any cat, and nothing here is red.",
     "negated_terms": "A small dog without a large cat to its right, red background.",
     "hard_negatives": "A large dog left of a small cat, red background.",
@@ -34,6 +35,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     "rewrites": [
         ("rewrite_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
         ("rewrite_few_new_words", "A small dog left of a large cat, red."),
+    ],
+    "semclip_paraphrases": [
+        ("paraphrase_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
+        ("paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone."),
     ],
     "negations": [
         ("negation_affirmed:no_cue", "A small dog is left of a large cat, red background."),
@@ -176,20 +181,36 @@ def test_unknown_table_in_the_limits(raw_params: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", file_names(tables.__path__))
 def test_every_table_is_what_its_tasks_and_columns_say(name: str) -> None:
     table = find_table(name)
+    columns = set(table.table.schema.names)
+    source, other = table.sources
     assert table.name == name
-    known = {"caption"}
+    assert source in columns
+    known = {source}
     for answer in table.answers:
+        task = find_task(answer.task)
         assert answer.source in known
-        assert {answer.column, f"similarity{answer.suffix}"} <= set(table.table.schema.names)
-        assert ("other_caption" in table.table.schema.names) == ("other_caption" in find_task(answer.task).inputs)
+        assert answer.column in columns
+        assert (other in columns) == (other in task.inputs)
+        assert ({"verdict", "written_by"} <= columns) == (task.judges is not None)
+        checked = {check.column for check in answer.checks}
+        assert {f"{number}{answer.suffix}" for number in checked & {"similarity", "score"}} <= columns
         known.add(answer.column)
+
+
+def test_only_training_tables_are_checked_for_leaks_and_have_facts() -> None:
+    for name in file_names(tables.__path__):
+        table = find_table(name)
+        checked = {check.column for answer in table.answers for check in answer.checks}
+        assert ("leak" in checked) == (table.about == "captions" and name != "difference_scores"), name
 
 
 def test_no_task_is_left_without_a_table() -> None:
     from components.captions import tasks
 
     used = {answer.task for name in file_names(tables.__path__) for answer in find_table(name).answers}
-    assert used == set(file_names(tasks.__path__))
+    judged = {judged for name in used if (judged := find_task(name).judges)}
+    assert used.isdisjoint(judged), "what was judged must go by its judge"
+    assert used | judged == set(file_names(tasks.__path__))
 
 
 def test_all_tables_in_one_run(raw_params: dict[str, Any], all_inputs: Any, tmp_path: Path) -> None:

@@ -119,20 +119,15 @@ def test_share_at_its_limit_passes(stage: Any, answer: Any) -> None:
     assert stage(answers, min_accepted_share=0.5, max_leak_share=0.5).summary["passed"] is True
 
 
-def test_data_docs_show_every_suite(documented_stage: Any, answer: Any, tmp_path: Path) -> None:
-    documented_stage([answer(), answer(pair=1, text_1=QUERY)])
-    index = (tmp_path / "docs" / "index.html").read_text("utf-8")
-    assert all(f"paraphrases_{suite}" in index for suite in ("answers", "accepted", "shares"))
-    assert len(list((tmp_path / "docs" / "validations").rglob("*.html"))) == 3
-
-
 def test_nothing_is_written_beside_the_outputs(
     documented_stage: Any, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    documented_stage([answer()])
+    outcome = documented_stage([answer(), answer(pair=1)], shard_rows=1)
     assert list((tmp_path / "cwd").iterdir()) == []
+    written = {"paraphrases.parquet", "quarantine.parquet", "summary.json"}
+    assert {path.name for path in outcome.files.validated.iterdir()} == written
 
 
 def test_facts_wanted_without_the_embedded_world(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:

@@ -1,0 +1,15 @@
+"""PC-CLIP's longer descriptions of classes, for prompts that say more than a name."""
+
+from __future__ import annotations
+
+from components.records import CLASS_DESCRIPTIONS
+from components.validation.benchmark_checks import ABOUT_CLASSES
+from components.validation.table import Answer, Synthesised
+
+TABLE = Synthesised(
+    name="class_descriptions",
+    table=CLASS_DESCRIPTIONS,
+    answers=(Answer("description", "class_description", ABOUT_CLASSES),),
+    quarantine="class_descriptions_quarantine",
+    about="classes",
+)
