@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection, text
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SWEEP_EVERY_S = 1.0
 _SHORT_S = 5.0
 """How long a worker that ends waits for a database that is away."""
+_LONG_S = 86_400.0
 
 
 class Claims:
@@ -47,6 +48,7 @@ class Claims:
     def __enter__(self) -> Self:
         """Start renewing, and clear away what dead workers left."""
         self._sweep()
+        self._database.write(self._forget)
         self._renewer.start()
         return self
 
@@ -99,13 +101,18 @@ class Claims:
                 pause = min(_SHORT_S, self._lease_s) / 10
 
     def _prolong(self, connection: Connection) -> None:
-        statement = f"UPDATE claims SET lease_end = {self._database.dialect.now} + :lease WHERE worker = :worker"
-        connection.execute(text(statement), {"lease": self._lease_s, "worker": self.worker})
+        change = f"UPDATE claims SET lease_end = {self._database.dialect.now} + :lease"
+        self._change(connection, change, "worker = :worker", {"lease": self._lease_s, "worker": self.worker})
 
     def _give_back(self, connection: Connection) -> None:
         dialect = self._database.dialect
         statement = text(f"DELETE FROM claims WHERE worker = :worker AND {dialect.among}")
         connection.execute(statement, {"worker": self.worker, "keys": dialect.bind(sorted(self._held))})
+
+    def _forget(self, connection: Connection) -> None:
+        """Delete leases that ended long ago, on questions that nobody has asked since."""
+        long_ago = f"lease_end < {self._database.dialect.now} - :long"
+        self._change(connection, "DELETE FROM claims", long_ago, {"long": _LONG_S})
 
     def _sweep(self) -> bool:
         """Free the claims of dead workers of this host; returns whether there were any."""
@@ -113,9 +120,13 @@ class Claims:
         workers = self._database.read(lambda found: found.execute(_WORKERS).scalars().all())
         gone = [{"worker": worker} for worker in workers if is_gone(worker)]
         if gone:
-            self._database.write(lambda connection: connection.execute(_GONE, gone))
+            self._database.write(lambda found: self._change(found, "DELETE FROM claims", "worker = :worker", gone))
         return bool(gone)
+
+    def _change(self, connection: Connection, change: str, condition: str, bound: Any) -> None:
+        """Change the claims for which a condition holds and that nobody else is changing at this moment."""
+        rows = f"SELECT key FROM claims WHERE {condition} {self._database.dialect.skip_locked}"
+        connection.execute(text(f"{change} WHERE key IN ({rows})"), bound)
 
 
 _WORKERS = text("SELECT DISTINCT worker FROM claims")
-_GONE = text("DELETE FROM claims WHERE worker = :worker")

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from components.captions.student_job import find_job, lessons_path, state_of, write_index
+from components.captions.student_job import find_job, find_student, lessons_path, state_of, write_index
 from components.captions.student_lessons import ask_teacher
 from components.captions.student_train import train
 from components.errors import InputError, run_command
@@ -48,13 +48,13 @@ def prepare(settings: Settings, names: Sequence[str]) -> None:
     """Have the teachers that are models give their lessons; what they answered before is not asked again.
 
     Raises:
-        InputError: a teacher cannot work, or the captions are missing.
+        InputError: a student is unknown, a teacher cannot work, or the captions are missing.
     """
     for name in names:
-        if name not in settings.students or not isinstance(settings.students[name].teacher, str):
-            continue
-        state_of(name).mkdir(parents=True, exist_ok=True)
-        ask_teacher(settings, settings.students[name], lessons_path(name))
+        student = find_student(settings, name)
+        if isinstance(student.teacher, str):
+            state_of(name).mkdir(parents=True, exist_ok=True)
+            ask_teacher(settings, student, lessons_path(name))
 
 
 def main(

@@ -45,8 +45,11 @@ def chat_of(lesson: Lesson) -> Chat:
     return lesson.task.messages({name: disarm(text) for name, text in lesson.inputs.items()})
 
 
-def encode(tokenizer: Any, lessons: Sequence[Lesson]) -> list[Example]:
-    """The lessons as the model sees them: the question as engines render it, then the answer and the end mark.
+def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[Example]:
+    """The lessons as the model sees them: the question as engines render it, then the answer and what ends it.
+
+    Args:
+        shown: whether a bar shows the progress.
 
     Raises:
         InputError: the tokenizer has no chat template, or one that cannot render these chats.
@@ -54,7 +57,7 @@ def encode(tokenizer: Any, lessons: Sequence[Lesson]) -> list[Example]:
     blocks = list(chunked(lessons, _TOGETHER))
     return [
         example
-        for block in track(blocks, "tokens", len(blocks), "block")
+        for block in (track(blocks, "tokens", len(blocks), "block") if shown else blocks)
         for example in _examples(tokenizer, [_texts(tokenizer, lesson) for lesson in block])
     ]
 

@@ -79,10 +79,8 @@ class Job:
 
     def is_done(self) -> bool:
         """Whether its adapter is there, of the same settings, base and lessons."""
-        record = self.folder / RECORD
-        if not (self.folder / ADAPTER).is_file() or not record.is_file():
-            return False
-        return bool(json.loads(record.read_text("utf-8")).get("fingerprint") == self.fingerprint)
+        known = read_record(self.folder).get("fingerprint") == self.fingerprint
+        return known and (self.folder / ADAPTER).is_file()
 
     def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
         """Write what is known of the adapter beside it, in `folder`; `found` is what training measured."""
@@ -113,26 +111,45 @@ def lessons_path(name: str) -> Path:
     return state_of(name) / "lessons.parquet"
 
 
-def find_job(settings: Settings, name: str, output: Path) -> Job:
-    """The job of the student that params.yaml has under `students.<name>`.
+def find_student(settings: Settings, name: str) -> Student:
+    """The settings that params.yaml has under `students.<name>`.
 
     Raises:
-        InputError: there is no such student, or its lessons or its base are missing.
+        InputError: there is no such block.
     """
     if name not in settings.students:
         known = ", ".join(settings.students) or "none"
         raise InputError(f"params.yaml has no block students.{name}: add one, or choose one of {known}")
-    student = settings.students[name]
+    return settings.students[name]
+
+
+def find_job(settings: Settings, name: str, output: Path) -> Job:
+    """The job of the student called `name`, whose folder is below `output`.
+
+    Raises:
+        InputError: there is no such student, or its lessons or its base are missing.
+    """
+    student = find_student(settings, name)
     lessons = lessons_of(student, lessons_path(name))
     return Job(name, student, output / name, lessons, revision_of(None, student.base))
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """What is known of the adapter in `folder`; empty where there is none or its record is broken."""
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record
+
+
 def write_index(settings: Settings, output: Path) -> None:
     """List the trained students of params.yaml in `output`; without any the list is empty."""
-    records = {name: output / name / RECORD for name in settings.students}
-    known = {name: json.loads(path.read_text("utf-8")) for name, path in records.items() if path.is_file()}
+    records = {name: read_record(output / name) for name in settings.students}
     keys = ("base", "tasks", "fingerprint")
-    write_json(output / INDEX, {name: {key: record[key] for key in keys} for name, record in known.items()})
+    write_json(
+        output / INDEX, {name: {key: found.get(key) for key in keys} for name, found in records.items() if found}
+    )
 
 
 def _name_the_base(path: Path, base: str) -> None:

@@ -67,7 +67,9 @@ def _train(settings: Settings, job: Job, place: Place, dtype: torch.dtype) -> No
     with recording as tracked:
         # The frozen weights never change, so they are kept as they are multiplied.
         loaded = load_language_model(None, dtype, job.student.base)
-        examples, unseen = encode(loaded.tokenizer, taught), encode(loaded.tokenizer, held_out)
+        examples, unseen = (
+            encode(loaded.tokenizer, lessons, shown=tracked is not None) for lessons in (taught, held_out)
+        )
         model = add_adapter(loaded.model.to(place.device), job.student.rank, job.student.seed)
         check_scores(model, examples, place)
         steps = fit(job.name, model, examples, job.student, place, job.checkpoints, _report_to(tracked))

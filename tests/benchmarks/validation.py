@@ -33,7 +33,28 @@ ROWS = (100_000, 1_000_000)
 TASKS = ("paraphrase_1", "paraphrase_2")
 SAMPLES = 2
 _BLOCK = 50_000
-_WORDS = "dog cat bus bee tree boat lamp cup kite drum small large old new red blue green left right near".split()
+_WORDS = [
+    "dog",
+    "cat",
+    "bus",
+    "bee",
+    "tree",
+    "boat",
+    "lamp",
+    "cup",
+    "kite",
+    "drum",
+    "small",
+    "large",
+    "old",
+    "new",
+    "red",
+    "blue",
+    "green",
+    "left",
+    "right",
+    "near",
+]
 
 
 @dataclass(frozen=True)

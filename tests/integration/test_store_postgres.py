@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 
 import psycopg
@@ -13,7 +14,7 @@ from sqlalchemy import event
 
 from components.captions.asking import ask
 from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore, database
+from components.captions.store import GenerationStore, database, migration
 from components.errors import InputError
 from tests.integration.postgres import PostgresServer
 from tests.unit.captions.store_rows import failures, keys, replies, requests
@@ -30,6 +31,13 @@ def _terminate(server: PostgresServer, url: str) -> None:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [url.rpartition("/")[2]]
         )
+
+
+def _wait_for_a_lock(url: str, thread: threading.Thread) -> None:
+    """Return when the thread waits for somebody else's transaction."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
+            assert thread.is_alive()
 
 
 def test_terminated_connections_are_not_noticed(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -108,6 +116,17 @@ def test_a_wrong_password_is_one_line_without_it(postgres_url: str, postgres_ser
     assert "geheim" not in str(caught.value)
 
 
+def test_who_opens_a_store_while_another_makes_its_tables_waits(postgres_url: str) -> None:
+    their, opened = database.Database(postgres_url), list[GenerationStore]()
+    with their.migrating() as connection:
+        opening = threading.Thread(target=lambda: opened.append(GenerationStore(postgres_url)))
+        opening.start()
+        _wait_for_a_lock(postgres_url, opening)
+        migration._upgrade(connection)
+    opening.join()
+    assert opened[0].count() == 0
+
+
 def test_who_answers_while_another_claims_is_seen(postgres_url: str) -> None:
     store = GenerationStore(postgres_url)
     with psycopg.connect(postgres_url) as their, store.claims() as claims:
@@ -119,9 +138,7 @@ def test_who_answers_while_another_claims_is_seen(postgres_url: str) -> None:
         taking = threading.Thread(target=lambda: taken.append(claims.take(KEYS)))
         taking.start()
         # It has seen no answer yet, and waits to learn whether the claims are really gone.
-        with psycopg.connect(postgres_url, autocommit=True) as watching:
-            while watching.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
-                assert taking.is_alive()
+        _wait_for_a_lock(postgres_url, taking)
         their.commit()
         taking.join()
         assert taken == [set(KEYS[1:])]
@@ -137,6 +154,18 @@ def test_a_claim_that_someone_else_is_taking_over_is_not_waited_for(postgres_url
         assert claims.take(KEYS) == set(KEYS[4:])
         their.rollback()
         assert claims.take(KEYS) == set(KEYS[:4])
+
+
+def test_leases_are_renewed_though_one_claim_is_just_ending(postgres_url: str) -> None:
+    store = GenerationStore(f"{postgres_url}?options=-c%20lock_timeout=10s")
+    ends = "SELECT min(lease_end) FROM claims WHERE key <> %s"
+    with psycopg.connect(postgres_url, autocommit=True) as their, store.claims(lease_s=0.9) as claims:
+        claims.take(KEYS)
+        with their.transaction():
+            their.execute("DELETE FROM claims WHERE key = %s", KEYS[:1])
+            before = their.execute(ends, KEYS[:1]).fetchone()
+            while their.execute(ends, KEYS[:1]).fetchone() == before:
+                time.sleep(0.02)
 
 
 def test_workers_with_the_same_rows_in_other_orders_do_not_block_each_other(

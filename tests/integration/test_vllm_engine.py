@@ -15,8 +15,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 
 def test_its_answers_are_those_of_the_same_weights_here(
-    smollm2: Path, greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None]
+    smollm2: Path,
+    greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A second thread is of little use to so few requests, and on a busy machine they wait for each other.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"dtype": "float32", "max_model_len": 1024, "processes": 1, "block": 5}
     engine = make(Options.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
     requests = greedy_requests(engine.model)

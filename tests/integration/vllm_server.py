@@ -59,8 +59,10 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[VllmServer]:
+def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON, threads: int = 1) -> Iterator[VllmServer]:
     """Serve the model in `folder` on a free port of 127.0.0.1; stopped with all its processes at the end.
+
+    One thread suffices for few requests, and does not wait for another one on a busy machine.
 
     Raises:
         RuntimeError: it does not come up; the message holds the end of its log.
@@ -81,8 +83,9 @@ def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[
     given = [f"--{name}={value}" for name, value in options.items()]
     command = [str(python), "-P", "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *given]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # By default it keeps one core for the HTTP side, which is half of a small machine.
-    environment |= {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
+    # Unasked, it binds its threads to cores of its own choice, and other work there would halt them.
+    environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
+    environment |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True

@@ -147,6 +147,13 @@ def test_a_lease_that_ended_is_anyones(store: GenerationStore) -> None:
         assert claims.take(KEYS[:3]) == set()
 
 
+def test_leases_that_ended_long_ago_are_forgotten(store: GenerationStore) -> None:
+    _insert(store, KEYS[0], "elsewhere 1 1.0 a", -3600)
+    _insert(store, KEYS[1], "elsewhere 1 1.0 a", -90_000)
+    with store.claims():
+        assert _live(store) == (0, 1)
+
+
 def test_an_ended_lease_on_an_answered_question_is_not_given(store: GenerationStore) -> None:
     store.add(replies(ASKED[:1]))
     _insert(store, KEYS[0], "elsewhere 1 1.0 a", -1)

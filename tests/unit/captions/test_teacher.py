@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from components.captions import tasks
-from components.captions.teacher import read_lessons
+from components.captions.teacher import Lesson, read_lessons
 from components.discovery import file_names
 from components.errors import InputError
 
@@ -86,13 +87,16 @@ def test_what_follows_from_a_file_comes_after_what_stands_in_it(path: Path) -> N
     assert [lesson.task.name for lesson in read_lessons(path, ["negate_terms"])] == ["negate_terms"]
 
 
+@cache
+def _own_lessons() -> list[Lesson]:
+    return [lesson for path in sorted(ASSETS.glob("teacher*.tsv")) for lesson in read_lessons(path, NAMES)]
+
+
 def test_own_sets_teach_every_task() -> None:
-    sets = sorted(ASSETS.glob("teacher*.tsv"))
-    taught = {lesson.task.name for path in sets for lesson in read_lessons(path, NAMES)}
-    assert taught == set(NAMES)
+    assert {lesson.task.name for lesson in _own_lessons()} == set(NAMES)
 
 
 def test_every_lesson_of_the_own_sets_is_an_answer_that_its_task_can_read() -> None:
-    for path in ASSETS.glob("teacher*.tsv"):
-        for lesson in read_lessons(path, NAMES):
-            assert lesson.task.parse(lesson.answer), (path.name, lesson)
+    unread = [lesson for lesson in _own_lessons() if not lesson.task.parse(lesson.answer)]
+    assert unread == []
+    assert all(set(lesson.inputs) == set(lesson.task.inputs) for lesson in _own_lessons())

@@ -23,12 +23,15 @@ class Dialect(Protocol):
         now: SQL of the seconds since 1970 by the database's clock.
         collation: the one that compares bytes.
         among: SQL condition: `key` is one of the bound `:keys`, as `bind` gives them.
+        skip_locked: SQL that ends a subquery for rows to change, so that it passes over those that someone else is
+            changing; else two who change the same rows in other orders may wait for each other.
         size: SQL of the bytes that the store takes on disk.
     """
 
     now: str
     collation: str
     among: str
+    skip_locked: str
     size: str
 
     def prepare(self, url: URL, *, must_exist: bool) -> tuple[URL, Mapping[str, Any]]:

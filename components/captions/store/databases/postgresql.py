@@ -44,6 +44,7 @@ class Postgresql:
     collation = "C"
     # A list in one string: as an array it would be quoted in Python, item by item.
     among = "key = ANY (string_to_array(:keys, ','))"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
     size = (
         "SELECT CAST(sum(pg_total_relation_size(to_regclass(name))) AS bigint)"
         " FROM unnest(ARRAY['generations', 'failures', 'claims', 'imports']) AS name"
@@ -156,7 +157,7 @@ WITH new AS (
 ), free AS (
   SELECT key FROM claims
   WHERE {Postgresql.among} AND (worker = :worker OR lease_end < {Postgresql.now})
-  FOR UPDATE SKIP LOCKED
+  {Postgresql.skip_locked}
 ), freed AS (
   UPDATE claims SET worker = :worker, lease_end = {Postgresql.now} + :lease
   FROM free WHERE claims.key = free.key

@@ -34,6 +34,7 @@ class Sqlite:
     now = "((julianday('now') - 2440587.5) * 86400.0)"
     collation = "BINARY"
     among = "key IN (SELECT value FROM json_each(:keys))"
+    skip_locked = ""
     size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 
     def prepare(self, url: URL, *, must_exist: bool) -> tuple[URL, Mapping[str, Any]]:
