@@ -158,8 +158,10 @@ def _text(content: object) -> str:
 
 
 def open_client(url: str, key: str | None, timeout_s: float) -> AsyncOpenAI:
-    """A client of one URL that makes one attempt only; open it in the loop that uses it."""
-    from openai import AsyncOpenAI, Timeout
+    """A client of one URL that makes one attempt only and keeps every connection open for the next request."""
+    from httpx2 import Limits
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
     timeout = Timeout(timeout_s, connect=min(timeout_s, _CONNECT_WITHIN))
-    return AsyncOpenAI(base_url=url, api_key=key or NO_KEY, max_retries=0, timeout=timeout)
+    http = DefaultAsyncHttpxClient(limits=Limits(max_connections=None, max_keepalive_connections=None))
+    return AsyncOpenAI(base_url=url, api_key=key or NO_KEY, max_retries=0, timeout=timeout, http_client=http)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Any
 
 import torch
+from more_itertools import longest_common_prefix
 
 _WORTH = 32
 """Tokens that must be shared; below, copying the cache costs what it saves."""
@@ -16,7 +16,8 @@ def shared_length(prompts: Sequence[list[int]]) -> int:
     """How many first tokens all prompts share, at least one token of each left over; 0 where sharing does not pay."""
     if len(prompts) < 2:
         return 0
-    length = min(len(commonprefix(list(prompts))), min(map(len, prompts)) - 1)
+    common = len(list(longest_common_prefix(prompts)))
+    length = min(common, min(map(len, prompts)) - 1)
     return length if length >= _WORTH else 0
 
 

@@ -18,14 +18,10 @@ from typing import Annotated
 import typer
 import yaml
 
-from components.captions.student_job import find_job, find_student, lessons_path, state_of, write_index
-from components.captions.student_lessons import ask_teacher
-from components.captions.student_train import train
+from components.captions.student_record import write_index
 from components.errors import InputError, run_command
 from components.profiles import overlaid
 from components.settings import Settings, load_settings
-from components.training.distributed import join_world, launched_by_torchrun
-from components.training.hardware import pick_device
 
 OUTPUT = Path("models/students")
 ASSETS = Path("components/captions/assets")
@@ -37,6 +33,11 @@ def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None
     Raises:
         InputError: a student is unknown, its settings are wrong, or its lessons or base are missing.
     """
+    from components.captions.student_job import find_job
+    from components.captions.student_train import train
+    from components.training.distributed import join_world
+    from components.training.hardware import pick_device
+
     with join_world(pick_device("auto")) as (world, device):
         for name in names:
             train(settings, find_job(settings, name, output), world, device)
@@ -50,6 +51,9 @@ def prepare(settings: Settings, names: Sequence[str]) -> None:
     Raises:
         InputError: a student is unknown, a teacher cannot work, or the captions are missing.
     """
+    from components.captions.student_job import find_student, lessons_path, state_of
+    from components.captions.student_lessons import ask_teacher
+
     for name in names:
         student = find_student(settings, name)
         if isinstance(student.teacher, str):
@@ -73,20 +77,33 @@ def main(
     def command() -> None:
         settings = load_settings() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
         names = student or list(settings.students)
-        if launched_by_torchrun():
-            run(settings, names, output)
-            return
-        prepare(settings, names)
         if output == OUTPUT:
             write_index(settings, output)
-        jobs = {} if lessons_only else {name: find_job(settings, name, output) for name in names}
-        together = {name: job for name, job in jobs.items() if job.student.processes > 1 and not job.is_done()}
-        run(settings, [name for name in jobs if name not in together], output)
-        if together:
+        if names:
             options = ["--output", str(output), *(["--profile", profile] if profile else [])]
-            _start_ranks(list(together), {job.student.processes for job in together.values()}, options)
+            _train(settings, names, output, options, lessons_only=lessons_only)
 
     run_command(command)
+
+
+def _train(
+    settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
+) -> None:
+    """Train students here or, those that ask for several processes, under torchrun; `options` are this command's."""
+    from components.captions.student_job import find_job
+    from components.training.distributed import launched_by_torchrun
+
+    if launched_by_torchrun():
+        run(settings, names, output)
+        return
+    prepare(settings, names)
+    if lessons_only:
+        return
+    jobs = {name: find_job(settings, name, output) for name in names}
+    together = {name: job for name, job in jobs.items() if job.student.processes > 1 and not job.is_done()}
+    run(settings, [name for name in jobs if name not in together], output)
+    if together:
+        _start_ranks(list(together), {job.student.processes for job in together.values()}, options)
 
 
 def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from components.captions.language_model import BASE_NAME, revision_of
 from components.captions.student_lessons import hash_of, lessons_of
+from components.captions.student_record import ADAPTER, RECORD, read_record
 from components.captions.teacher import Lesson
 from components.errors import InputError
 from components.files import content_hash, file_hash, write_json
@@ -19,7 +20,6 @@ from components.settings import Settings, Student
 from components.training.checkpoint import Checkpoints
 
 STATE = Path("state/students")
-ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
 _UNCHANGING = {
     "acceptance",
     "captions",
@@ -132,24 +132,6 @@ def find_job(settings: Settings, name: str, output: Path) -> Job:
     student = find_student(settings, name)
     lessons = lessons_of(student, lessons_path(name))
     return Job(name, student, output / name, lessons, revision_of(None, student.base))
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """What is known of the adapter in `folder`; empty where there is none or its record is broken."""
-    try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record
-
-
-def write_index(settings: Settings, output: Path) -> None:
-    """List the trained students of params.yaml in `output`; without any the list is empty."""
-    records = {name: read_record(output / name) for name in settings.students}
-    keys = ("base", "tasks", "fingerprint")
-    write_json(
-        output / INDEX, {name: {key: found.get(key) for key in keys} for name, found in records.items() if found}
-    )
 
 
 def _name_the_base(path: Path, base: str) -> None:

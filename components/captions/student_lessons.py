@@ -17,14 +17,12 @@ from components.captions.engines import make_engine
 from components.captions.store import GenerationStore
 from components.captions.student_batches import chat_of
 from components.captions.student_questions import ask_tasks
-from components.captions.student_rules import passing
 from components.captions.tasks import find_task
 from components.captions.teacher import Lesson, read_lessons
 from components.errors import InputError
 from components.files import content_hash
 from components.records import Table
 from components.settings import Settings, Student
-from components.validation.probes import find_probes
 
 EVALUATION = Path("data/evaluation")
 _ASKED = "cliptune.asked"
@@ -75,6 +73,9 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     Raises:
         InputError: the teacher cannot work, or a task's input is missing.
     """
+    from components.captions.student_rules import passing
+    from components.validation.probes import find_probes
+
     assert isinstance(student.teacher, str)
     assert student.captions is not None
     probes = replace(find_probes(settings, EVALUATION), facts=None)

@@ -12,7 +12,6 @@ import torch
 from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.language_model import LanguageModel, bf16_is_native, load_language_model
 from components.captions.save_model import save_model
-from components.captions.student_acceptance import prepare_examination
 from components.captions.student_batches import Example, encode
 from components.captions.student_job import Job
 from components.captions.student_training import Place, add_adapter, check_scores, fit, mean_loss
@@ -102,6 +101,8 @@ def _acceptance(
     settings: Settings, job: Job, held_out: list[Lesson], model: Any, loaded: LanguageModel
 ) -> dict[str, dict[str, float]]:
     """Task -> share of answers that validation would accept, of the base and of the student."""
+    from components.captions.student_acceptance import prepare_examination
+
     examination = prepare_examination(settings, job.student, job.lessons, held_out, job.state)
     alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
     engine = EmbeddedEngine(adapter=None, batch_size=_ANSWERS_AT_ONCE, _loaded=alike)

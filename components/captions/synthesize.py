@@ -29,7 +29,7 @@ _BLOCK = 1000
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run of the stage did: questions replayed from the store, asked, failed; answers not usable; rows skipped."""
+    """What a run of the stage did: questions replayed, asked and failed; answers that are not usable; rows skipped."""
 
     replayed: int
     generated: int

@@ -121,17 +121,19 @@ def join_answers(table: Synthesised, folder: Path, pairs: Path, scratch: Path) -
     import duckdb
 
     scratch.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=scratch, prefix=".joined.", ignore_cleanup_errors=True) as name:
-        with duckdb.connect(
+    with (
+        TemporaryDirectory(dir=scratch, prefix=".joined.", ignore_cleanup_errors=True) as name,
+        duckdb.connect(
             f"{name}/joined.duckdb",
             config={"memory_limit": _MEMORY, "threads": _THREADS, "temp_directory": f"{name}/spilled"},
-        ) as connection:
-            try:
-                _join(connection, table, folder, pairs)
-            except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-                reason = str(error).splitlines()[0][:120]
-                raise InputError(f"{folder}: the answers cannot be joined ({reason}): free disk space") from None
-            yield Joined(connection, table)
+        ) as connection,
+    ):
+        try:
+            _join(connection, table, folder, pairs)
+        except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+            reason = str(error).splitlines()[0][:120]
+            raise InputError(f"{folder}: the answers cannot be joined ({reason}): free disk space") from None
+        yield Joined(connection, table)
 
 
 def _join(connection: DuckDBPyConnection, table: Synthesised, folder: Path, pairs: Path) -> None:

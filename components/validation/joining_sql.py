@@ -84,7 +84,8 @@ def joined(table: Synthesised) -> str:
         columns += [f"answers_{number}.text as {_name(answer.column)}"]
         columns += [f"{rejected} as {_name(f'rejected_{answer.column}')}"]
         columns += [
-            f"answers_{number}.{name.removesuffix(answer.suffix)} as {_name(name)}" for name in _judgement(table, answer)
+            f"answers_{number}.{name.removesuffix(answer.suffix)} as {_name(name)}"
+            for name in _judgement(table, answer)
         ]
     facts, looked_up = _facts(table)
     return f"""

@@ -11,9 +11,7 @@ from itertools import dropwhile
 
 from components.validation.words import content_words
 
-_NOISE = re.compile(
-    r"[_@#/\\]|www\.|\.(?:jpe?g|png|gif|webp|svg|tiff?|bmp|com|net|org|html?)\b", re.IGNORECASE
-)
+_NOISE = re.compile(r"[_@#/\\]|www\.|\.(?:jpe?g|png|gif|webp|svg|tiff?|bmp|com|net|org|html?)\b", re.IGNORECASE)
 """Marks words that are file names, tags or addresses."""
 
 _DIGITS = re.compile(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}")

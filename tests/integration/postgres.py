@@ -108,11 +108,18 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture
-def own_postgres_server() -> Iterator[PostgresServer]:
-    """A server that the test may stop and start."""
+@pytest.fixture(scope="session")
+def _own_postgres_server() -> Iterator[PostgresServer]:
     with running_postgres(*_QUICK) as server:
         yield server
+
+
+@pytest.fixture
+def own_postgres_server(_own_postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that the test may stop."""
+    yield _own_postgres_server
+    if _own_postgres_server.process is None:
+        _own_postgres_server.start()
 
 
 @pytest.fixture
@@ -138,3 +145,13 @@ def _ask_for_password(running: PostgresServer) -> None:
         connection.execute(f"ALTER ROLE postgres PASSWORD '{running.password}'")
         (running.server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         connection.execute("SELECT pg_reload_conf()")
+    while _trusts(running):
+        time.sleep(0.05)
+
+
+def _trusts(running: PostgresServer) -> bool:
+    try:
+        psycopg.connect(running.url().replace(running.password, "wrong")).close()
+    except psycopg.OperationalError:
+        return False
+    return True

@@ -75,7 +75,7 @@ def test_a_run_goes_on_while_connections_are_terminated(postgres_server: Postgre
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
 def test_a_server_that_restarts_is_waited_for(own_postgres_server: PostgresServer, how: signal.Signals) -> None:
-    store = GenerationStore(own_postgres_server.url())
+    store = GenerationStore(own_postgres_server.new_database())
     with store.claims() as claims:
         claims.take(KEYS)
         store.add(replies(ASKED[:3]))
@@ -92,7 +92,7 @@ def test_a_server_that_stays_away_is_one_line_and_nothing_is_lost(
     own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(database, "PATIENCE_S", 0.5)
-    store = GenerationStore(own_postgres_server.url())
+    store = GenerationStore(own_postgres_server.new_database())
     with store.claims() as claims:
         claims.take(KEYS)
         store.add(replies(ASKED[:3]))

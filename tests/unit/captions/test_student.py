@@ -14,10 +14,12 @@ from mlflow import MlflowClient
 
 from components.captions import student, student_acceptance, student_lessons
 from components.captions.language_model import load_language_model
-from components.captions.student_job import ADAPTER, INDEX, RECORD, find_job
+from components.captions.student_job import find_job
+from components.captions.student_record import ADAPTER, INDEX, RECORD
 from components.profiles import overlaid
 from components.settings import Settings
 from components.tracking import STORE, make_client
+from components.validation import probes
 from tests.unit.captions.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 from tests.unit.captions.tiny_language_model import save_tiny_language_model
 
@@ -42,7 +44,7 @@ def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     for name in ("LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    for module in (student_acceptance, student_lessons):
+    for module in (student_acceptance, probes):
         monkeypatch.setattr(module, "find_probes", lambda *_: plain_probes())
 
 

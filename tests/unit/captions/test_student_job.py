@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.captions.student_job import ADAPTER, INDEX, RECORD, Job, find_job, write_index
+from components.captions.student_job import Job, find_job
+from components.captions.student_record import ADAPTER, INDEX, RECORD, write_index
 from components.errors import InputError
 from components.settings import Settings
 from tests.unit.captions.student_making import make_lessons, make_plan

@@ -14,6 +14,7 @@ from components.captions.tasks import find_task
 from components.captions.teacher import Lesson
 from components.errors import InputError
 from components.settings import Settings, Student
+from components.validation import probes
 from tests.unit.captions.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 
 PATH = Path("state/students/taught/lessons.parquet")
@@ -27,7 +28,7 @@ def _student(**changes: Any) -> Student:
 @pytest.fixture
 def world(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(student_lessons, "find_probes", lambda *_: plain_probes())
+    monkeypatch.setattr(probes, "find_probes", lambda *_: plain_probes())
     return make_project(tmp_path, raw_params, {})
 
 

@@ -139,7 +139,7 @@ def make_settings() -> Callable[..., Settings]:
                 "scratch": {"epochs": 1, "batch_size": 1, "lr": 1, "warmup_steps": 0, "weight_decay": 0},
             },
             "embed": {"batch_size": 2},
-            "synthesize": {"engine": "stub", "captions": 1, "store": "sqlite://", "tasks": {}},
+            "synthesize": {"models": {}, "model": "stub", "captions": 1, "store": "sqlite://", "tasks": {}},
             "validate": {
                 "min_words": 1, "max_words": 9, "min_similarity": 0, "min_new_words": 0, "check_facts": False,
                 "min_accepted_share": 0, "max_echo_share": 1, "max_leak_share": 1,
