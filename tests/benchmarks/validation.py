@@ -33,28 +33,9 @@ ROWS = (100_000, 1_000_000)
 TASKS = ("paraphrase_1", "paraphrase_2")
 SAMPLES = 2
 _BLOCK = 50_000
-_WORDS = [
-    "dog",
-    "cat",
-    "bus",
-    "bee",
-    "tree",
-    "boat",
-    "lamp",
-    "cup",
-    "kite",
-    "drum",
-    "small",
-    "large",
-    "old",
-    "new",
-    "red",
-    "blue",
-    "green",
-    "left",
-    "right",
-    "near",
-]
+_SUBJECTS = ("a dog", "a cat", "an old bus", "a small boat", "a tall lamp", "a red kite", "a drum", "a bee")
+_PLACES = ("near a tree", "on the table", "in the rain", "under a bridge", "beside the road", "at the harbour")
+_MANNERS = ("seen from above", "in warm light", "on a cold morning", "painted by hand", "with nobody around")
 
 
 @dataclass(frozen=True)
@@ -109,13 +90,23 @@ def _ids(numbers: Any) -> list[object]:
 
 def _answer(number: int, row: int) -> str:
     if row % 5 == 4 and number == row % 2:
-        return "Sure! Here is the caption."
-    return f"A picture of {_text(f'answer {number}', row)}."
+        return f"Sure! Here is the caption of {row}."
+    opening = ("This picture shows", "Somebody photographed")[number]
+    return f"{opening} {_text(f'answer {number}', row)}."
 
 
 def _text(kind: str, number: int) -> str:
     rng = random.Random(f"{kind} {number}")
-    return f"{' '.join(rng.choices(_WORDS, k=9))} {number}"
+    return f"{rng.choice(_SUBJECTS)} {rng.choice(_PLACES)}, {rng.choice(_MANNERS)}, {_name(number)}"
+
+
+def _name(number: int) -> str:
+    """A made-up word for every number, so that no two texts are the same."""
+    word = ""
+    while number or not word:
+        number, rest = divmod(number, 20)
+        word += "bdfghjklmnprstvwzkmt"[rest] + "aeiou"[rest % 5]
+    return word
 
 
 def measure(files: Files) -> Point:

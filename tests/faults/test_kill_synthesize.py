@@ -37,7 +37,8 @@ def project(tmp_path: Path, raw_params: dict[str, Any]) -> Path:
     captions = [f"a small dog number {number} left of a large cat" for number in range(ROWS)]
     pairs = {"id": [f"p{n}" for n in range(ROWS)], "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
-    raw_params["synthesize"] |= {"batch_size": BATCH, "adapter": None, "replay": None, "captions": ROWS}
+    models = {"raw": {"engine": "embedded", "batch_size": BATCH}}
+    raw_params["synthesize"] |= {"models": models, "model": "raw", "replay": None, "captions": ROWS}
     raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"samples": 1, "max_tokens": 6}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     return tmp_path

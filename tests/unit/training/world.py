@@ -93,6 +93,9 @@ def _rows(table: Table, captions: dict[str, str], rng: np.random.Generator) -> d
     }
     columns: dict[str, list[Any]] = {}
     for name in table.schema.names:
+        if table.schema.field(name).nullable:
+            columns[name] = [None for _ in ids]
+            continue
         numbers = name.startswith("similarity")
         columns[name] = known.get(name) or [0.5 if numbers else sentence(rng) for _ in ids]
     return columns

@@ -59,3 +59,29 @@ def test_no_text_is_embedded_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     second = vectors.similarities([TEXTS[1], TEXTS[2]], [TEXTS[0], TEXTS[0]])
     assert sorted(asked) == sorted(TEXTS)
     np.testing.assert_array_equal(first, second)
+
+
+def test_remembers_the_texts_used_last_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return np.eye(384, dtype=np.float32)[[int(text) for text in texts]]
+
+    monkeypatch.setattr(similarity, "embed", counted)
+    monkeypatch.setattr(similarity, "_BLOCK", 3)
+    vectors = SentenceVectors(remembered=4)
+    texts = [str(number) for number in range(9)]
+    assert vectors.similarities(texts, texts).tolist() == [1.0] * 9
+    assert vectors.similarities(["8", "7"], ["6", "8"]).tolist() == [0.0, 0.0]
+    assert asked == texts
+    assert vectors.similarities(["0"], ["8"]).tolist() == [0.0]
+    assert asked == [*texts, "0"]
+    assert len(vectors._vectors) == 4
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
+    monkeypatch.setattr(similarity, "_BLOCK", 1)
+    monkeypatch.setattr(similarity, "_SHOWN", 1)
+    np.testing.assert_allclose(SentenceVectors(remembered=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)
