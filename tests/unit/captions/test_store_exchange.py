@@ -47,10 +47,11 @@ def test_the_repositorys_export_comes_out_as_it_went_in(
     store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_WRITTEN", 700)
-    assert store.import_parquet(ASSET) == 16_633
-    assert store.export_parquet(tmp_path / "export.parquet") == 16_633
+    rows = pq.read_metadata(ASSET).num_rows
+    assert store.import_parquet(ASSET) == rows > 10_000
+    assert store.export_parquet(tmp_path / "export.parquet") == rows
     assert pq.read_table(tmp_path / "export.parquet").equals(pq.read_table(ASSET))
-    assert store.export_parquet(tmp_path / "new" / "export.parquet") == 16_633
+    assert store.export_parquet(tmp_path / "new" / "export.parquet") == rows
 
 
 def test_exports_are_sorted_by_the_bytes_of_task_and_key_and_carry_their_provenance(
@@ -120,7 +121,9 @@ def test_what_is_no_export_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text("nonsense")
     (tmp_path / "cut.parquet").write_bytes(ASSET.read_bytes()[:500_000])
     pq.write_table(pa.table({"key": ["a"], "task": ["b"]}), tmp_path / "other.parquet")
-    pq.write_table(pq.read_table(ASSET).set_column(5, "attempt", pa.array(["x"] * 16_633)), tmp_path / "type.parquet")
+    whole = pq.read_table(ASSET)
+    words = whole.set_column(5, "attempt", pa.array(["x"] * whole.num_rows))
+    pq.write_table(words, tmp_path / "type.parquet")
     for name, reason in (("bad", ""), ("cut", ""), ("other", "no column 'prompt_sha256'"), ("type", "")):
         with pytest.raises(InputError, match=rf"{name}\.parquet is no export .*{reason}"):
             store.import_parquet(tmp_path / f"{name}.parquet")
