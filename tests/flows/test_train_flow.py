@@ -45,7 +45,8 @@ def test_real_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None
     first, last = ORDER.index("synthesize@paraphrase_1"), ORDER.index("synthesize@paraphrase_2")
     assert set(ORDER[first : last + 1]) < set(tasks)
     # Other methods' stages are not needed; the answers to all prompt tasks are validated together.
-    assert needed_stages(["evaluate@paraclip", "evaluate@base"]) == [*ORDER[:first], "students", *tasks, *ORDER[last + 1 :]]
+    expected = [*ORDER[:first], "students", *tasks, *ORDER[last + 1 :]]
+    assert needed_stages(["evaluate@paraclip", "evaluate@base"]) == expected
 
 
 @pytest.mark.integration

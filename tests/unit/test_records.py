@@ -109,7 +109,7 @@ def test_zero_rows(path: Path) -> None:
 
 
 def test_generation_without_answer(path: Path) -> None:
-    row: dict[str, Any] = {"id": "a", "sample": 0, "source": "s", "key": "k", "accepted": False, "text": None, "reason": "no parse"}
-    row |= dict.fromkeys(("other_id", "other_source", "verdict", "written_by"))
+    row: dict[str, Any] = {"id": "a", "sample": 0, "source": "s", "key": "k", "accepted": False, "reason": "no parse"}
+    row |= dict.fromkeys(("text", "other_id", "other_source", "verdict", "written_by"))
     GENERATIONS.write(path, {name: [value] for name, value in row.items()})
     assert GENERATIONS.read(path).to_pylist() == [row]
