@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,21 @@ def test_the_hash_knows_task_question_answer_and_order() -> None:
     ]
     hashes = {hash_of([lesson]) for lesson in (one, *others)} | {hash_of([one, *others]), hash_of([*others, one])}
     assert len(hashes) == 6
+
+
+def test_lessons_of_each_task_can_be_limited(tmp_path: Path) -> None:
+    lines = [f"{task}\tcaption {n}\tanswer {n}" for n in range(9) for task in ("rewrite", "negate_terms")]
+    (tmp_path / "set.tsv").write_text("\n".join(["task\tcaption\tanswer", *lines]) + "\n", encoding="utf-8")
+
+    def drawn(per_task: int | None, seed: int = 0) -> list[tuple[str, str]]:
+        taught = Student(
+            tasks=("rewrite", "negate_terms"), teacher=(tmp_path / "set.tsv",), per_task=per_task, seed=seed
+        )
+        return [(lesson.task.name, lesson.answer) for lesson in lessons_of(taught, tmp_path / "none")]
+
+    everything = drawn(None)
+    some = drawn(4)
+    assert Counter(task for task, _ in some) == {"rewrite": 4, "negate_terms": 4}
+    assert some == [lesson for lesson in everything if lesson in some], "in their order"
+    assert drawn(4) == some != drawn(4, seed=1)
+    assert drawn(100) == everything

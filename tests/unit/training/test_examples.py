@@ -31,6 +31,8 @@ def _negations(folder: Path, *samples: tuple[str, int]) -> None:
         "caption": [f"{pair} caption" for pair, _ in samples],
         "negation": [f"{pair} not {sample}" for pair, sample in samples],
         "similarity": [0.5] * len(samples),
+        "verdict": [None] * len(samples),
+        "written_by": [None] * len(samples),
     }
     NEGATIONS.write(folder / "negations.parquet", {name: list(values) for name, values in columns.items()})
 

@@ -80,8 +80,8 @@ def strict_settings(table: str = "paraphrases", **limits: Any) -> Settings:
 
 
 def _own_limits(settings: Settings) -> dict[str, Any]:
-    """The limits of single tables without those on shares."""
-    shares = {"min_accepted_share", "max_echo_share", "max_leak_share"}
+    """The limits of single tables without those on shares; what judges say counts."""
+    shares = {"min_accepted_share", "max_echo_share", "max_leak_share", "judged"}
     tables = settings.validation.tables.items()
     return {name: type(own)(**own.model_dump(exclude_unset=True, exclude=shares)) for name, own in tables}
 
@@ -258,7 +258,15 @@ def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dic
         settings = load_settings(Path(__file__).parents[3] / "params.yaml")
         tasks = {answer.task: Task(input=Path("unused")) for name in texts for answer in find_table(name).answers}
         tasks |= {name: Task(input=Path("unused")) for name in ("paraphrase_1", "paraphrase_2")}
-        settings = settings.model_copy(update={"synthesize": settings.synthesize.model_copy(update={"tasks": tasks})})
+        judged = {
+            name: limits.model_copy(update={"judged": True}) for name, limits in settings.validation.tables.items()
+        }
+        settings = settings.model_copy(
+            update={
+                "synthesize": settings.synthesize.model_copy(update={"tasks": tasks}),
+                "validation": settings.validation.model_copy(update={"tables": judged}),
+            }
+        )
         validate.run(settings, files, fake_probes(settings, files))
         summary: dict[str, Any] = json.loads((files.validated / "summary.json").read_text("utf-8"))
         return summary

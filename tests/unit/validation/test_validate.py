@@ -152,7 +152,7 @@ def test_command_ends_in_one_line_when_inputs_are_missing(
     with pytest.raises(SystemExit) as ended:
         run_command(lambda: validate.run(Settings.model_validate(raw_params)))
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: data/captions/difference.parquet is missing")
+    assert capsys.readouterr().err.startswith("error: data/captions/class_description.parquet is missing")
 
 
 def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
