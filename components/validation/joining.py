@@ -80,13 +80,13 @@ class Repeats:
 
     def __init__(self, connection: DuckDBPyConnection, table: Synthesised) -> None:
         self._connection = connection
-        _run(connection, sql.candidates(table))
+        self._candidates = sql.candidates(table)
         _run(connection, "create or replace table said (row bigint, words blob)")
 
     def candidates(self, size: int) -> Iterator[list[tuple[Any, ...]]]:
         """Rows that another row could repeat, `size` at a time: their number, their pair and all their answers."""
         cursor = self._connection.cursor()
-        cursor.execute("select * from candidates order by row")
+        cursor.execute(self._candidates)
         while rows := cursor.fetchmany(size):
             yield rows
 

@@ -105,14 +105,12 @@ def unmatched(number: int) -> str:
 
 
 def candidates(table: Synthesised) -> str:
-    """Table `candidates`: number, pair and answers of rows that have all answers, of pairs with several such rows."""
+    """Number, pair and answers of the rows that have all answers, of pairs with several such rows."""
     answers = [_name(answer.column) for answer in table.answers]
     whole = " and ".join(f"{name} is not null" for name in answers)
     return f"""
-        create or replace table candidates as
         select row, id, {", ".join(answers)} from joined where {whole}
             and id in (select id from joined where {whole} group by id having count(*) > 1)
-        order by row
     """
 
 

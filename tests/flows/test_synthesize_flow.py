@@ -184,6 +184,10 @@ def test_interrupted_flow_leaves_no_process(checkout: Checkout) -> None:
     with pytest.raises(KeyboardInterrupt):
         synthesize_captions(tasks=["paraphrase_1"])
     thread.join()
+    # The system may take a moment to bury what was killed.
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(pids[0]) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert not psutil.pid_exists(pids[0])
     assert checkout.ran().count("paraphrase_1 1/2") == 1
 
@@ -213,6 +217,10 @@ def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
     with pytest.raises(CommandError, match="shard 1/2 of paraphrase_1 stopped with its flow"):
         synthesize_captions.with_options(flow_run_name="to cancel")(tasks=["paraphrase_1"])
     thread.join()
+    # The system may take a moment to bury what was killed.
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(pids[0]) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert not psutil.pid_exists(pids[0])
     assert checkout.ran().count("paraphrase_1 1/2") == 1
 

@@ -278,19 +278,20 @@ def test_a_url_gets_as_much_as_it_bears() -> None:
 def test_the_url_with_the_fewest_in_flight_gets_the_next() -> None:
     got: Counter[str] = Counter()
 
-    async def slow(_: httpx2.Request) -> httpx2.Response:
-        got["slow"] += 1
-        while got["fast"] < 190:
-            await asyncio.sleep(0.002)
-        return said("good")
+    def at(name: str, until: int) -> Handler:
+        async def handler(_: httpx2.Request) -> httpx2.Response:
+            got[name] += 1
+            while got.total() < until:
+                await asyncio.sleep(0.002)
+            return said("good")
 
-    async def fast(_: httpx2.Request) -> httpx2.Response:
-        got["fast"] += 1
-        return said("good")
+        return handler
 
-    replies({"a": slow, "b": fast}, [f"row {number}" for number in range(200)])
-    # The slow one had all that it may have at once, and no more before the end.
-    assert 4 <= got["slow"] <= 4 + 10
+    replies({"a": at("even", 10), "b": at("odd", 10)}, [f"row {number}" for number in range(10)], concurrency=99)
+    assert got == {"even": 5, "odd": 5}
+    # One that is slow keeps what it has; the rest goes to the other.
+    replies({"a": at("slow", 210), "b": at("fast", 0)}, [f"row {number}" for number in range(200)], concurrency=8)
+    assert 8 <= got["slow"] <= 16
 
 
 def test_hope_ends_when_no_url_answers_and_no_row_is_given_up() -> None:
