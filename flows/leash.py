@@ -14,14 +14,17 @@ import threading
 import time
 from pathlib import Path
 
+LAST = "last"
+"""The file beside the token that holds a command's last line: whoever stops it must not remove what it said."""
 _POLL = 0.2
 
 
 def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str]) -> int:
     """Run `command` in `folder` for as long as the process `parent` lives and the file `token` is there.
 
-    Its lines are passed on as they come; at the end the token holds the last one. When the parent or the token goes,
-    the whole process group ends: SIGTERM, and SIGKILL after the command has ended or the grace is over.
+    Its lines are passed on as they come; at the end the file `last` beside the token holds the last one. When the
+    parent or the token goes, the whole process group ends: SIGTERM, and SIGKILL after the command has ended or the
+    grace is over.
 
     Args:
         parent: the process that started this one.
@@ -45,8 +48,9 @@ def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str
         time.sleep(_POLL)
     # A child of the command that outlives it may keep the pipe open.
     relay.join(timeout=5)
-    if token.exists():
-        token.write_text(last[0], "utf-8")
+    with contextlib.suppress(OSError):
+        # The folder goes with whoever made it.
+        token.with_name(LAST).write_text(last[0], "utf-8")
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

@@ -90,7 +90,7 @@ def run_shard(name: str, shard: str, home: str, host: str) -> Outcome:
             if not token.exists():
                 raise StoppedError(f"shard {shard} of {name} stopped with its flow") from None
             raise
-        last = token.read_text("utf-8")
+        last = token.with_name(leash.LAST).read_text("utf-8")
     worker = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
     counts = re.findall(r"([a-z]+) (\d+)\b", last.rpartition(":")[2])
     return Outcome(worker, {word: int(number) for word, number in counts})

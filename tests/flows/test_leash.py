@@ -47,14 +47,19 @@ def _run(folder: Path, code: str) -> tuple[subprocess.CompletedProcess[str], str
     token.touch()
     command = [sys.executable, leash.__file__, str(os.getpid()), "1", str(folder), str(token), sys.executable, "-c"]
     done = subprocess.run([*command, code], capture_output=True, text=True, check=False)
-    return done, token.read_text()
+    return done, (folder / leash.LAST).read_text()
 
 
-def test_lines_come_through_and_the_token_holds_the_last(tmp_path: Path) -> None:
+def test_lines_come_through_and_a_file_holds_the_last(tmp_path: Path) -> None:
     done, last = _run(
         tmp_path, "import os, sys; print('1%\\r2%\\n', file=sys.stderr); print(os.getcwd()); print('end')"
     )
     assert done.stdout.splitlines() == ["1%", "2%", str(tmp_path), "end"]
+    assert (done.returncode, last) == (0, "end")
+
+
+def test_what_a_command_said_is_kept_when_it_is_stopped_as_it_ends(tmp_path: Path) -> None:
+    done, last = _run(tmp_path, "import os; print('end', flush=True); os.unlink('token'); os._exit(0)")
     assert (done.returncode, last) == (0, "end")
 
 
