@@ -215,7 +215,7 @@ def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
     thread = threading.Thread(target=cancel)
     thread.start()
     # Whether the other shard has ended by then is the machine's affair.
-    with pytest.raises(CommandError, match="shard ./2 of paraphrase_1 stopped with its flow"):
+    with pytest.raises(CommandError, match=r"shard ./2 of paraphrase_1 stopped with its flow"):
         synthesize_captions.with_options(flow_run_name="to cancel")(tasks=["paraphrase_1"])
     thread.join()
     # The system may take a moment to bury what was killed.
