@@ -54,12 +54,16 @@ def twice(number: int) -> str:
 
 def pair_table(path: Path) -> str:
     """Table `pairs`: the first caption and facts of every pair that is asked about."""
+    # Grouping the texts themselves would hold all of them in memory: aggregates of strings do not spill to disk.
     return f"""
         create or replace table pairs as
-        select id, arg_min({{'caption': caption, 'facts': facts}}, file_row_number) as first
-        from {_parquet(path)}
-        where id in (select id from answers_0 union all select other_id from answers_0)
-        group by id
+        with firsts as (
+            select id, min(file_row_number) as row from {_parquet(path)}
+            where id in (select id from answers_0 union all select other_id from answers_0)
+            group by id
+        )
+        select firsts.id, source.caption, source.facts
+        from {_parquet(path)} as source join firsts on firsts.row = source.file_row_number
     """
 
 
@@ -148,9 +152,9 @@ def _facts(table: Synthesised) -> tuple[list[str], list[str]]:
         nothing = ("null::varchar as facts", "null::varchar as other_facts")
         return [*nothing, "false as foreign", "false as other_foreign"], []
     columns = [
-        "pairs.first.facts as facts", "others.first.facts as other_facts",
-        "pairs.first.caption is distinct from answers_0.source as foreign",
-        "answers_0.other_id is not null and others.first.caption is distinct from answers_0.other_source"
+        "pairs.facts as facts", "others.facts as other_facts",
+        "pairs.caption is distinct from answers_0.source as foreign",
+        "answers_0.other_id is not null and others.caption is distinct from answers_0.other_source"
         " as other_foreign",
     ]  # fmt: skip
     return columns, [
