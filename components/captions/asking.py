@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,8 +11,9 @@ from more_itertools import batched
 
 from components.captions.claims import Claims
 from components.captions.engine import Engine
-from components.captions.request import Request
+from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
+from components.captions.writing import Writer
 from components.progress import bar
 
 _BLOCK = 256
@@ -62,13 +63,10 @@ def ask(store: GenerationStore, engine: Engine, requests: Iterable[Request], tit
 
 
 def _answer(run: _Run, engine: Engine, requests: Iterable[Request], update: Update) -> None:
-    for replies in engine.answer(requests):
-        run.store.add(replies)
-        run.own.difference_update(reply.request.key for reply in replies)
-        failed = sum(reply.answer is None for reply in replies)
-        run.asked.failed += failed
-        run.asked.generated += len(replies) - failed
-        update(len(replies))
+    with Writer(run.store, run.settle) as writer:
+        for replies in engine.answer(requests):
+            writer.put(replies)
+            update(len(replies))
 
 
 @dataclass
@@ -76,7 +74,7 @@ class _Run:
     """Which questions are whose.
 
     Attributes:
-        own: keys that this worker took and that have no reply yet.
+        own: keys that this worker took and that have no stored reply yet.
         elsewhere: questions that another worker has taken.
     """
 
@@ -100,6 +98,13 @@ class _Run:
             yield from taken
             if len(self.elsewhere) > _MANY_WAITING:
                 self._settle_elsewhere(update)
+
+    def settle(self, replies: Sequence[Reply]) -> None:
+        """Count replies that are stored."""
+        self.own.difference_update(reply.request.key for reply in replies)
+        failed = sum(reply.answer is None for reply in replies)
+        self.asked.failed += failed
+        self.asked.generated += len(replies) - failed
 
     def second_look(self, update: Update) -> list[Request]:
         """The questions that another worker gave up and that are now this one's."""
