@@ -29,8 +29,17 @@ def find(package: str, known: list[str], name: str, export: str, what: str) -> A
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
+    return getattr(importlib.import_module(f"{package}.{choose(known, name, what)}"), export)
+
+
+def choose(known: list[str], name: str, what: str) -> str:
+    """`name`, if it is known.
+
+    Raises:
+        InputError: it is not; the message lists those that are, and the closest first.
+    """
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {', '.join(known)}")
-    return getattr(importlib.import_module(f"{package}.{name}"), export)
+    return name

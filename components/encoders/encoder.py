@@ -159,11 +159,19 @@ class Encoder:
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
             batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
-            pixels = decode([images[row] for row in rows], self.sidecar.image_size, batch_names)
-            raw: Tensor = self.model.encode_image(normalise(pixels))
-            return raw.float()
+            return self._of_pixels(decode([images[row] for row in rows], self.sidecar.image_size, batch_names))
 
         return self._in_batches(np.arange(len(images)), batch_size, title, "image", features)
+
+    @torch.inference_mode()
+    def embed_pixels(self, pixels: Tensor) -> Vectors:
+        """Unit vectors `[images, dim]` of RGB pixels, uint8 `[images, 3, size, size]`."""
+        self.model.eval()
+        return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
+
+    def _of_pixels(self, pixels: Tensor) -> Tensor:
+        raw: Tensor = self.model.encode_image(normalise(pixels))
+        return raw.float()
 
     def _in_batches(
         self,

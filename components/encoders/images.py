@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -30,8 +31,7 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
     for row, raw in enumerate(images):
         try:
             with Image.open(io.BytesIO(raw)) as image:
-                _check(image, size)
-                pixels[row] = _fit(image.convert("RGB"), size)
+                pixels[row] = fitted(image, size)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             who = names[row] if names is not None else f"row {row}"
             raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
@@ -49,12 +49,19 @@ def _check(image: Image.Image, size: int) -> None:
         raise ValueError(f"{image.width} x {image.height} is too long and narrow")
 
 
-def _fit(image: Image.Image, size: int) -> np.ndarray:  # type: ignore[type-arg]
+def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
+    """RGB pixels `[size, size, 3]` of an opened image, as torchvision's resize and centre crop give them.
+
+    Raises:
+        OSError, SyntaxError, ValueError: it cannot be decoded, or is too long and narrow.
+    """
+    _check(image, size)
+    image = image.convert("RGB")
     if image.size != (size, size):
-        scale = size / min(image.size)
-        image = image.resize(
-            (max(size, round(image.width * scale)), max(size, round(image.height * scale))), Image.Resampling.BICUBIC
-        )
-        left, top = (image.width - size) // 2, (image.height - size) // 2
+        # Rounded as torchvision rounds, so that published figures can be met.
+        short = min(image.size)
+        width, height = (size if side == short else int(size * side / short) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = round((width - size) / 2.0), round((height - size) / 2.0)
         image = image.crop((left, top, left + size, top + size))
     return np.asarray(image)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,15 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Correlation:
+    """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities."""
+
+    kind: Literal["spearman", "pearson"]
+    gold: Reals
+    predicted: Reals
+
+
+@dataclass(frozen=True)
 class Scores:
     """What a benchmark found.
 
@@ -42,11 +51,15 @@ class Scores:
         values: full metric name `<benchmark>/[<group>/]<metric>` -> one value per query `[queries]`.
         strata: for metrics that are a mean of group means, each query's group number `[queries]`.
         rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
+        correlations: full metric name -> its columns.
+        scalars: full metric name -> a value that is no mean over queries, such as a standard error over seeds.
     """
 
     values: dict[str, Reals]
     strata: dict[str, Indices] = field(default_factory=dict)
     rankings: dict[str, Indices] = field(default_factory=dict)
+    correlations: dict[str, Correlation] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -92,7 +92,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         raise InputError(f"{path} is missing: {_mend(report.encoder)}") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is damaged ({error}): {_mend(report.encoder)}") from None
-    return Scores(**kinds)
+    return Scores(kinds["values"], kinds["strata"], kinds["rankings"])
 
 
 def _identity(report: Report) -> dict[str, str]:

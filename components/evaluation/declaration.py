@@ -1,0 +1,118 @@
+"""What a published benchmark declares: its protocol, the files it reads, its metrics and how it scores an encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.errors import InputError
+from components.evaluation.benchmark import Metric, Scores
+from components.files import content_hash, file_hash
+
+if TYPE_CHECKING:
+    from components.evaluation.trial import Trial
+
+_LARGE = 1 << 26
+"""Bytes above which a file is known by its size, its beginning and its end: an archive of images takes minutes."""
+_PART = 1 << 20
+
+
+@dataclass(frozen=True)
+class Need:
+    """A file or folder that a benchmark reads.
+
+    Attributes:
+        path: below the benchmark's folder.
+        what: what it holds, such as "23,937 cases".
+        size: about how large it is, such as "6 MB".
+        licence: of its content, or what is known of it.
+        source: who publishes it, such as a repository's name.
+        optional: whether the benchmark does without it.
+    """
+
+    path: str
+    what: str
+    size: str
+    licence: str
+    source: str
+    optional: bool = False
+
+    @property
+    def told(self) -> str:
+        """What to put where."""
+        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One benchmark in the format in which its authors publish it.
+
+    Attributes:
+        name: first part of its metrics' names, and what users call it.
+        version: raised when a value could change for the same encoder and data.
+        protocol: whose rules it follows, in a few words.
+        citation: the paper that introduced it.
+        folder: below the data folder; benchmarks that read the same files share one.
+        needs: what it reads there.
+        metrics: everything it may report.
+        score: scores the trial's encoder.
+        text_only: whether encoders without an image tower can be scored.
+    """
+
+    name: str
+    version: int
+    protocol: str
+    citation: str
+    folder: str
+    needs: tuple[Need, ...]
+    metrics: tuple[Metric, ...]
+    score: Callable[[Trial], Scores] = field(repr=False)
+    text_only: bool = False
+
+    def check_files(self, data: Path) -> Path:
+        """The benchmark's folder below `data`.
+
+        Raises:
+            InputError: files are missing; the message lists what to put where, with size and licence.
+        """
+        folder = data / self.folder
+        missing = [need for need in self.needs if not need.optional and not (folder / need.path).exists()]
+        if missing:
+            listed = "; ".join(need.told for need in missing)
+            raise InputError(f"benchmark '{self.name}' lacks files: put into {folder}: {listed}")
+        return folder
+
+    def data_hash(self, data: Path) -> str:
+        """Hash of what the benchmark reads: of files their bytes, of folders the names and sizes within."""
+        folder = data / self.folder
+        parts: list[str] = []
+        for need in self.needs:
+            path = folder / need.path
+            if path.is_dir():
+                parts += [need.path, *_listing(path)]
+            elif path.exists():
+                parts += [need.path, _fingerprint(path)]
+        return content_hash(*parts)
+
+    def metric(self, full_name: str) -> Metric:
+        """The declaration behind a full metric name; a `KeyError` when there is none."""
+        family = re.sub(r"_at_\d+$", "_at_k", full_name.rsplit("/", 1)[-1])
+        return {metric.name: metric for metric in self.metrics}[family]
+
+
+def _listing(folder: Path) -> list[str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [part for path in files for part in (path.relative_to(folder).as_posix(), str(path.stat().st_size))]
+
+
+def _fingerprint(path: Path) -> str:
+    size = path.stat().st_size
+    if size <= _LARGE:
+        return file_hash(path)
+    with path.open("rb") as file:
+        head = file.read(_PART)
+        file.seek(-_PART, 2)
+        return content_hash(str(size), head, file.read())

@@ -1,0 +1,90 @@
+"""Image features of a benchmark, computed once for each image tower and kept on disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from more_itertools import chunked
+from PIL import Image
+
+from components.encoders.images import fitted
+from components.errors import InputError
+from components.evaluation.metrics import Features
+from components.evaluation.picture_source import Picture
+from components.evaluation.subject import ImageEncoder, Subject
+from components.files import atomic_file, content_hash
+from components.progress import bar
+
+FOLDER = Path("state/image_features")
+_AHEAD = 4
+"""Batches decoded while one is embedded."""
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """Where features are kept; deleting the folder costs only the time to compute them again.
+
+    Attributes:
+        folder: one file per image tower and list of pictures.
+        batch_size: pictures that go through the tower at once.
+        threads: pictures that are decoded at once.
+    """
+
+    folder: Path = FOLDER
+    batch_size: int = 64
+    threads: int = 4
+
+    def of(self, subject: Subject, pictures: Sequence[Picture], title: str = "embed images") -> Features:
+        """Unit features `[pictures, dim]`.
+
+        Raises:
+            InputError: the encoder has no image tower, or a picture cannot be decoded.
+        """
+        encoder = subject.encoder
+        if subject.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
+            raise InputError(f"encoder '{subject.name}' has no image tower: choose a text-only benchmark for it")
+        key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
+        path = self.folder / f"{key}.npy"
+        if not path.exists():
+            features = self._compute(encoder, subject.image_size, pictures, title)
+            with atomic_file(path) as temporary, temporary.open("wb") as file:
+                np.save(file, features, allow_pickle=False)
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
+
+    def _compute(self, encoder: ImageEncoder, size: int, pictures: Sequence[Picture], title: str) -> Features:
+        blocks = []
+        with bar(title, len(pictures), "image") as progress:
+            for pixels in self._decoded(pictures, size):
+                blocks.append(encoder.embed_pixels(torch.from_numpy(pixels).permute(0, 3, 1, 2)))
+                progress.update(len(pixels))
+        return np.concatenate(blocks)
+
+    def _decoded(self, pictures: Sequence[Picture], size: int) -> Iterator[npt.NDArray[np.uint8]]:
+        """Pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
+        waiting: deque[list[Future[npt.NDArray[np.uint8]]]] = deque()
+        with ThreadPoolExecutor(self.threads) as pool:
+            try:
+                for batch in chunked(pictures, self.batch_size):
+                    waiting.append([pool.submit(_pixels, picture, size) for picture in batch])
+                    if len(waiting) > _AHEAD:
+                        yield np.stack([one.result() for one in waiting.popleft()])
+                while waiting:
+                    yield np.stack([one.result() for one in waiting.popleft()])
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:
+    try:
+        with picture.open() as image:
+            return fitted(image, size)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"image {picture.name} cannot be decoded ({error}): fetch it again") from None

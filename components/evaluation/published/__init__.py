@@ -1,0 +1,25 @@
+"""Benchmarks in their published formats; each file exports `BENCHMARKS`, those that read the same format."""
+
+from __future__ import annotations
+
+import importlib
+
+from components.discovery import choose, file_names
+from components.evaluation.declaration import Published
+
+
+def published_benchmarks() -> dict[str, Published]:
+    """All published benchmarks by name, sorted."""
+    files = [importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__)]
+    found = {benchmark.name: benchmark for file in files for benchmark in file.BENCHMARKS}
+    return dict(sorted(found.items()))
+
+
+def find_published(name: str) -> Published:
+    """The benchmark of that name.
+
+    Raises:
+        InputError: there is none; the message lists those there are.
+    """
+    known = published_benchmarks()
+    return known[choose(list(known), name, "benchmark")]

@@ -1,0 +1,104 @@
+"""SugarCrepe++: two captions that say the same must both beat one that says something else (Dumpala et al. 2024)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from components.evaluation.benchmark import Metric, Scores
+from components.evaluation.declaration import Need, Published
+from components.evaluation.metrics import Features, Reals, strictly_greater
+from components.evaluation.picture_source import picture_file
+from components.evaluation.rows import read_rows
+from components.evaluation.trial import Trial
+
+SUBSETS = {"swap_obj": 245, "swap_att": 666, "replace_obj": 1652, "replace_att": 788, "replace_rel": 1406}
+"""Subset -> published number of rows, in the order of the paper's tables."""
+TEXT, IMAGES = "sugar_crepe_pp_text", "sugar_crepe_pp"
+_COLUMNS = {"filename": str, "caption": str, "caption2": str, "negative_caption": str}
+_TIE = "a tie is a failure"
+
+
+def _rows(trial: Trial, subset: str) -> list[dict[str, Any]]:
+    rows = read_rows(trial, f"{subset}.json", _COLUMNS)
+    trial.expect(f"{subset}.json", len(rows), SUBSETS[subset])
+    return rows
+
+
+def _texts(trial: Trial, rows: list[dict[str, Any]]) -> tuple[Features, Features, Features]:
+    first, second, negative = (
+        trial.texts([row[column] for row in rows]) for column in ("caption", "caption2", "negative_caption")
+    )
+    return first, second, negative
+
+
+def score_text(trial: Trial) -> Scores:
+    """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
+    values: dict[str, Reals] = {}
+    for subset in SUBSETS:
+        first, second, negative = _texts(trial, _rows(trial, subset))
+        together = _cosine(first, second)
+        both = strictly_greater(together, _cosine(first, negative)) * strictly_greater(
+            together, _cosine(second, negative)
+        )
+        values[f"{TEXT}/{subset}/tot"] = both
+    return Scores(values)
+
+
+def score_images(trial: Trial) -> Scores:
+    """ITT: both captions are closer to the image than the negative one; and each caption's own part of it."""
+    values: dict[str, Reals] = {}
+    for subset in SUBSETS:
+        rows = _rows(trial, subset)
+        images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
+        first, second, negative = (_cosine(images, texts) for texts in _texts(trial, rows))
+        parts = {"i_p1_n": strictly_greater(first, negative), "i_p2_n": strictly_greater(second, negative)}
+        parts["itt"] = parts["i_p1_n"] * parts["i_p2_n"]
+        values |= {f"{IMAGES}/{subset}/{name}": found for name, found in parts.items()}
+    return Scores(values)
+
+
+def _cosine(first: Features, second: Features) -> Features:
+    return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
+
+
+_FILES = tuple(
+    Need(f"{subset}.json", f"{count:,} rows", "under 1 MB", "CC BY 4.0", "github.com/Sri-Harsha/scpp, data/")
+    for subset, count in SUBSETS.items()
+)
+_IMAGES = Need(
+    "images",
+    "COCO val2017, 5,000 images",
+    "1 GB",
+    "Flickr terms, annotations CC BY 4.0",
+    "cocodataset.org, val2017.zip",
+)
+
+BENCHMARKS = (
+    Published(
+        name=TEXT,
+        version=1,
+        protocol="released code: strict inequalities, each subset by itself",
+        citation="SugarCrepe++ (arXiv 2406.11171)",
+        folder="sugar_crepe_pp",
+        needs=_FILES,
+        metrics=(Metric("tot", higher_is_better=True, ties=_TIE),),
+        score=score_text,
+        text_only=True,
+    ),
+    Published(
+        name=IMAGES,
+        version=1,
+        protocol="released code: strict inequalities, each subset by itself",
+        citation="SugarCrepe++ (arXiv 2406.11171)",
+        folder="sugar_crepe_pp",
+        needs=(*_FILES, _IMAGES),
+        metrics=(
+            Metric("itt", higher_is_better=True, ties=_TIE),
+            Metric("i_p1_n", higher_is_better=True, ties=_TIE),
+            Metric("i_p2_n", higher_is_better=True, ties=_TIE),
+        ),
+        score=score_images,
+    ),
+)

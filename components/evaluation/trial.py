@@ -1,0 +1,98 @@
+"""One encoder before one published benchmark: its features, the benchmark's files, and what is amiss with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.errors import InputError
+from components.evaluation.image_features import ImageFeatures
+from components.evaluation.metrics import Features
+from components.evaluation.picture_source import Picture
+from components.evaluation.subject import Subject
+
+
+@dataclass
+class Trial:
+    """What a benchmark's `score` is given.
+
+    Attributes:
+        subject: the encoder.
+        folder: the benchmark's files.
+        ks: depths of ranking metrics.
+        seed: of everything that is drawn.
+        allow_partial: go on with fewer or other rows than the authors publish, and say so in the result.
+        options: what the user chose for single benchmarks, such as a judge's name.
+        notes: what is amiss with the data; a result with notes is not comparable with published figures.
+        image_features: the cache of image features.
+    """
+
+    subject: Subject
+    folder: Path
+    ks: tuple[int, ...] = (1, 5, 10)
+    seed: int = 0
+    allow_partial: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    image_features: ImageFeatures = field(default_factory=ImageFeatures)
+    _known: dict[str, Features] = field(default_factory=dict, repr=False)
+
+    def texts(self, texts: Sequence[str]) -> Features:
+        """Unit features `[texts, dim]`; equal texts are embedded once, in order of length.
+
+        Raises:
+            InputError: the encoder returns a non-finite feature.
+        """
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if new:
+            features = self.subject.encoder.embed_texts(new, title="embed texts")
+            bad = ~np.isfinite(features).all(axis=1)
+            if bad.any():
+                raise InputError(f"the encoder gives '{new[int(bad.argmax())]}' a non-finite feature: train it again")
+            self._known.update(zip(new, features, strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    def images(self, pictures: Sequence[Picture]) -> Features:
+        """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.
+
+        Raises:
+            InputError: the encoder has no image tower, or a picture cannot be decoded.
+        """
+        return self.image_features.of(self.subject, pictures)
+
+    def expect(self, what: str, found: int, published: int) -> None:
+        """Compare a count with the published one.
+
+        Raises:
+            InputError: they differ, and `allow_partial` is off.
+        """
+        if found != published:
+            self.amiss(f"{what}: {found:,} found, {published:,} published")
+
+    def amiss(self, what: str) -> None:
+        """Note that something is not as published, such as "images/: 3 of 5,000 cannot be decoded, first 000012.jpg".
+
+        Raises:
+            InputError: `allow_partial` is off.
+        """
+        if not self.allow_partial:
+            raise InputError(
+                f"{self.folder}: {what}: complete the data, or give --allow-partial to score what is there"
+            )
+        self.notes.append(what)
+
+    def read_json(self, path: str) -> Any:
+        """A JSON file of the benchmark.
+
+        Raises:
+            InputError: it is no JSON.
+        """
+        try:
+            return json.loads((self.folder / path).read_text("utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{self.folder / path} is damaged ({error}): fetch it again") from None

@@ -1,0 +1,60 @@
+"""A trial whose features are given by hand, so that every answer can be computed on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from components.evaluation.image_features import ImageFeatures
+from components.evaluation.metrics import Features
+from components.evaluation.subject import Subject
+from components.evaluation.trial import Trial
+
+
+@dataclass
+class ToyEncoder:
+    """Texts have the features that a table says; an image has those of its colour, red, green and blue from 0 to 255.
+
+    A text that the table lacks gets a direction of its own, drawn from its letters.
+    """
+
+    table: Mapping[str, Sequence[float]]
+    dim: int = 3
+    asked: list[str] = field(default_factory=list)
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
+        """Unit vectors `[texts, dim]`."""
+        self.asked += texts
+        return _unit(np.array([self.table.get(text, _drawn(text, self.dim)) for text in texts]))
+
+    def embed_pixels(self, pixels: Any) -> Features:
+        """Unit vectors `[images, 3]`: the mean colour."""
+        return _unit(pixels.float().mean(dim=(2, 3)).numpy())
+
+
+def toy_trial(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> Trial:
+    """A trial of a `ToyEncoder` on the files in `folder`; images are cached beside them."""
+    subject = Subject("toy", ToyEncoder(table), "toy", "toy tower", 8)
+    return Trial(subject, folder, image_features=ImageFeatures(folder / "cache"), **options)
+
+
+def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 8)) -> None:
+    """Write an image of one colour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (colour[0], colour[1], colour[2])).save(path)
+
+
+def _drawn(text: str, dim: int) -> Sequence[float]:
+    generator = np.random.default_rng(list(text.encode()))
+    drawn: Sequence[float] = generator.normal(size=dim).tolist()
+    return drawn
+
+
+def _unit(rows: Any) -> Features:
+    rows = np.asarray(rows, dtype=np.float32)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), dtype=np.float32)

@@ -1,0 +1,56 @@
+"""SugarCrepe++ on rows whose answers are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.errors import InputError
+from components.evaluation.published import find_published
+from components.evaluation.published.sugar_crepe_pp import SUBSETS
+from tests.support.toy_trial import colour_image, toy_trial
+
+TABLE = {"red": (1, 0, 0), "crimson": (0.9, 0.1, 0), "green": (0, 1, 0), "leaf": (0.1, 0.9, 0)}
+ROWS = [
+    {"id": 0, "filename": "a.png", "caption": "red", "caption2": "crimson", "negative_caption": "green"},
+    {"id": 1, "filename": "a.png", "caption": "red", "caption2": "green", "negative_caption": "leaf"},
+    {"id": 2, "filename": "a.png", "caption": "red", "caption2": "red", "negative_caption": "red"},
+]
+"""Right; its second caption is the wrong one; a tie, which is a failure."""
+
+
+def _write(folder: Path) -> None:
+    for subset in SUBSETS:
+        (folder / f"{subset}.json").write_text(json.dumps(ROWS))
+    colour_image(folder / "images" / "a.png", (255, 0, 0))
+
+
+def test_text_and_image_parts_by_hand(tmp_path: Path) -> None:
+    _write(tmp_path)
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    tot = find_published("sugar_crepe_pp_text").score(trial).values
+    assert [tot[f"sugar_crepe_pp_text/{subset}/tot"].tolist() for subset in SUBSETS] == [[1, 0, 0]] * 5
+    found = find_published("sugar_crepe_pp").score(trial).values
+    assert found["sugar_crepe_pp/swap_obj/i_p1_n"].tolist() == [1, 1, 0]
+    assert found["sugar_crepe_pp/swap_obj/i_p2_n"].tolist() == [1, 0, 0]
+    assert found["sugar_crepe_pp/swap_obj/itt"].tolist() == [1, 0, 0]
+    assert "swap_obj.json: 3 found, 245 published" in trial.notes
+
+
+def test_other_counts_and_bad_rows_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path)
+    with pytest.raises(InputError, match=r"swap_obj.json: 3 found, 245 published.*--allow-partial"):
+        find_published("sugar_crepe_pp_text").score(toy_trial(tmp_path, TABLE))
+    (tmp_path / "swap_obj.json").write_text(json.dumps([*ROWS, {"caption": 1}]))
+    with pytest.raises(InputError, match=r"1 rows lack filename or caption .*row 3"):
+        find_published("sugar_crepe_pp_text").score(toy_trial(tmp_path, TABLE))
+    (tmp_path / "swap_obj.json").write_text("[")
+    with pytest.raises(InputError, match=r"swap_obj.json is damaged"):
+        find_published("sugar_crepe_pp_text").score(toy_trial(tmp_path, TABLE))
+
+
+def test_missing_files_are_listed_with_size_and_licence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"swap_obj.json \(245 rows, under 1 MB, licence: CC BY 4.0.*images \(COCO"):
+        find_published("sugar_crepe_pp").check_files(tmp_path)
