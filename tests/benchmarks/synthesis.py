@@ -64,7 +64,7 @@ def compare(rates: Rates, stores: dict[str, Overhead], rows: int) -> dict[str, A
         "stores": {
             name: {
                 "overhead_share": store.share,
-                "overhead_share_by_difference": store.share_by_difference,
+                "busy_share": store.busy_share,
                 "rows_per_second": rows / store.with_store,
                 "rows_per_second_without_store": rows / store.without_store,
                 "milliseconds_per_1000_rows": {
@@ -122,10 +122,10 @@ def show(found: dict[str, Any], console: Console) -> None:
         both = [f"{rates[f'rows_per_second_{side}']:.2f}" for side in ("sequential", "server")]
         speeds.add_row(name, *both, f"{rates['speedup_vs_sequential']:.1f} times as fast")
     console.print(speeds)
-    stores = Table("store", "share of the run", "by difference", "rows/s", "ms per 1,000 rows")
+    stores = Table("store", "longer than without", "busy", "rows/s", "ms per 1,000 rows")
     for name, store in found["stores"].items():
         parts = ", ".join(f"{kind} {spent:.1f}" for kind, spent in store["milliseconds_per_1000_rows"].items())
-        shares = [f"{100 * store[share]:.1f}%" for share in ("overhead_share", "overhead_share_by_difference")]
+        shares = [f"{100 * store[share]:.1f}%" for share in ("overhead_share", "busy_share")]
         stores.add_row(name, *shares, f"{store['rows_per_second']:.0f}", parts)
     console.print(stores)
 
