@@ -1,0 +1,1 @@
+"""Scoring mathematics that benchmarks share, as pure functions on arrays."""
