@@ -1,4 +1,4 @@
-"""Bootstrap intervals of a mean over queries."""
+"""Bootstrap intervals of means over queries and of correlations, and tests of paired differences."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import rankdata
 
-from components.evaluation.metrics import Reals
+from components.evaluation.benchmark import Correlation
+from components.evaluation.metrics import Indices, Reals
 
 _CELLS = 4_000_000
 """Resampled values held in memory at once."""
@@ -15,7 +17,7 @@ _CELLS = 4_000_000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its 95% interval."""
+    """A value and its 95% interval."""
 
     value: float
     low: float
@@ -61,3 +63,113 @@ def resampled_means(values: Reals, resamples: int, generator: np.random.Generato
         drawn = generator.integers(0, len(values), size=(stop - start, len(values)))
         means[start:stop] = values[drawn].mean(axis=1)
     return means
+
+
+def correlation_value(correlation: Correlation) -> float:
+    """The correlation of its two columns; ties share the mean of their ranks, and a constant column gives 0."""
+    return float(_correlations(correlation, np.arange(len(correlation.gold))[None])[0])
+
+
+def correlation_interval(correlation: Correlation, resamples: int, seed: int) -> Interval:
+    """A correlation with the percentile interval of `resamples` resamples of its rows; each is ranked anew.
+
+    The same number of rows and the same seed give the same resamples.
+
+    Args:
+        correlation: its columns, at least one row.
+        resamples: how many resamples are drawn.
+        seed: seed of the resampling.
+    """
+    found = resampled_correlations(correlation, resamples, np.random.default_rng(seed))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Interval(correlation_value(correlation), float(low), float(high))
+
+
+def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
+    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
+    rows = len(correlation.gold)
+    found = np.empty(resamples, dtype=np.float64)
+    chunk = max(1, _CELLS // rows)
+    for start in range(0, resamples, chunk):
+        stop = min(start + chunk, resamples)
+        found[start:stop] = _correlations(correlation, generator.integers(0, rows, size=(stop - start, rows)))
+    return found
+
+
+def paired_difference(
+    first: Reals | Correlation,
+    second: Reals | Correlation,
+    resamples: int,
+    seed: int,
+    strata: npt.NDArray[np.int64] | None = None,
+) -> Interval:
+    """The first encoder's value less the second's, with the interval of resamples that both share (paired bootstrap).
+
+    Args:
+        first, second: values per query `[queries]`, or correlations, of two encoders on the same rows.
+        resamples: how many resamples are drawn.
+        seed: seed of the resampling.
+        strata: group of each query, as in `interval`; correlations have none.
+
+    Raises:
+        ValueError: one has values and the other a correlation, or they differ in kind or rows.
+    """
+    if isinstance(first, Correlation) and isinstance(second, Correlation):
+        if first.kind != second.kind or not np.array_equal(first.gold, second.gold):
+            raise ValueError("correlations of different kind or rows have no paired difference")
+        draws = [resampled_correlations(one, resamples, np.random.default_rng(seed)) for one in (first, second)]
+        low, high = np.quantile(draws[0] - draws[1], [0.025, 0.975])
+        return Interval(correlation_value(first) - correlation_value(second), float(low), float(high))
+    return interval(_difference(first, second), resamples, seed, strata)
+
+
+def sign_flip_p(
+    first: Reals, second: Reals, resamples: int, seed: int, strata: npt.NDArray[np.int64] | None = None
+) -> float:
+    """Two-sided p-value of the paired permutation test: which encoder gave which value of a query is exchanged.
+
+    Counts the sign flips whose mean difference is at least as far from 0 as the one found, which is one of them,
+    so that p is never 0 (Phipson and Smyth 2010).
+
+    Args:
+        first, second: values per query of two encoders `[queries]`.
+        resamples: how many sign flips are drawn.
+        seed: seed of the draws.
+        strata: group of each query; then the mean is that of group means, as in `interval`.
+
+    Raises:
+        ValueError: the values differ in number.
+    """
+    difference = _difference(first, second)
+    if strata is not None:
+        _, group, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+        difference = difference / sizes[group]
+    # Sums of few distinct values that differ by rounding alone are equal.
+    bound = abs(difference.sum()) - 1e-12 * np.abs(difference).sum()
+    generator = np.random.default_rng(seed)
+    chunk = max(1, _CELLS // len(difference))
+    beyond = 0
+    for start in range(0, resamples, chunk):
+        size = (min(chunk, resamples - start), len(difference))
+        signs = np.where(generator.random(size) < 0.5, -1.0, 1.0)
+        beyond += int((np.abs(signs @ difference) >= bound).sum())
+    return (beyond + 1) / (resamples + 1)
+
+
+def _difference(first: Reals | Correlation, second: Reals | Correlation) -> Reals:
+    if isinstance(first, Correlation) or isinstance(second, Correlation) or first.shape != second.shape:
+        raise ValueError("only values of the same queries have a paired difference")
+    return first - second
+
+
+def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
+    """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
+    gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
+    if correlation.kind == "spearman":
+        gold, predicted = rankdata(gold, axis=1), rankdata(predicted, axis=1)
+    # Asked before the mean is taken off: a rounded mean leaves a constant column with a tiny spread.
+    constant = (np.ptp(gold, axis=1) == 0) | (np.ptp(predicted, axis=1) == 0)
+    gold, predicted = (column - column.mean(axis=1, keepdims=True) for column in (gold, predicted))
+    spread = np.sqrt((gold**2).sum(axis=1) * (predicted**2).sum(axis=1))
+    products = (gold * predicted).sum(axis=1)
+    return np.divide(products, spread, out=np.zeros(len(drawn)), where=~constant & (spread > 0))

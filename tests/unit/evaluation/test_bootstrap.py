@@ -2,10 +2,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from components.evaluation import bootstrap
-from components.evaluation.bootstrap import Interval, interval, resampled_means
+from components.evaluation.benchmark import Correlation
+from components.evaluation.bootstrap import (
+    Interval,
+    correlation_interval,
+    correlation_value,
+    interval,
+    paired_difference,
+    resampled_correlations,
+    resampled_means,
+    sign_flip_p,
+)
+from components.evaluation.metrics import Reals
 
 
 def test_same_seed_same_interval() -> None:
@@ -57,3 +70,126 @@ def test_strata_weigh_groups_alike() -> None:
 )
 def test_excludes_zero(low: float, high: float, expected: bool) -> None:
     assert Interval(0.0, low, high).excludes_zero is expected
+
+
+def _columns(rows: int, noise: float = 1.0, seed: int = 0) -> tuple[Reals, Reals]:
+    """Scores with many ties, and similarities that follow them; the same rows for every noise."""
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 26, rows) / 5
+    return gold, gold + noise * generator.normal(size=rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 3)), min_size=2, max_size=30))
+def test_correlations_are_those_of_scipy_with_ties(rows: list[tuple[int, int]]) -> None:
+    gold, predicted = np.array(rows, dtype=np.float64).T
+    constant = np.ptp(gold) == 0 or np.ptp(predicted) == 0
+    expected = (0.0, 0.0) if constant else (stats.spearmanr(gold, predicted)[0], stats.pearsonr(gold, predicted)[0])
+    found = [correlation_value(Correlation(kind, gold, predicted)) for kind in ("spearman", "pearson")]
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_each_resample_is_ranked_anew() -> None:
+    gold, predicted = _columns(30)
+    for kind, expected in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+        found = resampled_correlations(Correlation(kind, gold, predicted), 20, np.random.default_rng(3))
+        drawn = np.random.default_rng(3).integers(0, 30, size=(20, 30))
+        np.testing.assert_allclose(found, [expected(gold[rows], predicted[rows])[0] for rows in drawn], atol=1e-12)
+
+
+def test_correlation_interval_agrees_with_scipy() -> None:
+    gold, predicted = _columns(150)
+    found = correlation_interval(Correlation("spearman", gold, predicted), 2000, seed=0)
+    expected = stats.bootstrap(
+        (gold, predicted),
+        lambda first, second: stats.spearmanr(first, second)[0],
+        paired=True,
+        vectorized=False,
+        n_resamples=2000,
+        method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    assert found.value == pytest.approx(stats.spearmanr(gold, predicted)[0])
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
+
+
+def test_chunks_of_correlations_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    correlation = Correlation("spearman", *_columns(30))
+    whole = correlation_interval(correlation, 50, seed=7)
+    assert whole == correlation_interval(correlation, 50, seed=7) != correlation_interval(correlation, 50, seed=8)
+    monkeypatch.setattr(bootstrap, "_CELLS", 100)
+    assert correlation_interval(correlation, 50, seed=7) == whole
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+def test_a_constant_column_correlates_with_nothing(kind: str) -> None:
+    found = correlation_interval(Correlation(kind, np.arange(10.0), np.full(10, 0.1)), 50, seed=0)
+    assert found == Interval(0.0, 0.0, 0.0)
+
+
+def test_paired_difference_of_values_is_the_interval_of_their_difference() -> None:
+    generator = np.random.default_rng(0)
+    first, second, strata = generator.random(40), generator.random(40), generator.integers(0, 3, 40)
+    assert paired_difference(first, second, 100, 1, strata) == interval(first - second, 100, 1, strata)
+
+
+def test_paired_difference_of_correlations_shares_resamples() -> None:
+    gold, good = _columns(200, noise=1.0)
+    close = good + 0.05 * np.random.default_rng(9).normal(size=200)
+    first, second = Correlation("spearman", gold, good), Correlation("spearman", gold, close)
+    assert paired_difference(first, first, 200, seed=0) == Interval(0.0, 0.0, 0.0)
+    found = paired_difference(first, second, 400, seed=0)
+    assert found.value == pytest.approx(correlation_value(first) - correlation_value(second))
+    # Two encoders that nearly agree: unpaired resamples would be as uncertain as each encoder by itself.
+    assert found.half_width < correlation_interval(first, 400, seed=0).half_width / 4
+    worse = Correlation("spearman", gold, _columns(200, noise=6.0)[1])
+    assert paired_difference(first, worse, 400, seed=0).low > 0
+    assert paired_difference(worse, first, 400, seed=0).high < 0
+
+
+def test_pairs_that_are_none_are_refused() -> None:
+    gold, predicted = _columns(20)
+    first = Correlation("spearman", gold, predicted)
+    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted), predicted):
+        with pytest.raises(ValueError, match=r"no paired difference|have a paired difference"):
+            paired_difference(first, other, 10, seed=0)
+    with pytest.raises(ValueError, match="same queries"):
+        sign_flip_p(gold, predicted[1:], 10, seed=0)
+
+
+def _scipy_p(difference: Reals, weights: Reals) -> float:
+    """Exact for few queries: scipy then goes through all sign flips."""
+    result = stats.permutation_test(
+        (difference * weights,),
+        lambda values, axis: np.abs(values.sum(axis=axis)),
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=2**12,
+    )
+    return float(result.pvalue)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "hits", "equal"])
+def test_sign_flips_agree_with_all_permutations(kind: str) -> None:
+    generator = np.random.default_rng(4)
+    first, second = generator.random((2, 11))
+    first = first + 0.2
+    if kind == "hits":
+        first, second = (first > 0.5).astype(float), (second > 0.5).astype(float)
+    if kind == "equal":
+        second = first
+    assert sign_flip_p(first, second, 20_000, seed=0) == pytest.approx(_scipy_p(first - second, np.ones(11)), abs=0.015)
+    strata = np.array([0] * 3 + [1] * 8)
+    expected = _scipy_p(first - second, np.where(strata == 0, 1 / 3, 1 / 8))
+    assert sign_flip_p(first, second, 20_000, 0, strata) == pytest.approx(expected, abs=0.015)
+
+
+def test_sign_flips_are_uniform_without_a_difference_and_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    found = [sign_flip_p(*generator.normal(size=(2, 40)), 200, seed) for seed in range(200)]
+    assert 0.01 <= np.mean(np.array(found) <= 0.05) <= 0.1
+    first = generator.random(100)
+    assert sign_flip_p(first + 1, first, 99, seed=0) == pytest.approx(0.01)
+    whole = sign_flip_p(first, first[::-1], 500, seed=1)
+    monkeypatch.setattr(bootstrap, "_CELLS", 1000)
+    assert sign_flip_p(first, first[::-1], 500, seed=1) == whole
