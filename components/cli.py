@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli_evaluate import evaluate, table
 from components.cli_store import store
 from components.errors import run_command
 
@@ -23,6 +24,8 @@ app = typer.Typer(
 profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
 app.add_typer(profile, name="profile")
 app.add_typer(store, name="store")
+app.command("evaluate")(evaluate)
+app.command("table")(table)
 
 
 @app.command()

@@ -61,16 +61,25 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
 def _from_open_clip(base: Base) -> Encoder:
     if base.pretrained is None:
         raise InputError("params.yaml: base.source 'open_clip' needs base.pretrained: name a tag such as 'openai'")
-    config = model_config(base.model)
-    check_published(base.model, base.pretrained, has_quick_gelu(config))
-    encoder = Encoder.create("base", base.model, config, f"open_clip:{base.pretrained}")
+    return open_clip_encoder(base.model, base.pretrained)
+
+
+def open_clip_encoder(model: str, tag: str) -> Encoder:
+    """An encoder that open_clip publishes.
+
+    Raises:
+        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
+    """
+    config = model_config(model)
+    check_published(model, tag, has_quick_gelu(config))
+    encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
     try:
-        source = open_clip.create_model(base.model, pretrained=base.pretrained, precision="fp32")
+        source = open_clip.create_model(model, pretrained=tag, precision="fp32")
     except (OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"open_clip weights {base.model}:{base.pretrained} cannot be fetched ({reason}): check the network, or "
-            "download them and set base.source to 'file'"
+            f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
+            "give the file instead (base.source 'file')"
         ) from None
     encoder.model.load_state_dict(source.state_dict())
     return encoder
@@ -84,8 +93,17 @@ def _from_file(base: Base) -> Encoder:
         )
     if base.file.is_dir():
         return Encoder.load(base.file)
-    encoder = Encoder.create("base", plain_name(base.model), model_config(base.model), f"file:{base.file.name}")
-    load_weights(encoder.model, base.file)
+    return weights_file_encoder(base.model, base.file)
+
+
+def weights_file_encoder(model: str, file: Path) -> Encoder:
+    """An encoder of an open_clip configuration with the weights of a file.
+
+    Raises:
+        InputError: the model is unknown, or the file is missing, broken or does not fit it.
+    """
+    encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
+    load_weights(encoder.model, file)
     return encoder
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +60,7 @@ class Published:
         metrics: everything it may report.
         score: scores the trial's encoder.
         text_only: whether encoders without an image tower can be scored.
+        options: what a user may choose for it, `--option <key>=<value>`, and what it means.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Published:
     metrics: tuple[Metric, ...]
     score: Callable[[Trial], Scores] = field(repr=False)
     text_only: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def check_files(self, data: Path) -> Path:
         """The benchmark's folder below `data`.

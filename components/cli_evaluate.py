@@ -1,0 +1,170 @@
+"""The commands `cliptune evaluate` and `cliptune table`: published benchmarks in the formats of their authors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from components.errors import InputError, run_command
+
+if TYPE_CHECKING:
+    from components.evaluation.declaration import Published
+    from components.evaluation.run_published import Outcome
+
+# Everything else is imported inside the commands: `cliptune --help` must not wait for torch.
+
+
+def evaluate(
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A folder (models/paraclip), a run id, text-encoder@champion, open_clip's name:tag or name:file, or a "
+            "sentence encoder's folder. May be given several times."
+        ),
+    ] = None,
+    benchmark: Annotated[
+        list[str] | None, typer.Option(help="A benchmark or a collection. May be given several times.")
+    ] = None,
+    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = Path("data/benchmarks"),
+    results: Annotated[Path, typer.Option(help="Where results go.")] = Path("reports/published"),
+    option: Annotated[
+        list[str] | None, typer.Option(help="For single benchmarks, such as judge=llm; see --list.")
+    ] = None,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Go on where data is not as published; results are marked.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Score even where there is a result already.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored and what is missing.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List benchmarks and collections, and end.")] = False,
+) -> None:
+    """Score encoders on published benchmarks; what has a result already is left alone.
+
+    Examples: cliptune evaluate --list
+
+    cliptune evaluate --encoder paraclip --encoder base --benchmark coco_p --data /data/benchmarks
+
+    cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data /data/benchmarks --dry-run
+    """
+
+    def command() -> None:
+        if list_all:
+            _list()
+            return
+        if not encoder or not benchmark:
+            raise InputError("give --encoder and --benchmark, or --list to see what there is")
+        from components.evaluation.finding import find_subject
+        from components.evaluation.run_published import Plan, run_all
+
+        plan = Plan(data, results, again, allow_partial, options=_options(option or []), dry_run=dry_run)
+        chosen = _chosen(benchmark)
+        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in encoder}
+        for name, found in outcomes.items():
+            _show(name, found)
+        if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
+            raise SystemExit(1)
+
+    run_command(command)
+
+
+def table(
+    collection: Annotated[
+        str | None, typer.Option(help="A paper's tables, with its own figures: paraclip, pc-clip, adapting, semclip.")
+    ] = None,
+    form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
+    results: Annotated[Path, typer.Option(help="Where results are.")] = Path("reports/published"),
+    output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Also the values by group of queries.")] = False,
+) -> None:
+    """Build a table of the results on published benchmarks.
+
+    Examples: cliptune table
+
+    cliptune table --collection paraclip --format html --output paraclip.html
+    """
+
+    def command() -> None:
+        from components.evaluation.paper_tables import find_collection
+        from components.evaluation.published_results import all_published
+        from components.evaluation.published_table import FORMATS, metric_sections, paper_sections
+        from components.files import atomic_file
+
+        reports = all_published(results)
+        if collection is not None:
+            sections = paper_sections(find_collection(collection), reports)
+        elif not reports:
+            raise InputError(f"{results} has no results: run `cliptune evaluate` first")
+        else:
+            sections = metric_sections(reports, groups=groups)
+        text = FORMATS[form](sections)
+        if output is None:
+            typer.echo(text, nl=False)
+            return
+        with atomic_file(output) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        typer.echo(f"wrote {output}")
+
+    run_command(command)
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise InputError(f"--option '{entry}' is no name=value, such as judge=llm")
+        options[name] = value
+    return options
+
+
+def _chosen(names: list[str]) -> list[Published]:
+    from components.discovery import choose
+    from components.evaluation.paper_tables import collection_names, find_collection
+    from components.evaluation.published import published_benchmarks
+
+    known, collections = published_benchmarks(), collection_names()
+    chosen: dict[str, Published] = {}
+    for name in names:
+        found = choose([*known, *collections], name, "--benchmark")
+        members = find_collection(found).benchmarks if found in collections else [found]
+        chosen |= {member: known[member] for member in members}
+    return list(chosen.values())
+
+
+def _list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from components.evaluation.paper_tables import collection_names, find_collection
+    from components.evaluation.published import published_benchmarks
+
+    shown = Table("benchmark", "version", "folder", "shows images", "protocol")
+    for name, benchmark in published_benchmarks().items():
+        sees = "no" if benchmark.text_only else "yes"
+        shown.add_row(name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol)
+    console = Console()
+    console.print(shown)
+    for name in collection_names():
+        console.print(f"{name}: {', '.join(find_collection(name).benchmarks)}", soft_wrap=True, highlight=False)
+
+
+def _show(encoder: str, outcomes: list[Outcome]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(soft_wrap=True)
+    console.print(f"[bold]{encoder}[/bold]")
+    for outcome in outcomes:
+        if outcome.report is None:
+            console.print(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "), markup=False)
+            continue
+        title = f"{outcome.benchmark}, {outcome.state}" + (", partial data" if outcome.report.partial else "")
+        shown = Table("metric", "value", "95% interval", title=title, title_justify="left")
+        plain = {name: value for name, value in outcome.report.metrics.items() if name.count("/") == 1}
+        for name, value in (plain or outcome.report.metrics).items():
+            span = "" if value.ci95 is None else f"{100 * value.ci95[0]:.1f} to {100 * value.ci95[1]:.1f}"
+            shown.add_row(name.split("/", 1)[1], f"{100 * value.value:.1f}", span)
+        console.print(shown)
+        for note in outcome.report.partial:
+            console.print(f"  not as published: {note}", style="yellow", markup=False)

@@ -1,0 +1,153 @@
+"""Score one encoder on published benchmarks; what has a result already is left alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from components.errors import InputError
+from components.evaluation.benchmark import Scores
+from components.evaluation.bootstrap import correlation_interval, interval
+from components.evaluation.declaration import Published
+from components.evaluation.image_features import ImageFeatures
+from components.evaluation.published_results import (
+    FOLDER,
+    PublishedReport,
+    Value,
+    read_published,
+    report_path,
+    write_published,
+)
+from components.evaluation.subject import Subject
+from components.evaluation.trial import Trial
+from components.files import content_hash, file_hash
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How benchmarks are run.
+
+    Attributes:
+        data: the folder that has each benchmark's folder.
+        results: where results go.
+        again: score even where there is a result.
+        allow_partial: go on with data that is not as published.
+        bootstrap: resamples of each interval.
+        seed: of everything that is drawn.
+        ks: depths of ranking metrics.
+        options: by benchmark or topic, see the benchmarks.
+        dry_run: only say what would be scored.
+        image_features: the cache of image features.
+    """
+
+    data: Path
+    results: Path = FOLDER
+    again: bool = False
+    allow_partial: bool = False
+    bootstrap: int = 1000
+    seed: int = 0
+    ks: tuple[int, ...] = (1, 5, 10)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dry_run: bool = False
+    image_features: ImageFeatures = field(default_factory=ImageFeatures)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one benchmark: a new result, one that was there, or why there is none."""
+
+    benchmark: str
+    state: Literal["scored", "kept", "would be scored", "failed"]
+    report: PublishedReport | None = None
+    fault: str = ""
+
+
+def run_one(subject: Subject, benchmark: Published, plan: Plan) -> Outcome:
+    """Score one benchmark, or give the result that is there for the same encoder, protocol version and data.
+
+    Raises:
+        InputError: files are missing or not as published, or the encoder cannot be used with this benchmark.
+    """
+    folder = benchmark.check_files(plan.data)
+    if subject.image_tower_sha256 is None and not benchmark.text_only:
+        raise InputError(
+            f"benchmark '{benchmark.name}' shows images, and '{subject.name}' embeds texts alone: choose another"
+        )
+    chosen = {key: value for key, value in plan.options.items() if key in benchmark.options}
+    data_hash = content_hash(benchmark.data_hash(plan.data), *_files_in(chosen))
+    kept = standing(subject, benchmark, data_hash, chosen, plan)
+    if kept is not None:
+        return Outcome(benchmark.name, "kept", kept)
+    if plan.dry_run:
+        return Outcome(benchmark.name, "would be scored")
+    trial = Trial(subject, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features)
+    started = time.perf_counter()
+    scores = benchmark.score(trial)
+    report = PublishedReport(
+        encoder=subject.name,
+        encoder_sha256=subject.sha256,
+        benchmark=benchmark.name,
+        version=benchmark.version,
+        protocol=benchmark.protocol,
+        data_hash=data_hash,
+        partial=tuple(trial.notes),
+        options=chosen,
+        seconds=time.perf_counter() - started,
+        metrics=summarise(benchmark, scores, plan),
+    )
+    write_published(report, scores, plan.results)
+    return Outcome(benchmark.name, "scored", report)
+
+
+def standing(
+    subject: Subject, benchmark: Published, data_hash: str, chosen: Mapping[str, Any], plan: Plan
+) -> PublishedReport | None:
+    """The result that scoring would only repeat, if there is one and it may be used."""
+    path = report_path(subject.name, benchmark.name, plan.results)
+    if plan.again or not path.exists():
+        return None
+    report = read_published(path)
+    same = report.is_of(subject.sha256, benchmark.version, data_hash, dict(chosen))
+    return report if same and (plan.allow_partial or not report.partial) else None
+
+
+def run_all(subject: Subject, benchmarks: Sequence[Published], plan: Plan) -> list[Outcome]:
+    """`run_one` for each; a benchmark that cannot be scored does not keep the others from it."""
+    outcomes = []
+    for benchmark in benchmarks:
+        try:
+            outcomes.append(run_one(subject, benchmark, plan))
+        except InputError as fault:
+            outcomes.append(Outcome(benchmark.name, "failed", fault=" ".join(str(fault).split())))
+    return outcomes
+
+
+def summarise(benchmark: Published, scores: Scores, plan: Plan) -> dict[str, Value]:
+    """Mean or correlation, and interval, of every metric that was found."""
+    found: dict[str, Value] = {}
+    for name, values in scores.values.items():
+        if not len(values):
+            continue
+        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name))
+        found[name] = _value(benchmark, name, mean.value, (mean.low, mean.high), len(values))
+    for name, correlation in scores.correlations.items():
+        estimate = correlation_interval(correlation, plan.bootstrap, plan.seed)
+        span = (estimate.low, estimate.high)
+        found[name] = _value(benchmark, name, estimate.value, span, len(correlation.gold))
+    for name, scalar in scores.scalars.items():
+        found[name] = _value(benchmark, name, float(scalar), None, None)
+    return found
+
+
+def _files_in(options: Mapping[str, Any]) -> list[str]:
+    """Hashes of the files that options name, so that a changed file is a changed result."""
+    return [file_hash(Path(value)) for _, value in sorted(options.items()) if Path(str(value)).is_file()]
+
+
+def _value(
+    benchmark: Published, name: str, value: float, ci95: tuple[float, float] | None, queries: int | None
+) -> Value:
+    return Value(value=value, ci95=ci95, higher_is_better=benchmark.metric(name).higher_is_better, queries=queries)

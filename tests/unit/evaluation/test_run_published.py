@@ -1,0 +1,141 @@
+"""A published benchmark is scored once for each encoder, protocol version and data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.errors import InputError
+from components.evaluation.benchmark import Correlation, Metric, Scores
+from components.evaluation.declaration import Need, Published
+from components.evaluation.published_results import all_published, read_published, report_path
+from components.evaluation.run_published import Outcome, Plan, run_all, run_one
+from components.evaluation.subject import Subject
+from components.evaluation.trial import Trial
+from tests.support.toy_trial import ToyEncoder
+
+TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}
+
+
+def _score(trial: Trial) -> Scores:
+    rows = trial.read_json("rows.json")
+    trial.expect("rows.json", len(rows), 3)
+    similar = trial.texts(rows) @ trial.texts(["red"])[0]
+    gold = np.arange(len(rows), dtype=np.float64)
+    return Scores(
+        {"colours/red": similar.astype(np.float64), "colours/none": np.empty(0)},
+        correlations={"colours/spearman": Correlation("spearman", gold, -similar.astype(np.float64))},
+        scalars={"colours/spread": float(similar.std())},
+    )
+
+
+def _metric(name: str, higher: bool = True) -> Metric:
+    return Metric(name, higher_is_better=higher, ties="none")
+
+
+BENCHMARK = Published(
+    name="colours",
+    version=1,
+    protocol="made up",
+    citation="nobody",
+    folder="colours",
+    needs=(Need("rows.json", "3 rows", "1 kB", "CC0", "nobody"), Need("more", "more", "1 kB", "CC0", "x", True)),
+    metrics=(_metric("red"), _metric("none"), _metric("spearman"), _metric("spread", higher=False)),
+    score=_score,
+    text_only=True,
+    options={"judge": "who judges"},
+)
+SUBJECT = Subject("toy", ToyEncoder(TABLE), "sha")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "colours").mkdir()
+    (tmp_path / "colours" / "rows.json").write_text(json.dumps(["red", "green", "green"]))
+    return Plan(data=tmp_path, results=tmp_path / "results", bootstrap=50)
+
+
+def _states(outcomes: list[Outcome]) -> list[str]:
+    return [outcome.state for outcome in outcomes]
+
+
+def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
+    report = run_one(SUBJECT, BENCHMARK, plan).report
+    assert report is not None
+    assert report == read_published(report_path("toy", "colours", plan.results))
+    assert list(report.metrics) == ["colours/red", "colours/spearman", "colours/spread"]
+    red, spread = report.metrics["colours/red"], report.metrics["colours/spread"]
+    assert (red.value, red.queries, red.higher_is_better) == (pytest.approx(1 / 3), 3, True)
+    assert red.ci95 is not None
+    assert 0 <= red.ci95[0] <= 1 / 3 <= red.ci95[1] <= 1
+    assert report.metrics["colours/spearman"].value == pytest.approx(0.866, abs=1e-3)
+    assert (spread.ci95, spread.higher_is_better) == (None, False)
+
+
+def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Plan) -> None:
+    def again(subject: Subject = SUBJECT, benchmark: Published = BENCHMARK, **changes: Any) -> str:
+        return run_one(subject, benchmark, replace(plan, **changes)).state
+
+    assert [again(), again()] == ["scored", "kept"]
+    assert again(options={"for another benchmark": "x"}) == "kept"
+    assert again(again=True) == "scored"
+    assert [again(replace(SUBJECT, sha256="other")), again()] == ["scored", "scored"]
+    assert [again(benchmark=replace(BENCHMARK, version=2)), again()] == ["scored", "scored"]
+    assert [again(options={"judge": "llm"}), again(options={"judge": "llm"}), again()] == ["scored", "kept", "scored"]
+    judge = plan.data / "judge.json"
+    judge.write_text("1")
+    assert [again(options={"judge": str(judge)}), again(options={"judge": str(judge)})] == ["scored", "kept"]
+    judge.write_text("2")
+    assert again(options={"judge": str(judge)}) == "scored"
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["green", "green", "red"]))
+    assert [again(dry_run=True), again()] == ["would be scored", "scored"]
+
+
+def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["red", "green"]))
+    with pytest.raises(InputError, match=r"rows.json: 2 found, 3 published: .*--allow-partial"):
+        run_one(SUBJECT, BENCHMARK, plan)
+    partial = replace(plan, allow_partial=True)
+    report = run_one(SUBJECT, BENCHMARK, partial).report
+    assert report is not None
+    assert report.partial == ("rows.json: 2 found, 3 published",)
+    assert run_one(SUBJECT, BENCHMARK, partial).state == "kept"
+    with pytest.raises(InputError, match="2 found, 3 published"):
+        run_one(SUBJECT, BENCHMARK, plan)
+
+
+def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
+    elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
+    seen = replace(BENCHMARK, name="seen", text_only=False)
+    outcomes = run_all(SUBJECT, [elsewhere, seen, BENCHMARK], plan)
+    assert _states(outcomes) == ["failed", "failed", "scored"]
+    assert "rows.json (3 rows, 1 kB, licence: CC0, from nobody)" in outcomes[0].fault
+    assert "more" not in outcomes[0].fault
+    assert "'toy' embeds texts alone" in outcomes[1].fault
+    assert [report.benchmark for report in all_published(plan.results)] == ["colours"]
+
+
+def test_a_damaged_result_is_named(plan: Plan) -> None:
+    run_one(SUBJECT, BENCHMARK, plan)
+    path = report_path("toy", "colours", plan.results)
+    path.write_text("{}")
+    with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
+        all_published(plan.results)
+
+
+def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:
+    benchmark = replace(BENCHMARK, needs=(Need("images", "images", "1 kB", "CC0", "nobody"),))
+    folder = tmp_path / "colours" / "images"
+    folder.mkdir(parents=True)
+    (folder / "a.png").write_bytes(b"1")
+    first = benchmark.data_hash(tmp_path)
+    (folder / "b.png").write_bytes(b"")
+    second = benchmark.data_hash(tmp_path)
+    (folder / "a.png").write_bytes(b"12")
+    assert len({first, second, benchmark.data_hash(tmp_path)}) == 3
