@@ -13,8 +13,10 @@ Indices = npt.NDArray[np.int64]
 Features = npt.NDArray[np.float32]
 Ties = Literal["position", "pessimistic"]
 
-BLOCK = 512
-"""Queries whose similarities to the whole gallery are held in memory at once."""
+_CELLS = 1 << 24
+"""Similarities that are held in memory at once: 64 MB."""
+_SAMPLE, _MANY = 4096, 256
+"""Items that give a bound for the rest, and candidates above it, per item wanted, that are too many to sort."""
 
 
 def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
@@ -63,13 +65,32 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
         raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
     best = np.empty((len(queries), k), dtype=np.int64)
     for rows, similarity in _blocks(queries, gallery):
-        threshold = np.partition(similarity, len(gallery) - k, axis=1)[:, len(gallery) - k, None]
-        above, level = similarity > threshold, similarity == threshold
-        room = k - above.sum(axis=1, keepdims=True)
-        chosen = np.nonzero(above | (level & (np.cumsum(level, axis=1) <= room)))[1].reshape(-1, k)
-        order = np.argsort(-np.take_along_axis(similarity, chosen, axis=1), axis=1, kind="stable")
-        best[rows] = np.take_along_axis(chosen, order, axis=1)
+        best[rows] = _top(similarity, k)
     return best
+
+
+def _top(similarity: Features, k: int) -> Indices:
+    """As `top_k`, of similarities `[queries, items]`."""
+    # The k-th best of the first items can only be too low a bound, and most other items are below it.
+    first = similarity[:, : max(_SAMPLE, k)]
+    bound = np.partition(first, first.shape[1] - k, axis=1)[:, first.shape[1] - k, None]
+    row, item = np.nonzero(similarity >= bound)
+    if len(row) > _MANY * k * len(similarity):
+        return _top_of_level(similarity, k)
+    order = np.lexsort((item, -similarity[row, item], row))
+    starts = np.searchsorted(row, np.arange(len(similarity)))
+    found: Indices = item[order[starts[:, None] + np.arange(k)]]
+    return found
+
+
+def _top_of_level(similarity: Features, k: int) -> Indices:
+    """As `_top`, where so many items are alike that sorting those above a bound would sort nearly all."""
+    threshold = np.partition(similarity, similarity.shape[1] - k, axis=1)[:, similarity.shape[1] - k, None]
+    above, level = similarity > threshold, similarity == threshold
+    room = k - above.sum(axis=1, keepdims=True)
+    chosen = np.nonzero(above | (level & (np.cumsum(level, axis=1) <= room)))[1].reshape(-1, k)
+    order = np.argsort(-np.take_along_axis(similarity, chosen, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(chosen, order, axis=1)
 
 
 def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties = "position") -> Indices:
@@ -95,7 +116,7 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
 
 def _blocks(queries: Features, gallery: Features) -> Iterator[tuple[slice, Features]]:
     """Similarities `[block, items]` of consecutive blocks of queries."""
-    transposed = np.ascontiguousarray(gallery.T)
-    for start in range(0, len(queries), BLOCK):
-        rows = slice(start, min(start + BLOCK, len(queries)))
-        yield rows, queries[rows] @ transposed
+    size = max(1, _CELLS // max(1, len(gallery)))
+    for start in range(0, len(queries), size):
+        rows = slice(start, min(start + size, len(queries)))
+        yield rows, queries[rows] @ gallery.T

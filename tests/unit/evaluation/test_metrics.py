@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.retrieval import retrieval_hit_rate
 
+from components.evaluation import metrics
 from components.evaluation.metrics import (
-    BLOCK,
     Indices,
     average_overlap,
     gold_ranks,
@@ -90,10 +90,15 @@ def test_recall_agrees_with_torchmetrics() -> None:
         assert hits[row] == retrieval_hit_rate(torch.from_numpy(similarity), target, top_k=7)
 
 
-def test_top_k_agrees_with_a_full_stable_sort_across_blocks() -> None:
+@pytest.mark.parametrize(("cells", "sample", "many"), [(400, 4, 256), (400, 25, 256), (40, 40, 256), (4000, 4, 1)])
+def test_top_k_agrees_with_a_full_stable_sort_across_blocks(
+    monkeypatch: pytest.MonkeyPatch, cells: int, sample: int, many: int
+) -> None:
+    for name, value in {"_CELLS": cells, "_SAMPLE": sample, "_MANY": many}.items():
+        monkeypatch.setattr(metrics, name, value)
     generator = np.random.default_rng(0)
     # Whole numbers make many ties, also across the k-th place.
-    queries = generator.integers(-2, 3, (BLOCK + 50, 3)).astype(np.float32)
+    queries = generator.integers(-2, 3, (150, 3)).astype(np.float32)
     gallery = generator.integers(-2, 3, (40, 3)).astype(np.float32)
     expected = np.argsort(-(queries @ gallery.T), axis=1, kind="stable")
     for k in (1, 10, 40):
