@@ -75,11 +75,16 @@ def table(
     form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
     results: Annotated[Path, typer.Option(help="Where results are.")] = Path("reports/published"),
     output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
+    ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Also the values by group of queries.")] = False,
 ) -> None:
     """Build a table of the results on published benchmarks.
 
     Examples: cliptune table
+
+    cliptune table --against base
 
     cliptune table --collection paraclip --format html --output paraclip.html
     """
@@ -87,7 +92,8 @@ def table(
     def command() -> None:
         from components.evaluation.paper_tables import find_collection
         from components.evaluation.published_results import all_published
-        from components.evaluation.published_table import FORMATS, metric_sections, paper_sections
+        from components.evaluation.published_pairs import paired
+        from components.evaluation.published_table import FORMATS, metric_sections, paired_sections, paper_sections
         from components.files import atomic_file
 
         reports = all_published(results)
@@ -95,6 +101,8 @@ def table(
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
             raise InputError(f"{results} has no results: run `cliptune evaluate` first")
+        elif against is not None:
+            sections = paired_sections(paired(reports, against, results))
         else:
             sections = metric_sections(reports, groups=groups)
         text = FORMATS[form](sections)

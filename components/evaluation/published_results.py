@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from components.errors import InputError
-from components.evaluation.benchmark import Scores
+from components.evaluation.benchmark import Correlation, Scores
 from components.files import atomic_file
 
 FOLDER = Path("reports/published")
+_KINDS: dict[str, Literal["spearman", "pearson"]] = {"spearman": "spearman", "pearson": "pearson"}
 
 
 class Value(BaseModel):
@@ -81,6 +83,30 @@ def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLD
     with atomic_file(path) as temporary:
         temporary.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def read_values(encoder: str, benchmark: str, folder: Path = FOLDER) -> Scores:
+    """The values per query behind one result.
+
+    Raises:
+        InputError: they are missing or damaged.
+    """
+    path = report_path(encoder, benchmark, folder).with_suffix(".safetensors")
+    try:
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read ({error}): run `cliptune evaluate --again`") from None
+    scores = Scores({})
+    for key, array in arrays.items():
+        kind, name = key.split("/", 1)
+        if kind == "values":
+            scores.values[name] = array
+        elif kind == "strata":
+            scores.strata[name] = array
+        elif name.startswith("gold/"):
+            metric = name.removeprefix("gold/")
+            scores.correlations[metric] = Correlation(_KINDS[kind], array, arrays[f"{kind}/predicted/{metric}"])
+    return scores
 
 
 def read_published(path: Path) -> PublishedReport:

@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.evaluation.paper_tables import Collection
+from components.evaluation.published_pairs import Pair
 from components.evaluation.published_results import PublishedReport, Value
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -23,13 +24,14 @@ class Cell:
 
     value: float | None
     half_width: float | None = None
+    digits: int = 1
 
     @property
     def text(self) -> str:
         """Such as `71.2 ±1.3`."""
         if self.value is None:
             return _MISSING
-        return f"{self.value:.1f}" + (f" ±{self.half_width:.1f}" if self.half_width is not None else "")
+        return f"{self.value:.{self.digits}f}" + (f" ±{self.half_width:.1f}" if self.half_width is not None else "")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,29 @@ def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False)
     return sections
 
 
+def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
+    """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
+    sections = []
+    for encoder in dict.fromkeys(pair.encoder for pair in pairs):
+        own = [pair for pair in pairs if pair.encoder == encoder]
+        rows = tuple(
+            Row(
+                pair.metric,
+                (
+                    Cell(100 * pair.value),
+                    Cell(100 * pair.other),
+                    Cell(100 * pair.difference.value, 100 * pair.difference.half_width),
+                    Cell(pair.p, digits=4),
+                ),
+                mark={"better": " ▲", "worse": " ▼", "": ""}[pair.verdict],
+            )
+            for pair in own
+        )
+        columns = (encoder, own[0].against, "difference", "p")
+        sections.append(Section(f"{encoder} against {own[0].against}, same queries", columns, rows))
+    return sections
+
+
 def to_csv(sections: Sequence[Section]) -> str:
     """One line per table, encoder and column."""
     stream = io.StringIO()
@@ -99,7 +124,7 @@ def to_csv(sections: Sequence[Section]) -> str:
     writer.writerow(("table", "encoder", "source", "column", "value", "half_width"))
     for section in sections:
         for row in section.rows:
-            source = "paper" if row.printed else "partial data" if row.mark else "measured"
+            source = "paper" if row.printed else "partial data" if row.mark == "*" else "measured"
             for column, cell in zip(section.columns, row.cells, strict=True):
                 if cell.value is not None:
                     half = "" if cell.half_width is None else f"{cell.half_width:.4f}"
@@ -137,7 +162,9 @@ def legend(sections: Sequence[Section]) -> str:
         parts.append("±: half of the 95% bootstrap interval over queries.")
     if any(row.printed for row in rows):
         parts.append("(paper): as the paper prints it.")
-    if any(row.mark for row in rows):
+    if any(row.mark.strip() in ("▲", "▼") for row in rows if row.mark):
+        parts.append("▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided.")
+    if any(row.mark == "*" for row in rows):
         parts.append("*: the data was not as published, so the value is not comparable.")
     return " ".join(parts)
 

@@ -14,7 +14,9 @@ import pytest
 from components.errors import InputError
 from components.evaluation.benchmark import Correlation, Metric, Scores
 from components.evaluation.declaration import Need, Published
+from components.evaluation.published_pairs import paired
 from components.evaluation.published_results import all_published, read_published, report_path
+from components.evaluation.published_table import paired_sections
 from components.evaluation.run_published import Outcome, Plan, run_all, run_one
 from components.evaluation.subject import Subject
 from components.evaluation.trial import Trial
@@ -119,6 +121,31 @@ def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> No
     assert "more" not in outcomes[0].fault
     assert "'toy' embeds texts alone" in outcomes[1].fault
     assert [report.benchmark for report in all_published(plan.results)] == ["colours"]
+
+
+def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
+    rows = ["red", "green"] * 50
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(rows))
+    whole = replace(plan, allow_partial=True)
+    other = Subject("other", ToyEncoder({"red": (1, 0, 0), "green": (1, 0.2, 0)}), "other")
+    for subject in (SUBJECT, other):
+        run_one(subject, BENCHMARK, whole)
+    reports = all_published(plan.results)
+    pairs = {pair.metric: pair for pair in paired(reports, "toy", plan.results)}
+    assert pairs.keys() == {"colours/red", "colours/spearman"}
+    red = pairs["colours/red"]
+    assert (red.encoder, red.against, red.verdict) == ("other", "toy", "better")
+    assert red.difference.value == pytest.approx(red.value - red.other)
+    assert red.p is not None
+    assert red.p < 0.01
+    assert (pairs["colours/spearman"].verdict, pairs["colours/spearman"].p) == ("", None)
+    (section,) = paired_sections(list(pairs.values()))
+    assert section.columns == ("other", "toy", "difference", "p")
+    assert section.rows[0].mark == " ▲"
+    with pytest.raises(InputError, match="'nobody' has no results: choose one of other, toy"):
+        paired(reports, "nobody", plan.results)
+    with pytest.raises(InputError, match="different data or versions of colours"):
+        paired([reports[0], reports[1].model_copy(update={"data_hash": "x"})], "toy", plan.results)
 
 
 def test_a_damaged_result_is_named(plan: Plan) -> None:
