@@ -91,8 +91,8 @@ def table(
 
     def command() -> None:
         from components.evaluation.paper_tables import find_collection
-        from components.evaluation.published_results import all_published
         from components.evaluation.published_pairs import paired
+        from components.evaluation.published_results import all_published
         from components.evaluation.published_table import FORMATS, metric_sections, paired_sections, paper_sections
         from components.files import atomic_file
 
