@@ -13,6 +13,8 @@ Indices = npt.NDArray[np.int64]
 Features = npt.NDArray[np.float32]
 Ties = Literal["position", "pessimistic"]
 
+BLOCK = 512
+"""Rows that are compared with all others at once."""
 _CELLS = 1 << 24
 """Similarities that are held in memory at once: 64 MB."""
 _SAMPLE, _MANY = 4096, 256
