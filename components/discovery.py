@@ -11,6 +11,10 @@ from typing import Any
 from components.errors import InputError
 
 
+_FEW, _SOME = 40, 8
+"""Names that still fit into a message, and those shown of more."""
+
+
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
     """Names of the modules in a package's `__path__`, sorted, without those in `skip`."""
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
@@ -39,7 +43,10 @@ def choose(known: list[str], name: str, what: str) -> str:
         InputError: it is not; the message lists those that are, and the closest first.
     """
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+        few = len(known) <= _FEW
+        close = difflib.get_close_matches(name, known, n=1 if few else 3)
         hint = f"did you mean '{close[0]}'? " if close else ""
-        raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {', '.join(known)}")
+        listed = ", ".join(known if few else [*close[1:], *known[:_SOME]])
+        rest = "" if few else f" ... ({len(known)} in all)"
+        raise InputError(f"{what} '{name}' is unknown: {hint}choose one of {listed}{rest}")
     return name
