@@ -10,7 +10,6 @@ from typing import Any
 
 from components.errors import InputError
 
-
 _FEW, _SOME = 40, 8
 """Names that still fit into a message, and those shown of more."""
 
