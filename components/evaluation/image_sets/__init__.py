@@ -1,0 +1,1 @@
+"""Labelled images in the layouts in which they are published, read as they lie."""

@@ -1,0 +1,1 @@
+"""Layouts of labelled images; each file exports `LAYOUT`."""

@@ -1,0 +1,42 @@
+"""Oxford Flowers-102: `jpg/image_00001.jpg`, classes from 1 in `imagelabels.mat`, image numbers in `setid.mat`.
+
+`trnid` has 1,020 images, `valid` 1,020 and `tstid` 6,149; torchvision calls them train, val and test, and so does
+this. Class names are those that torchvision lists; the archive has none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from components.errors import InputError
+from components.evaluation.image_sets.facts import ImageSetFacts
+from components.evaluation.image_sets.image_set import ImageSet, Layout, first_existing
+from components.evaluation.image_sets.mat_files import mat_arrays
+from components.evaluation.picture_source import picture_file
+from components.evaluation.trial import Trial
+
+_SETS = {"test": "tstid", "train": "trnid"}
+
+
+def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
+    return first_existing(folder, "flowers-102", "jpg") and (first_existing(folder, "flowers-102") or folder)
+
+
+def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+    from torchvision.datasets import Flowers102  # type: ignore[import-untyped]
+
+    (numbers,) = mat_arrays(path / "setid.mat", _SETS[split])
+    (labels,) = mat_arrays(path / "imagelabels.mat", "labels")
+    numbers, labels = np.atleast_1d(numbers).astype(np.int64), np.atleast_1d(labels).astype(np.int64)
+    if numbers.min() < 1 or numbers.max() > len(labels):
+        raise InputError(f"{path / 'setid.mat'} names images that imagelabels.mat lacks: fetch both again")
+    chosen = labels[numbers - 1] - 1
+    if chosen.min() < 0 or chosen.max() >= facts.classes:
+        raise InputError(f"{path / 'imagelabels.mat'} has classes other than 1 to {facts.classes}: fetch it again")
+    pictures = [picture_file(path / "jpg" / f"image_{number:05}.jpg") for number in numbers]
+    return ImageSet(pictures, chosen, list(Flowers102.classes))
+
+
+LAYOUT = Layout("the authors' files (jpg/, imagelabels.mat and setid.mat)", _find, _read)
