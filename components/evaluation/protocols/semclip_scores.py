@@ -1,0 +1,49 @@
+"""What SemCLIP reports of originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.evaluation.metrics import Features, Indices, Reals, gold_ranks, hit_at_k, strictly_greater
+from components.evaluation.protocols.row_pairs import row_cosine
+
+DEPTHS = (1, 3, 5)
+"""The released code's; the paper reports the first."""
+
+
+def held_out(rows: int, seed: int = 42, share: float = 0.1) -> Indices:
+    """Numbers of the test rows: the last `share` of all rows, rounded down, shuffled as pandas' `sample` does.
+
+    The paper names a random tenth; the shuffle and its seed are the released code's (src/dataset.py). Rows are split,
+    not images, so an image with several rows may be trained on and tested.
+
+    Returns:
+        `[int(rows * share)]` in shuffled order.
+    """
+    shuffled = np.random.RandomState(seed).permutation(rows)
+    return shuffled[rows - int(rows * share) :].astype(np.int64)
+
+
+def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:
+    """`recall_at_k` of each caption's own image among all images, which are in the captions' order.
+
+    A second row of the same image is another item, so finding it counts as a miss, as in the released code.
+
+    Args:
+        captions, images: unit features `[rows, dim]`.
+
+    Returns:
+        `[rows]` for each of `DEPTHS`.
+    """
+    ranks = gold_ranks(captions, images, np.arange(len(captions)))
+    return {f"recall_at_{k}": hit_at_k(ranks, k) for k in DEPTHS}
+
+
+def original_over_negation(images: Features, originals: Features, negations: Features) -> Reals:
+    """1 where an image is closer to the original than to its negation, all `[rows, dim]`; a tie is a failure."""
+    return strictly_greater(row_cosine(images, originals), row_cosine(images, negations))
+
+
+def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
+    """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
+    return (original + paraphrased + max(0.0, 2 * (over_negation - 0.5))) / 3

@@ -1,0 +1,150 @@
+"""CC-Neg: does an image prefer its caption to the same caption negated? Two protocols that share the images.
+
+`cc_neg` is that of CoN-CLIP (Singh et al. 2025; github.com/jaisidhsingh/CoN-CLIP): the last 40,000 rows by position,
+commas taken out of the negated caption alone, `argmax` over [true, negated], so that a tie is right. Its annotations,
+`ccneg_preprocessed.pt`, are a pickle, which nothing here opens: `python -m components.evaluation.convert_cc_neg` makes
+`cc_neg.parquet` of it, rows in the same order, columns image_path, caption and negated.
+
+`cc_neg_semclip` is that of SemCLIP (arXiv 2511.16527): `ccneg_paraphrased.csv` with columns image_number, caption,
+negation and paraphrased, a random tenth held out. How it is drawn only the released code says, see `held_out`. The
+paper counts 22,825 held-out rows of 228,246; the code's rule gives 22,824, so a file that fits either number is taken
+as published. Values of the two protocols are not comparable.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.errors import InputError
+from components.evaluation.benchmark import Metric, Scores
+from components.evaluation.declaration import Need, Published
+from components.evaluation.metrics import Features
+from components.evaluation.picture_source import picture_file
+from components.evaluation.protocols.row_pairs import at_least, row_cosine
+from components.evaluation.protocols.semclip_scores import (
+    caption_recall,
+    composite_score,
+    held_out,
+    original_over_negation,
+)
+from components.evaluation.rows import checked
+from components.evaluation.trial import Trial
+
+CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
+TABLE, CSV = "cc_neg.parquet", "ccneg_paraphrased.csv"
+IMAGES = "ccneg_images/cc3m_subset_images_extracted_final"
+ROWS, TESTED, HELD_OUT = 228_246, 40_000, 22_825
+_TABLE_COLUMNS = {"image_path": str, "caption": str, "negated": str}
+_CSV_COLUMNS = {"image_number": str, "caption": str, "negation": str, "paraphrased": str}
+
+
+def score_con_clip(trial: Trial) -> Scores:
+    """Share of images at least as close to the caption as to the negated one."""
+    rows = _read_table(trial.folder / TABLE)
+    trial.expect(TABLE, len(rows), ROWS)
+    tested = checked(trial, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
+    images = _images(trial, [PurePosixPath(row["image_path"]).name for row in tested])
+    true = trial.texts([row["caption"] for row in tested])
+    negated = trial.texts([row["negated"].replace(",", "") for row in tested])
+    return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
+
+
+def score_semclip(trial: Trial) -> Scores:
+    """Top-1 of originals and paraphrases, originals over negations, and their composite."""
+    rows = checked(trial, CSV, _read_csv(trial.folder / CSV), _CSV_COLUMNS)
+    tested = [rows[number] for number in held_out(len(rows))]
+    if not tested:
+        raise InputError(f"{trial.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
+    if len(rows) != ROWS and len(tested) != HELD_OUT:
+        trial.expect(CSV, len(rows), ROWS)
+    images = _images(trial, [f"{row['image_number'].zfill(9)}.jpg" for row in tested])
+    original, paraphrased, negated = (
+        trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
+    )
+    parts = {
+        **{f"original/{name}": found for name, found in caption_recall(original, images).items()},
+        **{f"paraphrase/{name}": found for name, found in caption_recall(paraphrased, images).items()},
+        "original_over_negation": original_over_negation(images, original, negated),
+    }
+    means = (float(parts[name].mean()) for name in _COMPOSED)
+    return Scores(
+        {f"{SEMCLIP}/{name}": found for name, found in parts.items()},
+        scalars={f"{SEMCLIP}/composite_score": composite_score(*means)},
+    )
+
+
+_COMPOSED = ("original/recall_at_1", "paraphrase/recall_at_1", "original_over_negation")
+
+
+def _images(trial: Trial, names: list[str]) -> Features:
+    return trial.images([picture_file(trial.folder / IMAGES / name) for name in names])
+
+
+def _read_table(path: Path) -> list[dict[str, Any]]:
+    try:
+        absent = [column for column in _TABLE_COLUMNS if column not in pq.read_schema(path).names]
+        if absent:
+            raise InputError(
+                f"{path} lacks the column '{absent[0]}': make it with components.evaluation.convert_cc_neg"
+            )
+        rows: list[dict[str, Any]] = pq.read_table(path, columns=list(_TABLE_COLUMNS)).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is no Parquet file ({str(error).splitlines()[0][:120]}): convert it again") from None
+    return rows
+
+
+def _read_csv(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}): fetch it again") from None
+
+
+_PICTURES = Need(
+    IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", "github.com/jaisidhsingh/CoN-CLIP, data/"
+)
+
+BENCHMARKS = (
+    Published(
+        name=CON_CLIP,
+        version=1,
+        protocol="CoN-CLIP's released code: last 40,000 rows, no commas in the negated caption, ties right",
+        citation='Learning the power of "no" (arXiv 2403.20312)',
+        folder="cc_neg",
+        needs=(
+            Need(
+                TABLE,
+                f"{ROWS:,} rows of ccneg_preprocessed.pt, made by components.evaluation.convert_cc_neg",
+                "20 MB",
+                "MIT",
+                "github.com/jaisidhsingh/CoN-CLIP, data/",
+            ),
+            _PICTURES,
+        ),
+        metrics=(Metric("accuracy", higher_is_better=True, ties="a tie is right"),),
+        score=score_con_clip,
+    ),
+    Published(
+        name=SEMCLIP,
+        version=1,
+        protocol="SemCLIP's released code: a tenth of the rows by seed 42, ties a failure; composite of equation 8",
+        citation="SemCLIP (arXiv 2511.16527)",
+        folder="cc_neg",
+        needs=(
+            Need(CSV, f"{ROWS:,} rows", "60 MB", "BSD-3 code, data not stated", "the authors of SemCLIP"),
+            _PICTURES,
+        ),
+        metrics=(
+            Metric("recall_at_k", higher_is_better=True, ties="the image of the earlier row first"),
+            Metric("original_over_negation", higher_is_better=True, ties="a tie is a failure"),
+            Metric("composite_score", higher_is_better=True, ties="as in its parts"),
+        ),
+        score=score_semclip,
+    ),
+)
