@@ -7,7 +7,7 @@ python -m components.evaluation.compare --print-only
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,33 +15,55 @@ from components.encoders.sidecar import Sidecar, read_sidecar
 from components.errors import InputError, run_command
 from components.evaluation import comparison_csv
 from components.evaluation.comparison import Comparison, compare
+from components.evaluation.comparison_tables import long_table, wide_table
 from components.evaluation.folders import DEFAULT, Folders
 from components.evaluation.results import Report, read_report, read_scores
 from components.evaluation.tables import print_comparison
 from components.evaluation.wording import markdown
 from components.files import atomic_file
 from components.settings import Settings, load_settings
+from components.tracking_report import log_comparison
+
+if TYPE_CHECKING:
+    from components.evaluation.report import Content
 
 
-def run(settings: Settings, folders: Folders = DEFAULT) -> Comparison:
+def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
     """Write `comparison.csv`, `comparison.md` and `comparison.html`; returns the comparison.
+
+    Args:
+        settings: all parameters.
+        folders: where to read and write.
+        track: also log the comparison to MLflow; its failing is told and no error.
 
     Raises:
         InputError: an encoder has no results, or results that do not fit the others' or its weights.
     """
     from components.evaluation import report as rendering
-    from components.evaluation.gallery import build_gallery
 
     reports = [read_report(name, folders.metrics) for name in settings.encoders]
     scores = [read_scores(report, folders.per_query) for report in reports]
     sidecars = [_sidecar(report, folders.models) for report in reports]
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
     rankings = {report.encoder: found.rankings for report, found in zip(reports, scores, strict=True)}
-    gallery = build_gallery(settings, comparison, rankings, folders)
+    content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
     comparison_csv.write(comparison, folders.csv)
     _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.primary))
-    _write(folders.reports / "comparison.html", rendering.page(settings, comparison, reports[0], sidecars, gallery))
+    _write(folders.reports / "comparison.html", rendering.page(settings, comparison, content))
+    if track:
+        _track(settings, comparison, content, folders)
     return comparison
+
+
+def _track(settings: Settings, comparison: Comparison, content: Content, folders: Folders) -> None:
+    log_comparison(
+        settings,
+        inputs={"metrics": folders.metrics},
+        artifacts=[folders.reports / f"comparison.{kind}" for kind in ("csv", "md", "html")],
+        tables={"comparison": long_table(comparison), "encoders": wide_table(comparison)},
+        figures={plot.name: plot.figure for plot in content.plots if plot.figure is not None},
+        runs=content.runs,
+    )
 
 
 def _sidecar(report: Report, models: Path) -> Sidecar:
@@ -73,7 +95,7 @@ def main(
 
     def command() -> None:
         settings = load_settings()
-        comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings)
+        comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings, track=True)
         print_comparison(comparison, settings.promote.primary, groups)
 
     run_command(command)

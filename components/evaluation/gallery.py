@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from components.errors import InputError
-from components.evaluation.benchmarks.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.evaluation.comparison import Comparison, best_challenger
 from components.evaluation.folders import Folders
 from components.evaluation.metrics import Reals, average_overlap
+from components.evaluation.paraphrase_lists import Lists, Retrieved
 from components.evaluation.pictures import Picture, read_pictures
-from components.records import PAIRS, PARAPHRASE_QUERIES
 from components.settings import Compare, Settings
 
 
@@ -51,29 +50,6 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Lists:
-    """One encoder's top lists of all queries and of their paraphrases: gallery rows `[queries, depth]`."""
-
-    encoder: str
-    query: npt.NDArray[Any]
-    paraphrase: npt.NDArray[Any]
-
-    @staticmethod
-    def of(encoder: str, rankings: Mapping[str, npt.NDArray[Any]]) -> Lists:
-        """The two lists among an encoder's named rankings."""
-        return Lists(encoder, rankings[QUERY_TOP], rankings[PARAPHRASE_TOP])
-
-    @property
-    def depth(self) -> int:
-        """Length of the lists."""
-        return int(self.query.shape[1])
-
-    def overlaps(self) -> Reals:
-        """AO of the full lists `[queries]`."""
-        return average_overlap(self.query, self.paraphrase, self.depth)
-
-
-@dataclass(frozen=True)
 class Gallery:
     """The chosen queries, the pictures they need by gallery row, and how they were chosen."""
 
@@ -83,57 +59,35 @@ class Gallery:
     depth: int = 0
 
 
-def build_gallery(
-    settings: Settings,
-    comparison: Comparison,
-    rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]],
-    folders: Folders,
-) -> Gallery:
+def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retrieved, folders: Folders) -> Gallery:
     """The gallery of all encoders; empty when the evaluation kept no rankings.
 
     Raises:
-        InputError: the rankings do not fit the settings or the tables.
+        InputError: the rankings do not fit the settings, or an image cannot be decoded.
     """
-    lists = [Lists.of(encoder, found) for encoder, found in rankings.items() if QUERY_TOP in found]
-    if not lists:
+    if not retrieved.lists:
         return Gallery()
-    gallery_rows = {image: row for row, image in enumerate(PAIRS.read(folders.test_pairs, ["id"])["id"].to_pylist())}
-    queries = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
-    gold = [gallery_rows.get(query["image_id"], -1) for query in queries]
     challenger = best_challenger(comparison, settings.promote.primary)
-    chosen = examples(lists, queries, gold, challenger, settings.compare)
+    chosen = examples(retrieved, challenger, settings.compare)
     shown = {shot.row for entry in chosen for side in entry.sides for shot in (*side.query, *side.paraphrase)}
     pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
-    return Gallery(chosen, pictures, challenger, lists[0].depth)
+    return Gallery(chosen, pictures, challenger, retrieved.lists[0].depth)
 
 
-def examples(
-    lists: Sequence[Lists],
-    queries: Sequence[Mapping[str, str]],
-    gold: Sequence[int],
-    challenger: str,
-    settings: Compare,
-) -> list[Example]:
+def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[Example]:
     """Choose queries by their gain in AO and collect what every encoder finds for them.
 
     Args:
-        lists: every encoder's, the reference first.
-        queries: rows of the paraphrase queries.
-        gold: gallery row of each query's image `[queries]`.
+        retrieved: the lists of all encoders.
         challenger: the encoder whose gain over the reference orders the queries.
         settings: how many queries, and how many images per list.
 
     Raises:
-        InputError: the lists are shorter than the settings ask, or of another number of queries.
+        InputError: the lists are shorter than the settings ask.
     """
-    for found in lists:
-        if len(found.query) != len(queries):
-            raise InputError(
-                f"'{found.encoder}' was evaluated on other queries: "
-                f"run `python -m components.evaluation.evaluate --encoder {found.encoder}`"
-            )
-        if found.depth < settings.gallery_top:
-            raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.ks: lower it")
+    lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
+    if any(found.depth < settings.gallery_top for found in lists):
+        raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.ks: lower it")
     overlaps = {found.encoder: found.overlaps() for found in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
     return [

@@ -13,7 +13,8 @@ from PIL import Image, UnidentifiedImageError
 from components.errors import InputError
 from components.records import PAIRS
 
-_SIDE = 128
+SIDE = 128
+"""Pixels of a picture's longer side at most."""
 _WEB_FORMATS = {"PNG", "JPEG", "WEBP", "GIF"}
 
 
@@ -25,8 +26,8 @@ class Picture:
     alt: str
 
 
-def read_pictures(pairs_file: Path, rows: Iterable[int]) -> dict[int, Picture]:
-    """The images of `rows` with their captions as description.
+def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, Picture]:
+    """The images of `rows` with their captions as description, `side` pixels long at most.
 
     Raises:
         InputError: an image cannot be decoded.
@@ -35,19 +36,19 @@ def read_pictures(pairs_file: Path, rows: Iterable[int]) -> dict[int, Picture]:
     found: dict[int, Picture] = {}
     for row, pair in zip(chosen, PAIRS.read(pairs_file, ["image", "caption"]).take(chosen).to_pylist(), strict=True):
         try:
-            found[row] = Picture(data_uri(pair["image"]), pair["caption"])
+            found[row] = Picture(data_uri(pair["image"], side), pair["caption"])
         except (UnidentifiedImageError, OSError) as error:
             raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
     return found
 
 
-def data_uri(image: bytes) -> str:
-    """An encoded image as a data URI, scaled down to 128 pixels where a side is longer."""
+def data_uri(image: bytes, side: int = SIDE) -> str:
+    """An encoded image as a data URI, scaled down where it is longer than `side` pixels."""
     with Image.open(io.BytesIO(image)) as opened:
         kind = opened.format or ""
-        if max(opened.size) > _SIDE or kind not in _WEB_FORMATS:
+        if max(opened.size) > side or kind not in _WEB_FORMATS:
             small = opened.convert("RGB")
-            small.thumbnail((_SIDE, _SIDE))
+            small.thumbnail((side, side))
             stream = io.BytesIO()
             small.save(stream, "JPEG", quality=85)
             image, kind = stream.getvalue(), "JPEG"

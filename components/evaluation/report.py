@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy.typing as npt
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -13,28 +16,80 @@ from components.encoders.sidecar import Sidecar
 from components.evaluation import plots, wording
 from components.evaluation.benchmarks import find_benchmark
 from components.evaluation.comparison import Comparison, best_encoder
-from components.evaluation.gallery import Gallery
+from components.evaluation.failures import Explorer, build_explorer
+from components.evaluation.figures import Plot, all_plots
+from components.evaluation.folders import Folders
+from components.evaluation.gallery import Gallery, build_gallery
+from components.evaluation.origins import Origin, trace_origin
+from components.evaluation.paraphrase_lists import read_retrieved
 from components.evaluation.results import Report
 from components.settings import Settings
+from components.tracking_report import Curves, training_curves
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
+OPEN_SIDES = 4
+"""Up to so many encoders the gallery shows at once; of more, all but the reference and the challenger are folded."""
 
 
-def page(
+@dataclass(frozen=True)
+class Content:
+    """What the page shows besides the comparison's numbers.
+
+    Attributes:
+        report: any encoder's results, for what all share.
+        sidecars: of all encoders.
+        plots: in the order shown.
+        gallery: queries with what every encoder finds.
+        explorer: queries that differ most.
+        runs: encoder -> the MLflow run that trained it.
+        origin: code, packages, data and parameters.
+    """
+
+    report: Report
+    sidecars: Sequence[Sidecar]
+    plots: Sequence[Plot]
+    gallery: Gallery = field(default_factory=Gallery)
+    explorer: Explorer = field(default_factory=Explorer)
+    runs: Mapping[str, str] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin)
+
+
+def collect(
     settings: Settings,
     comparison: Comparison,
-    report: Report,
+    reports: Sequence[Report],
     sidecars: Sequence[Sidecar],
-    gallery: Gallery,
-) -> str:
-    """The page's HTML, which needs nothing beyond itself; `report` is any encoder's, for what all share."""
+    rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]],
+    folders: Folders,
+) -> Content:
+    """Read and choose everything that the page shows.
+
+    Raises:
+        InputError: rankings, tables or images are missing, broken, or do not fit each other.
+    """
+    retrieved = read_retrieved(rankings, folders)
+    curves: Curves = training_curves(folders.models, comparison.encoders)
+    return Content(
+        report=reports[0],
+        sidecars=sidecars,
+        plots=all_plots(comparison, settings.promote.primary, curves),
+        gallery=build_gallery(settings, comparison, retrieved, folders),
+        explorer=build_explorer(retrieved, folders),
+        runs=curves.runs,
+        origin=trace_origin(settings, reports[0].protocol, folders),
+    )
+
+
+def page(settings: Settings, comparison: Comparison, content: Content) -> str:
+    """The page's HTML, which needs nothing beyond itself."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     primary = settings.promote.primary
     return environment.get_template("report.html.j2").render(
         style=_asset("report.css"),
-        theme=_asset("theme.js"),
+        scripts=[_asset(name) for name in _SCRIPTS],
         plotly=Markup(plots.plotly_script()),
         world=settings.world.name,
         encoders=comparison.encoders,
@@ -49,38 +104,40 @@ def page(
         span_text=wording.span_text,
         mark=wording.mark,
         signed=wording.signed,
-        plots=_plots(comparison, primary),
         benchmarks=[find_benchmark(name) for name in settings.evaluate.benchmarks],
         resamples=settings.evaluate.bootstrap,
         seed=settings.evaluate.seed,
-        protocol=report.protocol,
-        data_hash=report.data_hash,
-        provenance=[_provenance(sidecar) for sidecar in sidecars],
-        gallery=gallery,
+        content=content,
+        plots={plot.name: plot for plot in content.plots},
+        provenance=[_provenance(sidecar, content.runs.get(sidecar.name, "")) for sidecar in content.sidecars],
+        open_sides=_open_sides(comparison, content.gallery),
+        pictures=_pictures(content),
     )
 
 
-def _plots(comparison: Comparison, primary: str) -> list[dict[str, str]]:
-    wanted = [
-        ("Metrics over all queries, with 95% intervals", plots.main_metrics(comparison, primary), plots.short_label),
-        (f"{primary} by group of queries, with 95% intervals", plots.by_group(comparison, primary), plots.group_label),
-    ]
-    return [
-        {"title": title, "html": plots.bars(comparison, names, [label(name) for name in names], f"plot-{number}")}
-        for number, (title, names, label) in enumerate(wanted)
-        if names
-    ]
+def _open_sides(comparison: Comparison, gallery: Gallery) -> set[str]:
+    if len(comparison.encoders) <= OPEN_SIDES:
+        return set(comparison.encoders)
+    return {comparison.reference, gallery.challenger}
 
 
-def _provenance(sidecar: Sidecar) -> dict[str, str]:
+def _pictures(content: Content) -> dict[int, list[str]]:
+    """Gallery row -> source and description, once for the whole page; the gallery's are larger than the explorer's."""
+    merged = {**content.explorer.pictures, **content.gallery.pictures}
+    return {row: [picture.src, picture.alt] for row, picture in sorted(merged.items())}
+
+
+def _provenance(sidecar: Sidecar, run: str) -> dict[str, str]:
     detail = {"settings": sidecar.settings, "data_hashes": sidecar.data_hashes}
     return {
         "name": sidecar.name,
         "method": sidecar.method,
         "model": sidecar.model,
-        "weights_sha256": sidecar.weights_sha256,
-        "image_tower_sha256": sidecar.image_tower_sha256,
-        "git_commit": sidecar.git_commit,
+        "weights": sidecar.weights_sha256,
+        "image_tower": sidecar.image_tower_sha256,
+        "commit": sidecar.git_commit.removesuffix("-dirty"),
+        "dirty": "yes" if sidecar.git_commit.endswith("-dirty") else "no" if sidecar.git_commit else "",
+        "run": run,
         "detail": json.dumps(detail, indent=2, sort_keys=True),
     }
 

@@ -3,10 +3,22 @@
     var style = getComputedStyle(document.documentElement);
     var ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
     document.querySelectorAll(".js-plotly-plot").forEach(function (plot) {
-      Plotly.relayout(plot, {
-        "font.color": ink, "xaxis.gridcolor": line, "xaxis.zerolinecolor": line, "yaxis.gridcolor": "rgba(0,0,0,0)"
+      var change = { "font.color": ink };
+      if (plot.layout.polar) {
+        change["polar.radialaxis.gridcolor"] = change["polar.angularaxis.gridcolor"] = line;
+        change["polar.radialaxis.linecolor"] = change["polar.angularaxis.linecolor"] = line;
+        change["polar.radialaxis.tickcolor"] = line;
+      } else {
+        // Bars stand on names, between which a line would say nothing.
+        var named = plot.layout.yaxis.autorange === "reversed";
+        change["xaxis.gridcolor"] = change["xaxis.zerolinecolor"] = change["yaxis.zerolinecolor"] = line;
+        change["yaxis.gridcolor"] = named ? "rgba(0,0,0,0)" : line;
+      }
+      Plotly.relayout(plot, change);
+      plot.data.forEach(function (trace, number) {
+        if (trace.error_x) Plotly.restyle(plot, { "error_x.color": ink }, [number]);
+        if (trace.error_y) Plotly.restyle(plot, { "error_y.color": ink }, [number]);
       });
-      Plotly.restyle(plot, { "error_x.color": ink });
     });
   }
   paint();

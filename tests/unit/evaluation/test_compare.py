@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from typing import Any
@@ -33,6 +34,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.found: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.data: dict[str, Any] = {}
         self.feed(text)
         self.close()
 
@@ -47,6 +49,8 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("script", "style"):
             self.text += data
+        if self.open and self.open[-1] == "script" and self.found[-1][1].get("type") == "application/json":
+            self.data[str(self.found[-1][1]["id"])] = json.loads(data)
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.found if name == tag]
@@ -90,9 +94,13 @@ def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settin
     pictures = page.all("img")
     # Three queries: the described image and two encoders with two lists of two.
     assert len(pictures) == 3 * (1 + 2 * 2 * 2)
-    assert all(picture["alt"] and (picture["src"] or "").startswith("data:image/") for picture in pictures)
-    assert len(page.all("table")) == 4
-    assert sum("plotly-graph-div" in (block.get("class") or "") for block in page.all("div")) == 2
+    sources = page.data["pictures"]
+    assert all(picture["alt"] and sources[str(picture["data-picture"])] for picture in pictures)
+    assert all(src.startswith("data:image/") and alt for src, alt in sources.values())
+    # Results, their groups, protocol, encoders; data, protocol versions, packages.
+    assert len(page.all("table")) == 4 + 3
+    plots = [block["id"] for block in page.all("div") if "plotly-graph-div" in (block.get("class") or "")]
+    assert plots == ["plot-radar", "plot-pareto", "plot-metrics", "plot-groups"]
     assert "tuned beats base" in page.text
     for word in ("ao_at_2", "relation_macro_accuracy", "tier_unseen", "weights of", "c" * 12):
         assert word in page.text
@@ -120,6 +128,7 @@ def test_captions_are_escaped(evaluated: Folders, make_settings: Make) -> None:
     compare.run(make_settings(), evaluated)
     text = (evaluated.reports / "comparison.html").read_text("utf-8")
     assert "caption &lt;a&gt;" in text
+    assert r"caption \u003ca\u003e" in text
     assert "caption <a>" not in text
 
 

@@ -9,7 +9,10 @@ import pytest
 from PIL import Image
 
 from components.errors import InputError
-from components.evaluation.gallery import Lists, examples, spread
+from components.evaluation.benchmarks.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.folders import Folders
+from components.evaluation.gallery import examples, spread
+from components.evaluation.paraphrase_lists import Lists, Retrieved, read_retrieved
 from components.evaluation.pictures import data_uri, read_pictures
 from components.records import PAIRS
 from components.settings import Compare
@@ -20,7 +23,7 @@ TUNED = Lists("tuned", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[0, 1, 2], [9
 
 
 def test_marks_the_gold_image_and_what_both_lists_share() -> None:
-    first = examples([BASE, TUNED], QUERIES, [0, 3], "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
+    first = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
     assert (first.query, first.paraphrase, first.tier, first.gold_row) == ("q0", "p0", "rare", 0)
     base, tuned = first.sides
     assert [(shot.row, shot.gold, shot.shared) for shot in base.query] == [(0, True, False), (1, False, True)]
@@ -29,16 +32,25 @@ def test_marks_the_gold_image_and_what_both_lists_share() -> None:
 
 
 def test_shows_gains_before_losses_by_the_overlap_of_the_full_lists() -> None:
-    found = examples([BASE, TUNED], QUERIES, [0, 3], "tuned", Compare(gallery_queries=2, gallery_top=1))
+    found = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=1))
     # Base's lists for the first query share 0, 1 and 2 images at depths 1, 2 and 3.
     expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
     assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
     assert found[0].sides[0].overlap == pytest.approx(expected)
 
 
-def test_rankings_of_other_queries_are_refused() -> None:
+def test_rankings_of_other_queries_are_refused(folders: Folders) -> None:
+    stored = {"base": {QUERY_TOP: BASE.query, PARAPHRASE_TOP: BASE.paraphrase}}
     with pytest.raises(InputError, match="'base' was evaluated on other queries"):
-        examples([BASE], QUERIES[:1], [0], "base", Compare(gallery_queries=1, gallery_top=1))
+        read_retrieved(stored, folders)
+
+
+def test_a_query_about_an_image_that_is_not_there_is_named(folders: Folders) -> None:
+    three = np.zeros((3, 1), dtype=np.int64)
+    columns: dict[str, list[object]] = {"id": ["a"], "image": [b"none"], "caption": ["a"], "facts": [None]}
+    PAIRS.write(folders.test_pairs, columns)
+    with pytest.raises(InputError, match=r"paraphrase_queries.parquet names image 'c', not in .*test.parquet"):
+        read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
 
 
 def test_the_spread_has_the_best_and_the_worst() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
+from typing import Any
 
 import pytest
 
 from components.evaluation.bootstrap import Interval
 from components.evaluation.comparison import Cell, Comparison
-from components.evaluation.plots import COLOURS, bars
+from components.evaluation.plots import COLOURS, bars, line_style
 from components.evaluation.tables import print_comparison
 
 METRICS = [f"benchmark/metric_at_{depth}" for depth in (1, 5, 10, 20, 50)]
@@ -54,16 +54,18 @@ def test_few_encoders_or_a_wide_terminal_stand_side_by_side_with_their_differenc
         assert "+10.0 [+5.0, +15.0] ▲" in capsys.readouterr().out
 
 
-def _traces(count: int) -> list[dict[str, object]]:
-    page = bars(_comparison(count), METRICS, METRICS, "plot")
-    traces: list[dict[str, object]] = json.JSONDecoder().raw_decode(page, page.index('[{"error_x"'))[0]
-    return traces
+def _traces(count: int) -> list[Any]:
+    return list(bars(_comparison(count), METRICS, METRICS).data)
 
 
 def test_bars_are_told_apart_by_colour_or_by_label() -> None:
     coloured = _traces(len(COLOURS) + 1)
-    assert len({json.dumps(trace["marker"]) for trace in coloured}) == len(COLOURS) + 1
-    assert all(trace["y"] == METRICS for trace in coloured)
+    assert len({trace.marker.color for trace in coloured}) == len(COLOURS) + 1
+    assert all(list(trace.y) == METRICS for trace in coloured)
     labelled = _traces(len(COLOURS) + 2)
-    assert labelled[3]["y"] == [METRICS, ["encoder_3"] * len(METRICS)]
-    assert labelled[0]["marker"] != labelled[1]["marker"] == labelled[6]["marker"]
+    assert [list(part) for part in labelled[3].y] == [METRICS, ["encoder_3"] * len(METRICS)]
+    assert labelled[0].marker.color != labelled[1].marker.color == labelled[6].marker.color
+
+
+def test_lines_of_many_encoders_are_told_apart() -> None:
+    assert len({line_style(number) for number in range(21)}) == 21

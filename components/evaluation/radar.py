@@ -1,0 +1,45 @@
+"""Radar plot: one axis per benchmark family, one line per encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from components.evaluation.families import Family
+from components.evaluation.plots import line_style, set_layout
+
+FEWEST = 3
+"""Axes that make an area."""
+
+
+def radar(families: Sequence[Family], encoders: Sequence[str], shown: Sequence[str]) -> go.Figure:
+    """Lines of all encoders; those not among `shown` are drawn once the reader asks for them."""
+    figure = go.Figure()
+    axes = [family.name.replace("_", "<br>") for family in families]
+    for number, encoder in enumerate(encoders):
+        colour, dash = line_style(number)
+        values = [100 * family.values[encoder] for family in families]
+        figure.add_scatterpolar(
+            name=encoder,
+            theta=[*axes, axes[0]],
+            r=[*values, values[0]],
+            mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": 2},
+            marker={"color": colour, "size": 5},
+            meta={"encoder": encoder},
+            visible=encoder in shown,
+            hovertemplate="%{r:.1f}<extra>" + encoder + "</extra>",
+        )
+    return set_layout(
+        figure,
+        height=440,
+        margin={"l": 76, "r": 76, "t": 48, "b": 48},
+        showlegend=False,
+        polar={
+            "bgcolor": "rgba(0,0,0,0)",
+            "radialaxis": {"range": [0, 100], "tickvals": [25, 50, 75, 100], "tickfont": {"size": 10}, "angle": 90},
+            "angularaxis": {"direction": "clockwise", "rotation": 90, "tickfont": {"size": 11}},
+        },
+        dragmode=False,
+    )

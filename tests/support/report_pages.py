@@ -1,0 +1,136 @@
+"""Results of made-up encoders on disk, enough for the stage `compare`."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from components.encoders.sidecar import Sidecar
+from components.evaluation.benchmark import Scores
+from components.evaluation.benchmarks.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.evaluation.bootstrap import interval
+from components.evaluation.folders import Folders
+from components.evaluation.metrics import average_overlap
+from components.evaluation.results import Report, Result, write_results
+from components.files import write_json
+from components.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
+from components.settings import Settings
+from components.tracking_report import Curves
+
+IMAGES, QUERIES, DEPTH = 60, 80, 10
+PRIMARY = "paraphrased_retrieval/ao_at_10"
+_SHARES = (
+    "paraphrased_retrieval/js_at_10",
+    "retrieval/t2i_recall_at_5",
+    "retrieval/t2i_recall_at_10",
+    "retrieval_alt_text/t2i_recall_at_10",
+    "zero_shot/top1",
+    "zero_shot/ensemble/top1",
+    "swaps/relation_accuracy",
+    "swaps/attribute_accuracy",
+    "paraphrased_retrieval/tier_common/ao_at_10",
+    "paraphrased_retrieval/tier_unseen/ao_at_10",
+)
+
+
+def write_project(root: Path, encoders: list[str]) -> Folders:
+    """Tables, images and one set of results per encoder; later encoders are more robust and classify worse."""
+    folders = Folders(root / "models", root / "pairs", root / "embeddings", root / "tables", root / "reports")
+    _write_tables(folders)
+    for number, encoder in enumerate(encoders):
+        _write_results(folders, encoder, number)
+    return folders
+
+
+def make_settings(settings: Settings, encoders: list[str]) -> Settings:
+    """`settings` for the project that `write_project` wrote."""
+    content: dict[str, Any] = settings.model_dump(mode="json", by_alias=True)
+    content["encoders"] = encoders
+    content["evaluate"] |= {"ks": [5, 10], "bootstrap": 50}
+    content["evaluate"]["benchmarks"] = ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps"]
+    content["compare"] |= {"gallery_queries": 4, "gallery_top": 5}
+    content["promote"]["primary"] = PRIMARY
+    return Settings.model_validate(content)
+
+
+def made_up_curves(encoders: list[str]) -> Curves:
+    """Falling losses of all but the first encoder."""
+    found = {
+        encoder: {
+            name: [(step, math.exp(-step / 40) * number + offset) for step in range(0, 200, 10)]
+            for name, offset in (("loss/total", 1.0), ("loss/l1", 0.4), ("validation/loss", 1.2))
+        }
+        for number, encoder in enumerate(encoders[1:], start=1)
+    }
+    return Curves(found, {encoders[0]: "no tracked run trained it"}, {name: f"{name:0<32.32}" for name in found})
+
+
+def _write_tables(folders: Folders) -> None:
+    ids = [f"image_{row}" for row in range(IMAGES)]
+    captions = [f"a <b>thing</b> number {row} of many that stand in a row" for row in range(IMAGES)]
+    pictures: list[object] = [_picture(row) for row in range(IMAGES)]
+    PAIRS.write(folders.test_pairs, {"id": [*ids], "image": pictures, "caption": [*captions], "facts": [None] * IMAGES})
+    asked = [row % IMAGES for row in range(QUERIES)]
+    PARAPHRASE_QUERIES.write(
+        folders.evaluation / "paraphrase_queries.parquet",
+        {
+            "image_id": [ids[row] for row in asked],
+            "query": [f"a red thing, the {number}th, left of a smaller one" for number in range(QUERIES)],
+            "paraphrase": [f"to the right of object {number} stands a lesser one" for number in range(QUERIES)],
+            "tier": ["common" if number % 2 else "unseen" for number in range(QUERIES)],
+            "held_out": ["scene"] * QUERIES,
+        },
+    )
+    CAPTION_QUERIES.write(
+        folders.evaluation / "caption_queries.parquet", {"image_id": ["image_0"], "text": ["a"], "register": ["plain"]}
+    )
+    LABELS.write(folders.evaluation / "labels.parquet", {"image_id": ["image_0"], "label": ["cat"]})
+    SWAPS.write(
+        folders.evaluation / "swaps.parquet",
+        {"image_id": ["image_0"], "true_caption": ["a"], "false_caption": ["b"], "kind": ["relation"], "group": ["g"]},
+    )
+
+
+def _picture(row: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (128, 128), ((37 * row) % 256, (91 * row) % 256, (53 * row) % 256)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def _write_results(folders: Folders, encoder: str, number: int) -> None:
+    generator = np.random.default_rng(number)
+    query = np.array([generator.permutation(IMAGES)[:DEPTH] for _ in range(QUERIES)])
+    query[:, 0] = np.arange(QUERIES) % IMAGES
+    paraphrase = query.copy()
+    for row, ranks in enumerate(paraphrase):
+        # Some queries keep their list whole, the others less of it the earlier the encoder comes.
+        kept = DEPTH if row % 5 == 0 else min(DEPTH, 2 + number % 9)
+        ranks[kept:] = [image for image in generator.permutation(IMAGES) if image not in query[row]][: DEPTH - kept]
+    values = {PRIMARY: average_overlap(query, paraphrase, DEPTH)}
+    for place, name in enumerate(_SHARES):
+        share = np.clip(0.35 + 0.05 * place + (0.02 if place < 3 else -0.015) * number, 0.05, 0.95)
+        values[name] = (generator.random(200) < share).astype(np.float64)
+    results = {}
+    for name, found in values.items():
+        mean = interval(found, 50, 0)
+        results[name] = Result(value=mean.value, ci95=(mean.low, mean.high), higher_is_better=True)
+    report = Report(
+        encoder=encoder,
+        protocol="paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1",
+        data_hash="d" * 64,
+        encoder_sha256=f"{number:064d}",
+        metrics=results,
+    )
+    rankings = {QUERY_TOP: query, PARAPHRASE_TOP: paraphrase}
+    write_results(report, Scores(values, rankings=rankings), folders.metrics, folders.per_query)
+    sidecar = Sidecar(
+        name=encoder, model="tiny", architecture={}, quick_gelu=False, embed_dim=4, context_length=77, image_size=1,
+        method=encoder, git_commit="c" * 40 + "-dirty", weights_sha256=report.encoder_sha256,
+        image_tower_sha256="t" * 64, data_hashes={"data/pairs": "e" * 64}, settings={"lr": 0.1},
+    )  # fmt: skip
+    write_json(folders.models / encoder / "encoder.json", sidecar.model_dump())
