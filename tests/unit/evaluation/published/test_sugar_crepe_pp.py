@@ -54,3 +54,24 @@ def test_other_counts_and_bad_rows_are_refused(tmp_path: Path) -> None:
 def test_missing_files_are_listed_with_size_and_licence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"swap_obj.json \(245 rows, under 1 MB, licence: CC BY 4.0.*images \(COCO"):
         find_published("sugar_crepe_pp").check_files(tmp_path)
+
+
+def test_semclips_numbers_by_hand(tmp_path: Path) -> None:
+    _write(tmp_path)
+    for subset in list(SUBSETS)[1:]:
+        (tmp_path / f"{subset}.json").write_text("[]")
+    colour_image(tmp_path / "images" / "b.png", (0, 255, 0))
+    rows = [ROWS[0], {**ROWS[1], "filename": "b.png", "caption": "green", "negative_caption": "red"}]
+    (tmp_path / "swap_obj.json").write_text(json.dumps(rows))
+    name = "sugar_crepe_pp_semclip"
+    found = find_published(name).score(toy_trial(tmp_path, TABLE, allow_partial=True))
+    assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1]
+    assert found.values[f"{name}/paraphrase/recall_at_1"].tolist() == [1, 1]
+    assert found.values[f"{name}/original_over_negation"].tolist() == [1, 1]
+    assert found.scalars[f"{name}/composite_score"] == 1
+    # Swapping captions and negatives turns two of three right answers into wrong ones; chance counts as 0.
+    wrong = [{**row, "caption": row["negative_caption"], "negative_caption": row["caption"]} for row in rows]
+    (tmp_path / "swap_obj.json").write_text(json.dumps(wrong))
+    found = find_published(name).score(toy_trial(tmp_path, TABLE, allow_partial=True))
+    assert found.values[f"{name}/original_over_negation"].tolist() == [0, 0]
+    assert found.scalars[f"{name}/composite_score"] == pytest.approx((0 + 1 + 0) / 3)

@@ -1,0 +1,97 @@
+"""The same pictures, captions and classes in the formats that both engines read."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import torch
+from PIL import Image
+
+CAPTIONS_PER_IMAGE = 5
+TEMPLATES = (
+    "a photo of a {c}.", "a blurry photo of a {c}.", "a black and white photo of a {c}.", "a bad photo of a {c}.",
+    "a good photo of a {c}.", "a photo of a small {c}.", "a photo of a big {c}.", "a photo of the {c}.",
+    "a blurry photo of the {c}.", "a bad photo of the {c}.",
+)  # fmt: skip
+_SUBJECTS = ("a dog", "two cats", "an old bus", "a small boat", "a woman in a red coat", "a man with a hat", "a child")
+_ACTIONS = ("standing near", "looking at", "passing by", "sitting in front of", "moving quickly along", "waiting for")
+_PLACES = ("a wooden fence", "the harbour", "a busy street", "an empty field", "a bridge over a river", "the market")
+_LIGHTS = ("in the rain", "in warm evening light", "on a cold morning", "while others watch", "under a grey sky")
+_JPEG_SIDE = (320, 240)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Folders of one benchmark run: ours below `data`, the peer's in `retrieval` and `classes`."""
+
+    data: Path
+    retrieval: Path
+    classes: Path
+    weights: Path
+    images: int
+    texts: int
+
+
+def prepare(folder: Path, model: str, images: int, classes: int) -> Prepared:
+    """Random weights, random pictures, and sentences of the length that COCO's captions have."""
+    torch.manual_seed(0)
+    weights = folder / "weights.pt"
+    torch.save(open_clip.create_model(model).state_dict(), weights)
+    rng = random.Random(0)
+    pictures = [_jpeg(number) for number in range(images)]
+    captions = [[_caption(rng) for _ in range(CAPTIONS_PER_IMAGE)] for _ in range(images)]
+    data = folder / "data"
+    _flickr(data / "flickr30k", pictures, captions)
+    _shard(
+        folder / "retrieval", [(image, "txt", "\n".join(own)) for image, own in zip(pictures, captions, strict=True)]
+    )
+    (folder / "retrieval" / "dataset_type.txt").write_text("retrieval")
+    names = [f"{subject} {place}".removeprefix("a ") for place in _PLACES for subject in _SUBJECTS] * 3
+    names = [f"{name} {number}" for number, name in enumerate(names[:classes])]
+    labelled = [(image, "cls", str(rng.randrange(classes))) for image in pictures]
+    for place in (data / "cifar100", folder / "classes"):
+        _shard(place, labelled)
+        (place / "classnames.txt").write_text("\n".join(names))
+        (place / "zeroshot_classification_templates.txt").write_text("\n".join(TEMPLATES))
+    texts = images * CAPTIONS_PER_IMAGE + classes * len(TEMPLATES)
+    return Prepared(data, folder / "retrieval", folder / "classes", weights, 2 * images, texts)
+
+
+def _jpeg(number: int) -> bytes:
+    # Smooth noise: as large on disk as a photograph of this size, and each picture another.
+    generator = np.random.default_rng(number)
+    small = generator.integers(0, 256, (24, 32, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(small).resize(_JPEG_SIDE, Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def _caption(rng: random.Random) -> str:
+    return f"{rng.choice(_SUBJECTS)} {rng.choice(_ACTIONS)} {rng.choice(_PLACES)} {rng.choice(_LIGHTS)}".capitalize()
+
+
+def _flickr(folder: Path, pictures: list[bytes], captions: list[list[str]]) -> None:
+    (folder / "images").mkdir(parents=True)
+    lines = ["image,caption"]
+    for number, (picture, own) in enumerate(zip(pictures, captions, strict=True)):
+        (folder / "images" / f"{number}.jpg").write_bytes(picture)
+        lines += [f"{number}.jpg,{caption}" for caption in own]
+    (folder / "flickr30k_test_karpathy.txt").write_text("\n".join(lines) + "\n")
+
+
+def _shard(folder: Path, samples: list[tuple[bytes, str, str]]) -> None:
+    """One split `test` of one shard in CLIP_benchmark's webdataset layout."""
+    (folder / "test").mkdir(parents=True)
+    (folder / "test" / "nshards.txt").write_text("1")
+    with tarfile.open(folder / "test" / "0.tar", "w") as archive:
+        for number, (image, kind, text) in enumerate(samples):
+            for name, content in ((f"{number:06}.jpg", image), (f"{number:06}.{kind}", text.encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
