@@ -146,6 +146,28 @@ SWAPS = Table(
 )
 """A true caption and one with two things exchanged; `kind` is `relation` or `attribute`."""
 
+NEGATION_QUERIES = Table(
+    "negation queries",
+    _schema(
+        ("image_id", _TEXT), ("caption", _TEXT), ("negation", _TEXT), ("paraphrase", _TEXT), ("cue", _TEXT),
+        ("tier", _TEXT),
+    ),
+)  # fmt: skip
+"""A true caption, the same made false by the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
+
+COMPARISONS = Table(
+    "comparisons",
+    _schema(
+        ("first_id", _TEXT), ("second_id", _TEXT), ("true_difference", _TEXT), ("false_difference", _TEXT),
+        ("kind", _TEXT), ("answer", _TEXT),
+    ),
+)  # fmt: skip
+"""Two images, how they differ, and how they would if exchanged; `answer` is the one that the true sentence begins with.
+
+`kind` is what they differ in, `size`, `background`, `position` or `object`; in `size` the answer is where a thing is
+larger.
+"""
+
 LABELS = Table("labels", _schema(("image_id", _TEXT), ("label", _TEXT)))
 """Images with the one object they show."""
 

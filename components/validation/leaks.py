@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
 from components.validation.words import normalised
 
 _SENTENCES = (
     ("paraphrase_queries", PARAPHRASE_QUERIES, ("query", "paraphrase")),
     ("swaps", SWAPS, ("true_caption", "false_caption")),
+    ("negations", NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
+    ("comparisons", COMPARISONS, ("true_difference", "false_difference")),
 )
 
 

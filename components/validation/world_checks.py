@@ -9,7 +9,7 @@ from functools import cache
 from itertools import product
 
 from components.data.world import facts
-from components.data.world.evaluation_text import evaluation_frames
+from components.data.world.evaluation_frames import evaluation_frames
 from components.data.world.lexicon import TIERS, Concept, load_lexicon, word_pattern
 from components.data.world.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
 

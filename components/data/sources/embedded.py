@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from components.data.source import EvaluationTables, Pair, Source
 from components.data.world.alt_text import alt_text
+from components.data.world.comparing import comparison_rows
 from components.data.world.drawing import draw
 from components.data.world.evaluation_text import evaluation_text, plain_query, swapped
 from components.data.world.lexicon import TIERS
+from components.data.world.negation_text import CUES, negation_text
 from components.data.world.scenes import Scene, Split, draw_scenes, pair_is_held_out
-from components.records import CAPTION_QUERIES, LABELS, PARAPHRASE_QUERIES, SWAPS
+from components.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS, Table
 from components.settings import Settings
 
 
@@ -53,16 +55,32 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
                 swaps.append((pair.id, true, plain_query(other, rng), kind, group))
         if scene.kind != "pair":
             labels.append((pair.id, scene.first.name))
+    named = [(pair.id, scene) for pair, scene in scenes]
     rows = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
         ("caption_queries", CAPTION_QUERIES, captions),
         ("swaps", SWAPS, swaps),
         ("labels", LABELS, labels),
+        ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{settings.world.seed}"))),
+        ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{settings.world.seed}"))),
     )
-    return {
-        name: (table, pa.table([list(column) for column in zip(*data, strict=True)], schema=table.schema))
-        for name, table, data in rows
-    }
+    return {name: (table, _columns(table, data)) for name, table, data in rows}
+
+
+def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
+    """A row of `NEGATION_QUERIES` per scene; cues take turns, and so do tiers at every fourth cue."""
+    rows = []
+    for position, (image, scene) in enumerate(scenes):
+        cue = CUES[position % len(CUES)]
+        text = negation_text(scene, rng, cue)
+        told = evaluation_text(scene, rng, TIERS[position // len(CUES) % len(TIERS)])
+        rows.append((image, text.caption, text.negation, told.paraphrase, cue, told.tier))
+    return rows
+
+
+def _columns(table: Table, rows: Sequence[tuple[str, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.schema)
+    return pa.table([list(column) for column in columns], schema=table.schema)
 
 
 SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)

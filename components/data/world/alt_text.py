@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from components.data.world.lexicon import Concept
 from components.data.world.phrases import slots
-from components.data.world.scenes import INVERSE, Scene, Thing
+from components.data.world.scenes import Scene
 
 _FRAMES = {
     "pair": (
@@ -55,13 +55,9 @@ def alt_text(scene: Scene, rng: random.Random, rare_word_share: float) -> str:
         return concept.word("rare" if rng.random() < rare_word_share else "common")
 
     if scene.second is not None and rng.random() < 0.5:
-        scene = _seen_from_the_other_side(scene, scene.second)
+        scene = scene.mirrored()
     fields = asdict(slots(scene, choose))
     fields |= {f"{name}_": fields[name].replace(" ", "_") for name in ("a", "b", "relation", "position")}
     number = rng.randint(100, 9999)
     sku = f"{rng.choice('ABCDEFGHKLMNPRSTWX')}{rng.randint(10, 99)}"
     return rng.choice(_FRAMES[scene.kind]).format(**fields, n=number, sku=sku, tag=rng.choice(_TAGS))
-
-
-def _seen_from_the_other_side(scene: Scene, second: Thing) -> Scene:
-    return Scene("pair", scene.colour, second, scene.first, INVERSE[scene.relation])

@@ -1,20 +1,19 @@
 """Sentences that only evaluation sees: plain queries and human-written paraphrases of them.
 
-No frame in this file, and no word of the lexicon's last tier, may occur in any training text.
+No frame in this file, in `negation_text` or in `difference_text`, and no word of the lexicon's last tier, may occur in
+any training text.
 """
 
 from __future__ import annotations
 
 import random
-import re
-from dataclasses import asdict, dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 
 from components.data.world.lexicon import TIERS, Concept, Tier
-from components.data.world.phrases import Slots, slots
+from components.data.world.phrases import common_word, fill, slots
 from components.data.world.scenes import Scene, Thing
 
-_QUERIES = {
+QUERIES = {
     "pair": (
         "There is {an_a} {relation} {an_b} and the background is {colour}.",
         "This shows {an_a} {relation} {an_b}, with a plain {colour} background.",
@@ -29,7 +28,7 @@ _QUERIES = {
         "This shows {an_a}, with a plain {colour} background.",
     ),
 }
-_PARAPHRASES = {
+PARAPHRASES = {
     "pair": (
         "Against {colour}, you can see {an_a} {relation} {an_b}.",
         "We are looking at {an_b} that is {inverse} {an_a}; everything behind them is {colour}.",
@@ -69,13 +68,13 @@ def evaluation_text(scene: Scene, rng: random.Random, wanted: Tier) -> Evaluatio
             used.append(wanted)
         return concept.word(wanted)
 
-    paraphrase = _fill(rng.choice(_PARAPHRASES[scene.kind]), slots(scene, choose))
+    paraphrase = fill(rng.choice(PARAPHRASES[scene.kind]), slots(scene, choose))
     return EvaluationText(plain_query(scene, rng), paraphrase, max(used, key=TIERS.index))
 
 
 def plain_query(scene: Scene, rng: random.Random) -> str:
     """A plain sentence about `scene` in common words."""
-    return _fill(rng.choice(_QUERIES[scene.kind]), slots(scene, lambda concept: concept.word("common")))
+    return fill(rng.choice(QUERIES[scene.kind]), slots(scene, common_word))
 
 
 def swapped(scene: Scene, what: str) -> Scene | None:
@@ -89,19 +88,3 @@ def swapped(scene: Scene, what: str) -> Scene | None:
         return None
     one, other = Thing(scene.first.name, second.size), Thing(second.name, scene.first.size)
     return Scene("pair", scene.colour, one, other, scene.relation)
-
-
-def _fill(frame: str, filled: Slots) -> str:
-    sentence = frame.format(**asdict(filled))
-    return sentence[0].upper() + sentence[1:]
-
-
-@cache
-def evaluation_frames() -> tuple[re.Pattern[str], ...]:
-    """One pattern per evaluation frame, each slot matching any words; for leak checks."""
-    wildcards = {slot.name: "\x00" for slot in fields(Slots)}
-    patterns = []
-    for frame in (*sum(_QUERIES.values(), ()), *sum(_PARAPHRASES.values(), ())):
-        body = re.escape(frame.format(**wildcards).rstrip(".")).replace("\x00", r"[\w' -]+?")
-        patterns.append(re.compile(rf"^\W*{body}\W*$", re.IGNORECASE))
-    return tuple(patterns)

@@ -1,9 +1,9 @@
-"""Noun phrases of a scene's facts, with words of a chosen tier."""
+"""Noun phrases of a scene's facts, with words of a chosen tier, and frames filled with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from components.data.world.lexicon import Concept, load_lexicon, plural, with_article
 from components.data.world.scenes import INVERSE, Scene
@@ -51,3 +51,14 @@ def slots(scene: Scene, choose: Chooser) -> Slots:
     b = f"{word(scene.second.size)} {word(scene.second.name)}"
     relation, inverse = word(scene.relation), word(INVERSE[scene.relation])
     return Slots(a, with_article(a), colour, b, with_article(b), relation, inverse)
+
+
+def common_word(concept: Concept) -> str:
+    """Chooses the common word of every concept."""
+    return concept.word("common")
+
+
+def fill(frame: str, filled: Slots, **more: str) -> str:
+    """The sentence that `frame` makes of the slots and `more`, beginning with a capital."""
+    sentence = frame.format(**asdict(filled), **more)
+    return sentence[0].upper() + sentence[1:]

@@ -57,6 +57,12 @@ class Scene:
         """The same facts told from one fixed side, so that equal pictures compare equal."""
         if self.second is None or self.relation in ("left", "above"):
             return self
+        return self.mirrored()
+
+    def mirrored(self) -> Scene:
+        """The same facts of a pair told from the other side; scenes of another kind have one side only."""
+        if self.second is None:
+            return self
         return Scene("pair", self.colour, self.second, self.first, INVERSE[self.relation])
 
     @property

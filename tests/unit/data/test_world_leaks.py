@@ -16,6 +16,7 @@ from components.data.sources.embedded import SOURCE
 from components.data.world.alt_text import alt_text
 from components.data.world.evaluation_text import evaluation_text
 from components.data.world.lexicon import TIERS, load_lexicon, plural, word_pattern
+from components.data.world.negation_text import CUES, negation_text
 from components.data.world.scenes import Scene, draw_scenes, pair_is_held_out
 from components.settings import Settings
 from components.validation.leaks import evaluation_sentences
@@ -24,6 +25,11 @@ from components.validation.world_checks import find_leak
 
 ASSETS = Path(__file__).parents[3] / "components" / "captions" / "assets"
 COUNTS = {"train": 60, "val": 10, "test": 150}
+SENTENCES = (
+    "query", "paraphrase", "text", "true_caption", "false_caption", "caption", "negation", "true_difference",
+    "false_difference",
+)  # fmt: skip
+"""Columns of evaluation tables that hold a sentence."""
 
 
 @cache
@@ -46,7 +52,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], fro
         kept = rows
         if "register" in rows.column_names:
             kept = rows.filter([kind != "alt_text" for kind in rows["register"].to_pylist()])
-        for column in ("query", "paraphrase", "text", "true_caption", "false_caption"):
+        for column in SENTENCES:
             texts += kept[column].to_pylist() if column in rows.column_names else []
     return texts, evaluation_sentences(folder)
 
@@ -97,14 +103,26 @@ def test_teacher_set_shows_no_held_out_pair() -> None:
 
 def test_every_evaluation_sentence_is_caught(evaluation: tuple[list[str], frozenset[str]]) -> None:
     texts, sentences = evaluation
-    assert len(texts) > 3 * COUNTS["test"]
+    assert len(texts) > 9 * COUNTS["test"]
     assert [text for text in texts if normalised(text) not in sentences] == []
     assert [text for text in texts if find_leak(text) is None] == [], "frames alone must know every sentence"
+
+
+def test_every_column_of_words_is_known() -> None:
+    """A new table's sentences must be in `SENTENCES` and in the leak check; labels and names are none."""
+    settings = _settings()
+    tests = [pair for pair in SOURCE.pairs(settings) if pair.split == "test"]
+    for name, (_, rows) in SOURCE.evaluation(settings, tests).items():
+        for column in rows.column_names:
+            many_words = max(len(text.split()) for text in rows[column].to_pylist()) > 4
+            assert many_words == (column in SENTENCES), (name, column)
 
 
 def test_frames_are_caught_with_other_facts() -> None:
     rng = random.Random(7)
     for scene in _scenes()["train"][:300]:
+        denied = negation_text(scene, rng, rng.choice(CUES))
+        assert find_leak(denied.negation.upper()), denied.negation
         text = evaluation_text(scene, rng, rng.choice(TIERS))
         assert find_leak(text.query), text.query
         assert find_leak(text.paraphrase.upper()), text.paraphrase

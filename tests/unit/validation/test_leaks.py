@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import InputError
-from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
 from components.validation.leaks import evaluation_sentences
 
 
@@ -20,7 +20,19 @@ def test_sentences_of_every_table(tmp_path: Path) -> None:
     PARAPHRASE_QUERIES.write(tmp_path / "paraphrase_queries.parquet", {name: [text] for name, text in query.items()})
     swap = {"image_id": "i", "true_caption": "So.", "false_caption": "Not so", "kind": "relation", "group": "left"}
     SWAPS.write(tmp_path / "swaps.parquet", {name: [text] for name, text in swap.items()})
-    assert evaluation_sentences(tmp_path) == {"aplainone", "query", "otherwords", "so", "notso"}
+    denied = {
+        "image_id": "i", "caption": "True.", "negation": "No truth", "paraphrase": "Quite so", "cue": "no",
+        "tier": "rare",
+    }  # fmt: skip
+    NEGATION_QUERIES.write(tmp_path / "negations.parquet", {name: [text] for name, text in denied.items()})
+    compared = {
+        "first_id": "i", "second_id": "j", "true_difference": "One", "false_difference": "Another", "kind": "size",
+        "answer": "first",
+    }  # fmt: skip
+    COMPARISONS.write(tmp_path / "comparisons.parquet", {name: [text] for name, text in compared.items()})
+    assert evaluation_sentences(tmp_path) == {
+        "aplainone", "query", "otherwords", "so", "notso", "true", "notruth", "quiteso", "one", "another",
+    }  # fmt: skip
 
 
 def test_source_without_benchmark_tables(tmp_path: Path) -> None:
