@@ -4,43 +4,23 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import webdataset
-from PIL import Image
 
 from components.errors import InputError
 from components.evaluation.image_sets.facts import image_sets
 from components.evaluation.image_sets.image_set import ImageSet
 from components.evaluation.image_sets.reading import read_image_set
+from tests.support.image_shards import COLOURS, encoded, write_shards
 from tests.support.toy_trial import toy_trial
 
-COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 FACTS = image_sets()["imagenet_1k"].model_copy(update={"classes": 3, "test": (4,), "class_names": None})
 
 
-def encoded(colour: str, kind: str = "WEBP") -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8), COLOURS[colour]).save(stream, kind, lossless=True)
-    return stream.getvalue()
-
-
-def write_shards(folder: Path, samples: Sequence[tuple[str, Any]], split: str = "test", per_shard: int = 2) -> None:
-    (folder / split).mkdir(parents=True)
-    sink = webdataset.ShardWriter(str(folder / split / "%d.tar"), maxcount=per_shard, verbose=0)
-    for index, (colour, label) in enumerate(samples):
-        sink.write({"__key__": f"s{index:07d}", "webp": encoded(colour), "cls": label})
-    shards = sink.shard
-    sink.close()
-    (folder / split / "nshards.txt").write_text(f"{shards}\n")
-    (folder / "classnames.txt").write_text("red\ngreen\nblue\n")
-    (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\nthe {c}\n")
-
-
-SAMPLES = [("red", 0), ("green", 1), ("blue", 2), ("red", 0)]
+RED, GREEN, BLUE = COLOURS.values()
+SAMPLES = [(RED, 0), (GREEN, 1), (BLUE, 2), (RED, 0)]
 
 
 def read(folder: Path, **options: Any) -> ImageSet:
@@ -58,7 +38,7 @@ def test_pictures_classes_and_templates_in_order(tmp_path: Path) -> None:
     write_shards(tmp_path, SAMPLES)
     found = read(tmp_path)
     assert [picture.open().convert("RGB").getpixel((0, 0)) for picture in found.pictures] == [
-        COLOURS[colour] for colour, _ in SAMPLES
+        colour for colour, _ in SAMPLES
     ]
     assert found.labels.tolist() == [0, 1, 2, 0]
     assert found.class_names == ["red", "green", "blue"]
@@ -80,7 +60,7 @@ def test_a_missing_shard_and_other_counts_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", [3, -1, "one", ""])
 def test_a_class_that_is_none_is_named(tmp_path: Path, label: Any) -> None:
-    write_shards(tmp_path, [*SAMPLES[:3], ("red", label)])
+    write_shards(tmp_path, [*SAMPLES[:3], (RED, label)])
     with pytest.raises(InputError, match=r"1 samples cannot be used, first 1.tar/s0000003 \(class is not 0 to 2\)"):
         read(tmp_path)
     trial = toy_trial(tmp_path, {}, allow_partial=True)
@@ -93,7 +73,7 @@ def test_hostile_members_are_never_followed(tmp_path: Path) -> None:
     shard = tmp_path / "test" / "1.tar"
     add_member(shard, "s0000009.webp", b"", tarfile.SYMTYPE)
     add_member(shard, "s0000009.cls", b"0")
-    add_member(shard, "../out.webp", encoded("red"))
+    add_member(shard, "../out.webp", encoded(RED))
     add_member(shard, "../out.cls", b"0")
     with pytest.raises(InputError, match=r"2 samples cannot be used, first 1.tar/s0000009 \(0 images\)"):
         read(tmp_path)
