@@ -25,17 +25,16 @@ from tests.benchmarks.evaluation_engines import Timed, largest_difference, run_o
 from tests.benchmarks.evaluation_gallery import measure_gallery
 
 
-def measure(model: str, images: int, classes: int) -> dict[str, Any]:
+def measure(model: str, images: int) -> dict[str, Any]:
     """Run both engines and compare them.
 
     Args:
         model: an open_clip model.
-        images: of each task; each has five captions.
-        classes: of the zero-shot task; each has ten prompts.
+        images: of each task; each has five captions, and the hundred classes have ten prompts each.
     """
     with tempfile.TemporaryDirectory(prefix="evaluation-benchmark-") as name:
         folder = Path(name)
-        prepared = prepare(folder, model, images, classes)
+        prepared = prepare(folder, model, images)
         peer = run_peer(prepared, model, folder)
         cold, warm = run_ours(prepared, model, folder)
     return {"model": model, "images": prepared.images, "texts": prepared.texts} | compare(peer, cold, warm)
@@ -70,7 +69,6 @@ def show(found: dict[str, Any], console: Console) -> None:
 def main(
     model: Annotated[str, typer.Option(help="An open_clip model.")] = "ViT-B-32",
     images: Annotated[int, typer.Option(help="Images of each task.")] = 200,
-    classes: Annotated[int, typer.Option(help="Classes of the zero-shot task.")] = 100,
     gallery: Annotated[int, typer.Option(help="Images of the large gallery; 0 leaves it out.")] = 128_000,
     queries: Annotated[int, typer.Option(help="Queries before it.")] = 25_000,
 ) -> None:
@@ -80,7 +78,7 @@ def main(
     """
 
     def command() -> None:
-        found = measure(model, images, classes)
+        found = measure(model, images)
         show(found, Console())
         found["gallery"] = measure_gallery(gallery, queries) if gallery else None
         print(json.dumps(found))

@@ -13,7 +13,7 @@ import open_clip
 import torch
 from PIL import Image
 
-CAPTIONS_PER_IMAGE = 5
+CAPTIONS_PER_IMAGE, CLASSES = 5, 100
 TEMPLATES = (
     "a photo of a {c}.", "a blurry photo of a {c}.", "a black and white photo of a {c}.", "a bad photo of a {c}.",
     "a good photo of a {c}.", "a photo of a small {c}.", "a photo of a big {c}.", "a photo of the {c}.",
@@ -23,7 +23,7 @@ _SUBJECTS = ("a dog", "two cats", "an old bus", "a small boat", "a woman in a re
 _ACTIONS = ("standing near", "looking at", "passing by", "sitting in front of", "moving quickly along", "waiting for")
 _PLACES = ("a wooden fence", "the harbour", "a busy street", "an empty field", "a bridge over a river", "the market")
 _LIGHTS = ("in the rain", "in warm evening light", "on a cold morning", "while others watch", "under a grey sky")
-_JPEG_SIDE = (320, 240)
+_JPEG_SIDE, _SHARDS = (320, 240), 2
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Prepared:
     texts: int
 
 
-def prepare(folder: Path, model: str, images: int, classes: int) -> Prepared:
+def prepare(folder: Path, model: str, images: int) -> Prepared:
     """Random weights, random pictures, and sentences of the length that COCO's captions have."""
     torch.manual_seed(0)
     weights = folder / "weights.pt"
@@ -48,18 +48,18 @@ def prepare(folder: Path, model: str, images: int, classes: int) -> Prepared:
     captions = [[_caption(rng) for _ in range(CAPTIONS_PER_IMAGE)] for _ in range(images)]
     data = folder / "data"
     _flickr(data / "flickr30k", pictures, captions)
-    _shard(
+    _shards(
         folder / "retrieval", [(image, "txt", "\n".join(own)) for image, own in zip(pictures, captions, strict=True)]
     )
     (folder / "retrieval" / "dataset_type.txt").write_text("retrieval")
     names = [f"{subject} {place}".removeprefix("a ") for place in _PLACES for subject in _SUBJECTS] * 3
-    names = [f"{name} {number}" for number, name in enumerate(names[:classes])]
-    labelled = [(image, "cls", str(rng.randrange(classes))) for image in pictures]
+    names = [f"{name} {number}" for number, name in enumerate(names[:CLASSES])]
+    labelled = [(image, "cls", str(rng.randrange(CLASSES))) for image in pictures]
     for place in (data / "cifar100", folder / "classes"):
-        _shard(place, labelled)
+        _shards(place, labelled)
         (place / "classnames.txt").write_text("\n".join(names))
         (place / "zeroshot_classification_templates.txt").write_text("\n".join(TEMPLATES))
-    texts = images * CAPTIONS_PER_IMAGE + classes * len(TEMPLATES)
+    texts = images * CAPTIONS_PER_IMAGE + CLASSES * len(TEMPLATES)
     return Prepared(data, folder / "retrieval", folder / "classes", weights, 2 * images, texts)
 
 
@@ -77,21 +77,22 @@ def _caption(rng: random.Random) -> str:
 
 
 def _flickr(folder: Path, pictures: list[bytes], captions: list[list[str]]) -> None:
-    (folder / "images").mkdir(parents=True)
+    (folder / "flickr30k-images").mkdir(parents=True)
     lines = ["image,caption"]
     for number, (picture, own) in enumerate(zip(pictures, captions, strict=True)):
-        (folder / "images" / f"{number}.jpg").write_bytes(picture)
+        (folder / "flickr30k-images" / f"{number}.jpg").write_bytes(picture)
         lines += [f"{number}.jpg,{caption}" for caption in own]
     (folder / "flickr30k_test_karpathy.txt").write_text("\n".join(lines) + "\n")
 
 
-def _shard(folder: Path, samples: list[tuple[bytes, str, str]]) -> None:
-    """One split `test` of one shard in CLIP_benchmark's webdataset layout."""
+def _shards(folder: Path, samples: list[tuple[bytes, str, str]]) -> None:
+    """One split `test` in CLIP_benchmark's webdataset layout, whose readers want a shard for each of two workers."""
     (folder / "test").mkdir(parents=True)
-    (folder / "test" / "nshards.txt").write_text("1")
-    with tarfile.open(folder / "test" / "0.tar", "w") as archive:
-        for number, (image, kind, text) in enumerate(samples):
-            for name, content in ((f"{number:06}.jpg", image), (f"{number:06}.{kind}", text.encode())):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
+    (folder / "test" / "nshards.txt").write_text(str(_SHARDS))
+    for shard in range(_SHARDS):
+        with tarfile.open(folder / "test" / f"{shard}.tar", "w") as archive:
+            for number, (image, kind, text) in list(enumerate(samples))[shard::_SHARDS]:
+                for name, content in ((f"{number:06}.jpg", image), (f"{number:06}.{kind}", text.encode())):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))

@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from components.errors import InputError
 from tests.benchmarks.evaluation_data import Prepared
@@ -30,8 +29,7 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
     command = [sys.executable, "-m", "components.cli", "evaluate", "--encoder", f"{model}:{prepared.weights}"]
     command += ["--benchmark", "flickr30k_retrieval", "--benchmark", "zero_shot_cifar100", "--allow-partial"]
     command += ["--data", str(prepared.data), "--results", str(folder / "results"), "--again"]
-    path = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
-    seconds = [_timed(command, folder, PYTHONPATH=path) for _ in range(2)]
+    seconds = [_timed(command, folder) for _ in range(2)]
     (own,) = (folder / "results").iterdir()
     values: dict[str, float] = {}
     for name in ("flickr30k_retrieval", "zero_shot_cifar100"):
@@ -45,7 +43,7 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
 
 def run_peer(prepared: Prepared, model: str, folder: Path) -> Timed:
     """`clip_benchmark eval` for both tasks, in float32 as ours."""
-    common = [str(Path(sys.executable).with_name("clip_benchmark")), "eval", "--model", model, "--no_amp"]
+    common = [sys.executable, "-m", "tests.benchmarks.clip_benchmark_command", "eval", "--model", model, "--no_amp"]
     common += ["--pretrained", str(prepared.weights), "--num_workers", "2"]
     retrieval = [*common, "--dataset", "wds/flickr30k", "--dataset_root", str(prepared.retrieval)]
     retrieval += ["--task", "zeroshot_retrieval", "--recall_k", *map(str, KS), "--output", str(folder / "r.json")]
@@ -64,11 +62,10 @@ def largest_difference(first: Timed, second: Timed) -> float:
     return max(abs(first.found[name] - second.found[name]) for name in second.found)
 
 
-def _timed(command: list[str], folder: Path, **environment: Any) -> float:
+def _timed(command: list[str], folder: Path) -> float:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
     started = time.perf_counter()
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise InputError(f"{command[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
     return time.perf_counter() - started
