@@ -35,8 +35,8 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
     for name in ("flickr30k_retrieval", "zero_shot_cifar100"):
         report = json.loads((own / f"{name}.json").read_text())
         values |= {metric: value["value"] for metric, value in report["metrics"].items()}
-    found = {f"t2i_recall_at_{k}": values[f"flickr30k_retrieval/t2i_recall_at_{k}"] for k in KS}
-    found |= {f"i2t_recall_at_{k}": values[f"flickr30k_retrieval/i2t_recall_at_{k}"] for k in KS}
+    found = {f"t2i_recall_at_{k}": values[f"flickr30k_retrieval/text_to_image/recall_at_{k}"] for k in KS}
+    found |= {f"i2t_recall_at_{k}": values[f"flickr30k_retrieval/image_to_text/recall_at_{k}"] for k in KS}
     found |= {f"top{depth}": values[f"zero_shot_cifar100/ensemble/top{depth}"] for depth in (1, 5)}
     return Timed(seconds[0], found), Timed(seconds[1], found)
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from components.errors import InputError
 from components.evaluation.paper_tables import Collection, Column, collection_names, find_collection
+from components.evaluation.published import published_benchmarks
 from components.evaluation.published_results import PublishedReport, Value
 from components.evaluation.published_table import metric_sections, paper_sections, to_csv, to_html, to_markdown
 
@@ -109,3 +110,13 @@ def test_every_collection_is_sound() -> None:
         find_collection("paracilp")
     with pytest.raises(ValidationError, match="needs either"):
         Column(name="x")
+
+
+@pytest.mark.parametrize("name", collection_names())
+def test_every_column_is_a_metric_that_a_benchmark_declares(name: str) -> None:
+    known = published_benchmarks()
+    for table in find_collection(name).tables:
+        for metric in (metric for column in table.columns for metric in column.metrics):
+            benchmark = metric.split("/", 1)[0]
+            assert benchmark in known, metric
+            assert known[benchmark].metric(metric).higher_is_better is not None, metric
