@@ -12,15 +12,16 @@ _WIDTH, _HEIGHT = 300, 380
 """Of the plot's inside on a phone, in pixels: where labels have room there, they have it anywhere."""
 _LETTER, _LINE, _GAP = 7, 15, 8
 _SIDES = {
-    "top center": (0, -1),
-    "bottom center": (0, 1),
+    "top right": (1, -1),
+    "bottom right": (1, 1),
+    "top left": (-1, -1),
+    "bottom left": (-1, 1),
     "middle right": (1, 0),
     "middle left": (-1, 0),
-    "top right": (1, -1),
-    "top left": (-1, -1),
-    "bottom right": (1, 1),
-    "bottom left": (-1, 1),
+    "top center": (0, -1),
+    "bottom center": (0, 1),
 }
+"""Corners first: the point's intervals cross the other sides."""
 _Box = tuple[float, float, float, float]
 
 

@@ -94,6 +94,8 @@ def _errors(cells: Sequence[Cell]) -> dict[str, object]:
         "arrayminus": [100 * (cell.value.value - cell.value.low) for cell in cells],
         "thickness": 0.8,
         "width": 0,
+        # Else plotly would take the list of the points' colours for one.
+        "color": REFERENCE_COLOUR,
     }
 
 

@@ -33,12 +33,18 @@ def radar(families: Sequence[Family], encoders: Sequence[str], shown: Sequence[s
         )
     return set_layout(
         figure,
-        height=440,
-        margin={"l": 76, "r": 76, "t": 48, "b": 48},
+        height=420,
+        margin={"l": 64, "r": 64, "t": 40, "b": 40},
         showlegend=False,
         polar={
             "bgcolor": "rgba(0,0,0,0)",
-            "radialaxis": {"range": [0, 100], "tickvals": [25, 50, 75, 100], "tickfont": {"size": 10}, "angle": 90},
+            "radialaxis": {
+                "range": [0, 100],
+                "tickvals": [25, 50, 75, 100],
+                "tickfont": {"size": 10},
+                "angle": 90,
+                "tickangle": 90,
+            },
             "angularaxis": {"direction": "clockwise", "rotation": 90, "tickfont": {"size": 11}},
         },
         dragmode=False,

@@ -104,8 +104,10 @@ def _picture(row: int) -> bytes:
 
 def _write_results(folders: Folders, encoder: str, number: int) -> None:
     generator = np.random.default_rng(number)
-    query = np.array([generator.permutation(IMAGES)[:DEPTH] for _ in range(QUERIES)])
-    query[:, 0] = np.arange(QUERIES) % IMAGES
+    query = np.empty((QUERIES, DEPTH), dtype=np.int64)
+    for row in range(QUERIES):
+        gold = row % IMAGES
+        query[row] = [gold, *(image for image in generator.permutation(IMAGES) if image != gold)][:DEPTH]
     paraphrase = query.copy()
     for row, ranks in enumerate(paraphrase):
         # Some queries keep their list whole, the others less of it the earlier the encoder comes.

@@ -1,0 +1,170 @@
+"""The comparison's page as a reader's browser shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.evaluation import compare, report
+from components.evaluation.comparison import Comparison
+from components.evaluation.folders import Folders
+from components.evaluation.metrics import average_overlap
+from components.evaluation.paraphrase_lists import Lists
+from components.evaluation.results import read_report, read_scores
+from components.settings import Settings
+from tests.support.report_pages import DEPTH, made_up_curves, make_settings, write_project
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+FEW = ["base", "paraclip"]
+MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number in range(3, 19))]
+PHONE, DESK = 390, 1280
+PATIENCE = 120_000
+"""Milliseconds; a page of 5 MB takes seconds where tests share the processor."""
+
+
+def _chromium() -> str:
+    """The browser's path; skips, or fails where CLIPTUNE_REQUIRE_BROWSER is 1, when there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        mend = "no Chromium on the PATH: apt-get install chromium"
+        if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
+            pytest.fail(mend)
+        pytest.skip(mend)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests; its sandbox wants more rights than a container's root has."""
+    path = _chromium()
+    if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") != "1":
+        pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE)
+        yield launched
+        launched.close()
+
+
+@dataclass
+class Seen:
+    """A page that is open, and what it did besides."""
+
+    page: Any
+    console: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def _opened(browser: Any, file: Path, width: int, scheme: str) -> Iterator[Seen]:
+    context = browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    seen = Seen(context.new_page())
+    seen.page.on("console", lambda message: seen.console.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    seen.page.on("request", lambda request: seen.requests.append(request.url))
+    seen.page.goto(file.as_uri())
+    try:
+        yield seen
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def build(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Compares made-up encoders; returns the project's folders."""
+
+    def make(encoders: list[str]) -> tuple[Folders, Comparison]:
+        monkeypatch.setattr(report, "training_curves", lambda _models, names: made_up_curves(list(names)))
+        folders = write_project(tmp_path, encoders)
+        return folders, compare.run(make_settings(settings, encoders), folders)
+
+    return make
+
+
+@pytest.mark.parametrize("encoders", [FEW, MANY], ids=["two encoders", "eighteen encoders"])
+def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, encoders: list[str]) -> None:
+    file = build(encoders)[0].reports / "comparison.html"
+    for width, scheme in ((PHONE, "dark"), (DESK, "light")):
+        with _opened(browser, file, width, scheme) as seen:
+            page = seen.page
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # Also within the folded parts.
+            page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+            page.wait_for_function("[...document.images].every(image => image.src && image.complete)")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).length") == 0
+            assert page.locator("#gallery img").count() == 4 * (1 + len(encoders) * 2 * 5)
+            drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.id)")
+            assert set(drawn) == {"plot-radar", "plot-pareto", "plot-metrics", "plot-groups", "plot-curves"}
+            assert (seen.console, seen.errors) == ([], [])
+            assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
+
+
+def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
+    file = build(FEW)[0].reports / "comparison.html"
+    inks = {}
+    for scheme in ("light", "dark"):
+        with _opened(browser, file, DESK, scheme) as seen:
+            ink = seen.page.evaluate("getComputedStyle(document.body).color")
+            label = seen.page.locator("#plot-radar .angularaxistick text").first
+            assert label.evaluate("text => getComputedStyle(text).fill") == ink
+            inks[scheme] = ink
+    assert inks["light"] != inks["dark"]
+
+
+def test_encoders_and_metrics_of_the_curves_are_chosen(browser: Any, build: Any) -> None:
+    with _opened(browser, build(MANY)[0].reports / "comparison.html", DESK, "light") as seen:
+        visible = """id => document.getElementById(id).data.filter(trace => trace.visible)
+            .map(trace => [trace.meta.encoder, trace.meta.choice])"""
+        page = seen.page
+        assert len(page.evaluate(visible, "plot-radar")) == 6
+        page.locator("[data-plot=plot-radar] .chip", has_text="paraclip").click()
+        assert len(page.evaluate(visible, "plot-radar")) in (5, 7)
+        page.locator("[data-plot=plot-curves] select").select_option("validation/loss")
+        page.locator("[data-plot=plot-curves] .chip[data-encoder=paraclip]").click()
+        shown = page.evaluate(visible, "plot-curves")
+        assert {choice for _, choice in shown} == {"validation/loss"}
+        assert {encoder for encoder, _ in shown} == set(MANY) - {"base", "paraclip"}
+
+
+def test_failures_follow_what_the_reader_chooses(browser: Any, build: Any) -> None:
+    folders = build(FEW)[0]
+    stored = {name: read_scores(read_report(name, folders.metrics), folders.per_query).rankings for name in FEW}
+    base, tuned = (Lists.of(name, stored[name]) for name in FEW)
+    with _opened(browser, folders.reports / "comparison.html", PHONE, "light") as seen:
+        page = seen.page
+
+        def first() -> str:
+            return str(page.locator("#failure-list article").first.inner_text())
+
+        assert page.locator("#failure-list article").count() == 10
+        assert f"AO@{DEPTH} {100 * base.overlaps().min():.1f}" in first()
+        page.locator("[name=encoder]").select_option("paraclip")
+        assert f"AO@{DEPTH} {100 * tuned.overlaps().min():.1f}" in first()
+        page.locator("[name=order]").select_option("best")
+        assert f"AO@{DEPTH} 100.0" in first()
+        page.locator("[name=order]").select_option("worst")
+        page.locator("[name=against]").select_option("base")
+        across = average_overlap(tuned.query, base.query, DEPTH)
+        assert f"AO@{DEPTH} {100 * across.min():.1f}" in first()
+        page.locator("#failure-more").click()
+        assert page.locator("#failure-list article").count() == 20
+        page.locator("[name=search]").fill("OBJECT 71 common")
+        assert page.locator("#failure-list article").count() == 1
+        assert "1 of 1 queries" in page.locator("#failure-count").inner_text()
+        page.locator("[name=search]").fill("nothing such")
+        assert page.locator("#failure-list article").count() == 0
+        assert page.locator("#failure-more").is_hidden()
+        assert (seen.console, seen.errors) == ([], [])
