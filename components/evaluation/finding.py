@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,11 +49,12 @@ def subject_of(name: str, encoder: Encoder) -> Subject:
 def _from_folder(name: str, models: Path) -> Subject | None:
     for folder in (Path(name), models / name):
         if (folder / SIDECAR).is_file():
-            return subject_of(folder.resolve().name, Encoder.load(folder))
+            return replace(subject_of(folder.resolve().name, Encoder.load(folder)), folder=folder)
         if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
             from components.evaluation.sentence_encoder import load_sentence_encoder
 
-            return load_sentence_encoder(folder)
+            found: Subject = load_sentence_encoder(folder)
+            return found
     return None
 
 

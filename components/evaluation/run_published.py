@@ -24,6 +24,7 @@ from components.evaluation.published_results import (
 from components.evaluation.subject import Subject
 from components.evaluation.trial import Trial
 from components.files import content_hash, file_hash
+from components.tracking import add_metrics
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def run_one(subject: Subject, benchmark: Published, plan: Plan) -> Outcome:
         metrics=summarise(benchmark, scores, plan),
     )
     write_published(report, scores, plan.results)
+    if subject.folder is not None and not report.partial:
+        add_metrics(subject.folder, {name: value.value for name, value in report.metrics.items()})
     return Outcome(benchmark.name, "scored", report)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
@@ -29,6 +30,7 @@ class Subject:
         sha256: hash of everything that its results depend on.
         image_tower_sha256: hash of everything that its image features depend on; None for a text encoder.
         image_size: pixels of a side that its image tower sees; 0 for a text encoder.
+        folder: where it was loaded from, if that is an encoder's folder of this project.
     """
 
     name: str
@@ -36,3 +38,4 @@ class Subject:
     sha256: str
     image_tower_sha256: str | None = None
     image_size: int = 0
+    folder: Path | None = None

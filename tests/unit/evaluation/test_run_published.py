@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from components.errors import InputError
+from components.evaluation import run_published
 from components.evaluation.benchmark import Correlation, Metric, Scores
 from components.evaluation.declaration import Need, Published
 from components.evaluation.published_pairs import paired
@@ -110,6 +111,20 @@ def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan)
     assert run_one(SUBJECT, BENCHMARK, partial).state == "kept"
     with pytest.raises(InputError, match="2 found, 3 published"):
         run_one(SUBJECT, BENCHMARK, plan)
+
+
+def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Path, Mapping[str, float]]] = []
+    monkeypatch.setattr(run_published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
+    run_one(SUBJECT, BENCHMARK, plan)
+    assert told == []
+    trained = replace(SUBJECT, name="mine", folder=Path("models/mine"))
+    report = run_one(trained, BENCHMARK, plan).report
+    assert report is not None
+    assert told == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["red"]))
+    run_one(trained, BENCHMARK, replace(plan, allow_partial=True))
+    assert len(told) == 1
 
 
 def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
