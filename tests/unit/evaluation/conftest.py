@@ -15,7 +15,15 @@ import pytest
 from components.encoders.sidecar import Sidecar
 from components.evaluation.folders import Folders
 from components.files import file_hash
-from components.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
+from components.records import (
+    CAPTION_QUERIES,
+    COMPARISONS,
+    LABELS,
+    NEGATION_QUERIES,
+    PAIRS,
+    PARAPHRASE_QUERIES,
+    SWAPS,
+)
 from components.settings import Settings
 
 IMAGES = ("a", "b", "c", "d")
@@ -56,6 +64,19 @@ VECTORS: dict[str, Sequence[float]] = {
     "c paraphrase": (0.9, 0.1, 0.8, 0.2),
     "d query": (0.0, 0.1, 0.2, 0.9),
     "d paraphrase": (0.0, 0.1, 0.2, 0.9),
+    "a negation": (0.95, 0.1, 0.0, 0.0),
+    "c negation": (0.2, 0.1, 0.9, 0.8),
+    "d negation": (0.9, 0.0, 0.0, 0.1),
+    "a larger than d": (0.9, 0.0, 0.0, 0.1),
+    "d larger than a": (0.1, 0.0, 0.0, 0.9),
+    "d larger than c": (0.0, 0.0, 0.2, 0.6),
+    "c larger than d": (0.0, 0.0, 0.1, 0.9),
+    "a red, c blue": (0.5, 0.0, 0.5, 0.0),
+    "c red, a blue": (0.5, 0.1, 0.5, 0.0),
+    "c a dog, a a cat": (0.5, 0.0, 0.1, 0.0),
+    "a a dog, c a cat": (0.0, 0.0, 0.9, 0.0),
+    "d left, a right": (0.0, 0.0, 0.0, 0.9),
+    "a left, d right": (0.9, 0.0, 0.0, 0.0),
 }
 
 
@@ -113,6 +134,32 @@ def _write_tables(folder: Path) -> None:
         },
     )
     LABELS.write(folder / "labels.parquet", {"image_id": ["a", "b", "c"], "label": ["cat", "dog", "cat"]})
+    NEGATION_QUERIES.write(
+        folder / "negations.parquet",
+        {
+            "image_id": ["a", "c", "d"],
+            "caption": ["a query", "c query", "d query"],
+            "negation": ["a negation", "c negation", "d negation"],
+            "paraphrase": ["a paraphrase", "c paraphrase", "d paraphrase"],
+            "cue": ["no", "not", "no"],
+            "tier": ["common", "unseen", "common"],
+        },
+    )
+    COMPARISONS.write(
+        folder / "comparisons.parquet",
+        {
+            "first_id": ["a", "c", "a", "c", "d"],
+            "second_id": ["d", "d", "c", "a", "a"],
+            "true_difference": [
+                "a larger than d", "d larger than c", "a red, c blue", "c a dog, a a cat", "d left, a right"
+            ],
+            "false_difference": [
+                "d larger than a", "c larger than d", "c red, a blue", "a a dog, c a cat", "a left, d right"
+            ],
+            "kind": ["size", "size", "background", "object", "position"],
+            "answer": ["first", "second", "first", "first", "first"],
+        },
+    )  # fmt: skip
     SWAPS.write(
         folder / "swaps.parquet",
         {
@@ -127,7 +174,7 @@ def _write_tables(folder: Path) -> None:
 
 @pytest.fixture
 def make_settings() -> Callable[..., Settings]:
-    """Settings with every benchmark, and depths 1 and 2; keyword arguments replace whole blocks."""
+    """Settings with four benchmarks, and depths 1 and 2; keyword arguments replace whole blocks."""
 
     def make(**blocks: Any) -> Settings:
         content: dict[str, Any] = {

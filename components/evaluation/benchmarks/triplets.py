@@ -1,0 +1,57 @@
+"""Do two captions that say the same beat one with two things exchanged? (SugarCrepe++: Dumpala et al. 2024, section 4)
+
+P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's false caption, which has the words of P1.
+`itt` compares both with N at the image, `tot` compares the texts alone. Values are also given per kind of swap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
+from components.evaluation.metrics import Reals, strictly_greater
+from components.evaluation.protocols.row_pairs import row_cosine
+from components.evaluation.texts_of_images import QUERIES_FILE, texts_of_images
+from components.records import SWAPS
+
+NAME = "triplets"
+FILE = "swaps.parquet"
+_LOST = "a tie is a failure"
+
+
+def score(context: Context) -> Scores:
+    """ITT and its two halves, and TOT, over all swaps and per kind."""
+    table = context.read(SWAPS, FILE)
+    image_ids = table["image_id"].to_pylist()
+    images = context.image_features[context.rows(image_ids, FILE)]
+    first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
+    second = texts_of_images(context, "paraphrase", image_ids, FILE)
+    together = row_cosine(first, second)
+    at_image = row_cosine(images, negative)
+    found: dict[str, Reals] = {
+        "i_p1_n": strictly_greater(row_cosine(images, first), at_image),
+        "i_p2_n": strictly_greater(row_cosine(images, second), at_image),
+    }
+    found["itt"] = found["i_p1_n"] * found["i_p2_n"]
+    found["tot"] = strictly_greater(together, row_cosine(first, negative)) * strictly_greater(
+        together, row_cosine(second, negative)
+    )
+    kinds = np.array(table["kind"].to_pylist())
+    values = {f"{NAME}/{name}": value for name, value in found.items()}
+    for kind in dict.fromkeys(kinds.tolist()):
+        values |= {f"{NAME}/kind_{kind}/{name}": value[kinds == kind] for name, value in found.items()}
+    return Scores(values)
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    version=1,
+    files=(FILE, QUERIES_FILE),
+    metrics=(
+        Metric("itt", higher_is_better=True, ties=_LOST),
+        Metric("i_p1_n", higher_is_better=True, ties=_LOST),
+        Metric("i_p2_n", higher_is_better=True, ties=_LOST),
+        Metric("tot", higher_is_better=True, ties=_LOST),
+    ),
+    score=score,
+)
