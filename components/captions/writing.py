@@ -10,10 +10,8 @@ from typing import Protocol, Self
 
 from components.captions.request import Reply
 
-_WAITING = 64
-"""Batches that may wait for a store that is slow or away, before the engine waits too."""
-_TOGETHER = 2_000
-"""Replies of one transaction at most."""
+WAITING = 2
+"""Batches that may wait while others are stored: enough to hide a commit, and little to lose with the process."""
 
 
 class Keeps(Protocol):
@@ -32,7 +30,7 @@ class Writer:
     def __init__(self, store: Keeps, stored: Callable[[Sequence[Reply]], object]) -> None:
         """Prepare; `stored` is called in the writing thread with replies that are kept."""
         self._store, self._stored = store, stored
-        self._batches: Queue[Sequence[Reply] | None] = Queue(_WAITING)
+        self._batches: Queue[Sequence[Reply] | None] = Queue(WAITING)
         self._fault: Exception | None = None
         self._thread = Thread(target=self._write, name="store", daemon=True)
 
@@ -66,13 +64,16 @@ class Writer:
     def _write(self) -> None:
         while (batch := self._batches.get()) is not None:
             replies, ended = list(batch), False
-            while len(replies) < _TOGETHER and not ended:
+            # Never more than may wait: an engine that answers at once would make one transaction of everything.
+            for _ in range(WAITING):
                 try:
                     more = self._batches.get_nowait()
                 except Empty:
                     break
-                replies += more or []
-                ended = more is None
+                if more is None:
+                    ended = True
+                    break
+                replies += more
             self._keep(replies)
             if ended:
                 return

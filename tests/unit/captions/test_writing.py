@@ -35,6 +35,7 @@ class Slow:
 
 
 def test_what_waits_is_kept_together_in_order_and_told_of_afterwards() -> None:
+    assert writing.WAITING == 2
     store, told = Slow(), []
     with Writer(store, lambda replies: told.append([reply.answer for reply in replies])) as writer:
         writer.put([_reply(0)])
@@ -46,22 +47,28 @@ def test_what_waits_is_kept_together_in_order_and_told_of_afterwards() -> None:
     assert store.kept == told == [["answer 0"], ["answer 1", "answer 2", "answer 3"]]
 
 
-def test_a_transaction_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_TOGETHER", 2)
+def test_a_transaction_has_an_end() -> None:
     store = Slow()
+
+    def bring(writer: Writer) -> None:
+        for number in range(1, 10):
+            writer.put([_reply(number)])
+
     with Writer(store, len) as writer:
         writer.put([_reply(0)])
         assert store.begun.wait(30)
-        for number in range(1, 6):
-            writer.put([_reply(number)])
+        thread = threading.Thread(target=bring, args=(writer,))
+        thread.start()
         store.may_end.set()
-    assert [len(group) for group in store.kept] == [1, 2, 2, 1]
+        thread.join()
+    assert [answer for group in store.kept for answer in group] == [f"answer {number}" for number in range(10)]
+    assert max(map(len, store.kept)) <= 1 + writing.WAITING
 
 
 def test_a_store_that_fails_is_told_of_to_whoever_brings_more_and_lets_nobody_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writing, "_WAITING", 1)
+    monkeypatch.setattr(writing, "WAITING", 1)
     store = Slow(InputError("generation store failed"))
     store.may_end.set()
 
