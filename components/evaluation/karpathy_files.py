@@ -12,7 +12,7 @@ import numpy as np
 
 from components.errors import InputError
 from components.evaluation.metrics import Indices
-from components.evaluation.rows import checked
+from components.evaluation.rows import checked, read_rows
 from components.evaluation.trial import Trial
 
 
@@ -79,6 +79,21 @@ def read_karpathy_split(trial: Trial, path: str) -> Captioned:
         if row["split"] == "test":
             sentences = checked(trial, f"{path}: sentences of {row['filename']}", row["sentences"], {"raw": str})
             found[PurePosixPath(row["filename"]).name] = [sentence["raw"] for sentence in sentences]
+    return _captioned(trial, path, found)
+
+
+def read_caption_lists(trial: Trial, path: str) -> Captioned:
+    """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`.
+
+    Raises:
+        InputError: the file is laid out otherwise; nlpaug from 1.1.11 on writes lists in place of captions, too.
+    """
+    found = {}
+    for row in read_rows(trial, path, {"image": str, "caption": list}):
+        texts = checked(
+            trial, f"{path}: {row['image']}", [{"caption": one} for one in row["caption"]], {"caption": str}
+        )
+        found[PurePosixPath(row["image"]).name] = [text["caption"] for text in texts]
     return _captioned(trial, path, found)
 
 
