@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 IMAGENET = "imagenet"
 """Class names, templates or class folders that open_clip and timm know."""
+PUBLISHED = "published"
+"""Class names that only a file beside the images has."""
 
 _ASSETS = "components.evaluation"
 _FOLDER = "assets/zero_shot"

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.discovery import file_names, find
 from components.errors import InputError
 from components.evaluation.image_sets import imagenet, layouts
-from components.evaluation.image_sets.facts import ImageSetFacts, default_templates
+from components.evaluation.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates
 from components.evaluation.image_sets.image_set import ImageSet, Layout
 from components.evaluation.image_sets.text_files import lines
 from components.evaluation.trial import Trial
@@ -64,13 +64,7 @@ def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence
     Raises:
         InputError: there are none, or not as many as classes are published.
     """
-    names = found.class_names
-    if isinstance(facts.class_names, str):
-        names = imagenet.class_names(facts.class_names)
-    elif facts.class_names:
-        names = facts.class_names
-    if (folder / CLASS_NAMES).exists():
-        names = lines(folder / CLASS_NAMES)
+    names = lines(folder / CLASS_NAMES) if (folder / CLASS_NAMES).exists() else _known_names(facts, found)
     if names is None:
         raise InputError(f"{folder / CLASS_NAMES} is missing: put there the {facts.classes} class names, one per line")
     if len(names) != facts.classes:
@@ -96,6 +90,13 @@ def templates(folder: Path, facts: ImageSetFacts) -> Sequence[str]:
     if not found:
         raise InputError(f"{path} is empty: put a template with {SLOT} on each line, or delete it")
     return found
+
+
+def _known_names(facts: ImageSetFacts, found: ImageSet) -> Sequence[str] | None:
+    known = facts.class_names
+    if known == PUBLISHED:
+        return None
+    return imagenet.class_names(known) if isinstance(known, str) else known or found.class_names
 
 
 def _layout(name: str) -> Layout:

@@ -4,7 +4,7 @@ Groups of metrics below `zero_shot_<set>`:
 
 - `ensemble`: CLIP's templates, features averaged (Radford et al. 2021, section 3.1.4; as open_clip and CLIP_benchmark).
 - `pc_clip`: one prompt for all sets, "This is a photo of a ..." (PC-CLIP's released code).
-- `semclip`: the same and its negation; `delta` is by how much accuracy is higher without it (SemCLIP, section 5).
+- `semclip`: the same and its negation; `delta` is by how much accuracy is higher without it (SemCLIP, section 4).
 - `extended`: a language model's description of each class in place of a prompt (PC-CLIP, A.3); `extended_released`:
   after the prompt, as in the released code. Only with the option `class_descriptions`.
 - `comparative...`: see `comparative_prompting`. Only with the option `class_differences`.

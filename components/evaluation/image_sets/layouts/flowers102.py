@@ -1,7 +1,7 @@
 """Oxford Flowers-102: `jpg/image_00001.jpg`, classes from 1 in `imagelabels.mat`, image numbers in `setid.mat`.
 
 `trnid` has 1,020 images, `valid` 1,020 and `tstid` 6,149; torchvision calls them train, val and test, and so does
-this. Class names are those that torchvision lists; the archive has none.
+this. The archive has no class names.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
 
 
 def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
-    from torchvision.datasets import Flowers102  # type: ignore[import-untyped]
-
     (numbers,) = mat_arrays(path / "setid.mat", _SETS[split])
     (labels,) = mat_arrays(path / "imagelabels.mat", "labels")
     numbers, labels = np.atleast_1d(numbers).astype(np.int64), np.atleast_1d(labels).astype(np.int64)
@@ -36,7 +34,7 @@ def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageS
     if chosen.min() < 0 or chosen.max() >= facts.classes:
         raise InputError(f"{path / 'imagelabels.mat'} has classes other than 1 to {facts.classes}: fetch it again")
     pictures = [picture_file(path / "jpg" / f"image_{number:05}.jpg") for number in numbers]
-    return ImageSet(pictures, chosen, list(Flowers102.classes))
+    return ImageSet(pictures, chosen)
 
 
 LAYOUT = Layout("the authors' files (jpg/, imagelabels.mat and setid.mat)", _find, _read)

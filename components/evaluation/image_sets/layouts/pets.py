@@ -1,10 +1,11 @@
 """Oxford-IIIT Pet: `annotations/test.txt` has rows of image, class from 1, species and breed; `images/` the pictures.
 
-A class is called as its pictures are, `yorkshire_terrier_1` being of "yorkshire terrier".
+A class is called as its pictures are, each word with a capital: `yorkshire_terrier_1` is of "Yorkshire Terrier".
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from components.errors import InputError
@@ -32,7 +33,8 @@ def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageS
     if sorted(names) != list(range(1, facts.classes + 1)):
         raise InputError(f"{source} has {len(names)} classes instead of 1 to {facts.classes}: fetch it again")
     classes = [names[number] for number in sorted(names)]
-    return listed(source, path / "images", [(f"{image}.jpg", names[number]) for image, number in rows], classes)
+    found = listed(source, path / "images", [(f"{image}.jpg", names[number]) for image, number in rows], classes)
+    return replace(found, class_names=[name.title() for name in found.class_names or ()])
 
 
 LAYOUT = Layout("the authors' files (annotations/test.txt, annotations/trainval.txt and images/)", _find, _read)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.discovery import file_names
-from components.evaluation.image_sets import layouts
+from components.evaluation.image_sets import imagenet, layouts
 from components.evaluation.image_sets.facts import default_templates, image_sets
 
 THEIRS = {
@@ -41,6 +41,16 @@ def test_class_names_are_those_of_clip_benchmark() -> None:
     names = theirs("en_classnames.json")
     assert list(image_sets()["eurosat"].class_names or ()) == names["eurosat"]
     assert list(image_sets()["mnist"].class_names or ()) == names["mnist"]
+    assert list(image_sets()["svhn"].class_names or ()) == names["svhn"]
+    assert list(image_sets()["flowers102"].class_names or ()) == names["flowers"]
+    assert list(imagenet.class_names("imagenet")) == names["imagenet1k"]
+
+
+@pytest.mark.parametrize("name", image_sets())
+def test_names_that_clip_changed_are_known_or_asked_for(name: str) -> None:
+    changed = theirs("en_classnames.json").get(THEIRS.get(name, ""))
+    facts = image_sets()[name]
+    assert changed is None or facts.class_names is not None or facts.layout == "pets"
 
 
 @pytest.mark.parametrize("name", image_sets())

@@ -31,9 +31,17 @@ def test_classes_follow_the_folders_names_and_carry_them(tmp_path: Path) -> None
     write(tmp_path / "test", ["sea_lion", "ant", ".git", "__MACOSX"])
     colour_image(tmp_path / "test" / "ant" / "b.png", (0, 0, 0))
     (tmp_path / "test" / "ant" / "notes.txt").write_text("no image")
-    found = read(tmp_path, facts_of("country211", 2))
+    found = read(tmp_path, facts_of("rendered_sst2", 2))
     assert found.labels.tolist() == [0, 0, 1]
     assert found.class_names == ["ant", "sea lion"]
+
+
+def test_codes_for_folders_are_no_class_names(tmp_path: Path) -> None:
+    write(tmp_path / "country211" / "test", ["AD", "AE"])
+    with pytest.raises(InputError, match=r"classnames.txt is missing: put there the 2 class names"):
+        read(tmp_path, facts_of("country211", 2))
+    (tmp_path / "classnames.txt").write_text("Andorra\nUnited Arab Emirates\n")
+    assert read(tmp_path, facts_of("country211", 2)).class_names == ["Andorra", "United Arab Emirates"]
 
 
 def test_one_folder_too_many_or_a_flat_folder_is_refused(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_pets_are_called_as_their_pictures(tmp_path: Path) -> None:
     for name in ("yorkshire_terrier_7", "Abyssinian_201"):
         colour_image(tmp_path / "images" / f"{name}.jpg", RED)
     found = read(tmp_path, "pets", classes=2)
-    assert (found.labels.tolist(), found.class_names) == ([1, 0], ["Abyssinian", "yorkshire terrier"])
+    assert (found.labels.tolist(), found.class_names) == ([1, 0], ["Abyssinian", "Yorkshire Terrier"])
     write(tmp_path / "annotations" / "test.txt", "Abyssinian_201 1 1\n")
     with pytest.raises(InputError, match=r"row 0 has 3 columns instead of 4"):
         read(tmp_path, "pets", classes=2)
