@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from components.errors import InputError
 from components.evaluation.trial import Trial
 
 _NAMED = 3
@@ -21,8 +22,7 @@ def read_rows(trial: Trial, path: str, columns: Mapping[str, type]) -> list[dict
     content = trial.read_json(path)
     found = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(found, list):
-        trial.amiss(f"{path} holds no list of rows")
-        return []
+        raise InputError(f"{trial.folder / path} holds no list of rows: fetch it again")
     return checked(trial, path, found, columns)
 
 
@@ -30,7 +30,7 @@ def checked(trial: Trial, path: str, rows: Iterable[Any], columns: Mapping[str, 
     """Those of `rows` that have every column in its type.
 
     Raises:
-        InputError: some do not, and may not be left out.
+        InputError: some do not, and may not be left out; or none does.
     """
     good, bad = [], []
     for number, row in enumerate(rows):
@@ -41,4 +41,6 @@ def checked(trial: Trial, path: str, rows: Iterable[Any], columns: Mapping[str, 
     if bad:
         named = ", ".join(map(str, bad[:_NAMED])) + (", ..." if len(bad) > _NAMED else "")
         trial.amiss(f"{path}: {len(bad)} rows lack {' or '.join(columns)} (row {named}, counted from 0)")
+    if not good:
+        raise InputError(f"{trial.folder / path} has no row that can be scored: fetch it again")
     return good

@@ -98,8 +98,9 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps({"images": [image], "annotations": [{"image_id": 7, "caption": "red"}]}))
     with pytest.raises(InputError, match="1 captions belong to no image, first image_id 7"):
         benchmark.score(toy_trial(tmp_path, TABLE))
-    file.write_text(json.dumps({"images": [image], "annotations": []}))
-    with pytest.raises(InputError, match=r"1 images have no caption, first a.jpg"):
+    other = {"id": 2, "file_name": "b.jpg"}
+    file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
+    with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
         benchmark.score(toy_trial(tmp_path, TABLE))
     for content in ("[]", "{}", "{"):
         file.write_text(content)

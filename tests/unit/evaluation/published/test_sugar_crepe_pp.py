@@ -58,20 +58,32 @@ def test_missing_files_are_listed_with_size_and_licence(tmp_path: Path) -> None:
 
 def test_semclips_numbers_by_hand(tmp_path: Path) -> None:
     _write(tmp_path)
+    # The other subsets' blue image is as far from both captions: nothing there is right.
     for subset in list(SUBSETS)[1:]:
-        (tmp_path / f"{subset}.json").write_text("[]")
+        (tmp_path / f"{subset}.json").write_text(json.dumps([{**ROWS[0], "filename": "c.png"}]))
     colour_image(tmp_path / "images" / "b.png", (0, 255, 0))
+    colour_image(tmp_path / "images" / "c.png", (0, 0, 255))
     rows = [ROWS[0], {**ROWS[1], "filename": "b.png", "caption": "green", "negative_caption": "red"}]
     (tmp_path / "swap_obj.json").write_text(json.dumps(rows))
     name = "sugar_crepe_pp_semclip"
     found = find_published(name).score(toy_trial(tmp_path, TABLE, allow_partial=True))
-    assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1]
-    assert found.values[f"{name}/paraphrase/recall_at_1"].tolist() == [1, 1]
-    assert found.values[f"{name}/original_over_negation"].tolist() == [1, 1]
-    assert found.scalars[f"{name}/composite_score"] == 1
-    # Swapping captions and negatives turns two of three right answers into wrong ones; chance counts as 0.
-    wrong = [{**row, "caption": row["negative_caption"], "negative_caption": row["caption"]} for row in rows]
-    (tmp_path / "swap_obj.json").write_text(json.dumps(wrong))
+    for part in ("original/recall_at_1", "paraphrase/recall_at_1", "original_over_negation"):
+        assert found.values[f"{name}/{part}"].tolist() == [1, 1, 0, 0, 0, 0]
+    # An accuracy over negations below chance counts as 0.
+    assert found.scalars[f"{name}/composite_score"] == pytest.approx((1 / 3 + 1 / 3 + 0) / 3)
+    for subset in list(SUBSETS)[1:]:
+        (tmp_path / f"{subset}.json").write_text(json.dumps([rows[1]]))
     found = find_published(name).score(toy_trial(tmp_path, TABLE, allow_partial=True))
-    assert found.values[f"{name}/original_over_negation"].tolist() == [0, 0]
-    assert found.scalars[f"{name}/composite_score"] == pytest.approx((0 + 1 + 0) / 3)
+    assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1, 0, 0, 0, 0]
+    assert found.values[f"{name}/original_over_negation"].tolist() == [1] * 6
+    assert found.scalars[f"{name}/composite_score"] == pytest.approx((1 / 3 + 1 / 3 + 1) / 3)
+
+
+def test_a_file_without_usable_rows_is_told(tmp_path: Path) -> None:
+    _write(tmp_path)
+    (tmp_path / "swap_obj.json").write_text(json.dumps([{"caption": 1}]))
+    with pytest.raises(InputError, match=r"swap_obj\.json has no row that can be scored"):
+        find_published("sugar_crepe_pp_text").score(toy_trial(tmp_path, TABLE, allow_partial=True))
+    (tmp_path / "swap_obj.json").write_text("1")
+    with pytest.raises(InputError, match=r"swap_obj\.json holds no list of rows"):
+        find_published("sugar_crepe_pp_text").score(toy_trial(tmp_path, TABLE, allow_partial=True))
