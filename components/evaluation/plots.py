@@ -93,7 +93,14 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
         legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         # Shares lie between 0 and 100; a metric such as a correlation may be negative.
         xaxis={"range": [0, 100], "fixedrange": True} if lowest >= 0 else {"fixedrange": True},
-        yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True, "ticklabelstandoff": 6},
+        # Bars stand on names, between which a line would say nothing.
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "automargin": True,
+            "fixedrange": True,
+            "ticklabelstandoff": 6,
+        },
     )
 
 

@@ -9,10 +9,8 @@
         change["polar.radialaxis.linecolor"] = change["polar.angularaxis.linecolor"] = line;
         change["polar.radialaxis.tickcolor"] = line;
       } else {
-        // Bars stand on names, between which a line would say nothing.
-        var named = plot.layout.yaxis.autorange === "reversed";
         change["xaxis.gridcolor"] = change["xaxis.zerolinecolor"] = change["yaxis.zerolinecolor"] = line;
-        change["yaxis.gridcolor"] = named ? "rgba(0,0,0,0)" : line;
+        change["yaxis.gridcolor"] = line;
       }
       Plotly.relayout(plot, change);
       plot.data.forEach(function (trace, number) {
