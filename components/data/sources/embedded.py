@@ -69,7 +69,7 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
 
 def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
     """A row of `NEGATION_QUERIES` per scene; cues take turns, and so do tiers at every fourth cue."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for position, (image, scene) in enumerate(scenes):
         cue = CUES[position % len(CUES)]
         text = negation_text(scene, rng, cue)

@@ -19,7 +19,8 @@ def comparison_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> 
     for position, (_, scene) in enumerate(scenes):
         for name in scene.names:
             by_object[name].append(position)
-    everyone, rows = list(range(len(scenes))), []
+    everyone = list(range(len(scenes)))
+    rows: list[tuple[str, ...]] = []
     for position, (image, scene) in enumerate(scenes):
         for kind in KINDS:
             if kind == ("background", "object")[position % 2]:
