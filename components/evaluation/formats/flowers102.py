@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.io import loadmat
 
 from components.errors import InputError
 from components.evaluation.declaration import Need
+from components.evaluation.image_sets.mat_files import mat_arrays
 from components.evaluation.metrics import Indices
 from components.evaluation.picture_source import Picture, picture_file
 from components.evaluation.trial import Trial
@@ -56,8 +56,5 @@ def read_flowers102(trial: Trial) -> Flowers102:
 
 
 def _column(trial: Trial, file: str, name: str) -> Indices:
-    path = trial.folder / file
-    try:
-        return np.asarray(loadmat(path)[name], dtype=np.int64).ravel()
-    except Exception as error:  # a damaged file may stop scipy's reader anywhere
-        raise InputError(f"{path} holds no column '{name}' ({type(error).__name__}): fetch it again") from None
+    (column,) = mat_arrays(trial.folder / file, name)
+    return np.atleast_1d(column).astype(np.int64)

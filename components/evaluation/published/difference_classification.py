@@ -231,7 +231,7 @@ def _declared(name: str, folder: str, needs: tuple[Need, ...], score: Callable[[
 
 BENCHMARKS = (
     _declared(AWA2, "awa2", awa2.NEEDS, score_awa2),
-    _declared(CIFAR, "cifar100", cifar100.NEEDS, score_cifar100_size),
+    _declared(CIFAR, "cifar100/cifar-100-binary", cifar100.NEEDS, score_cifar100_size),
     _declared(CUB, "cub", (*cub.NEEDS, _DIFFERENCES), score_cub),
     _declared(FLOWERS, "flowers102", flowers102.NEEDS, score_flowers102),
 )

@@ -59,7 +59,7 @@ BENCHMARKS = (
         version=1,
         protocol="PC-CLIP, table 5: a judge's mean score of 800 images; its prompt says the paper's in other words",
         citation="PC-CLIP (arXiv 2409.09721), section 4.5, appendices B.4 and D.1",
-        folder="cifar100",
+        folder="cifar100/cifar-100-binary",
         needs=(
             Need(
                 "fine_label_names.txt",

@@ -172,7 +172,7 @@ def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp
     assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
     assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
     (tmp_path / "setid.mat").write_bytes(b"no matlab file")
-    with pytest.raises(InputError, match=r"setid.mat holds no column 'tstid'"):
+    with pytest.raises(InputError, match=r"setid.mat is no MATLAB file"):
         find_published("difference_flowers102").score(trial)
 
 
