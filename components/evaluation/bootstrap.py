@@ -172,4 +172,6 @@ def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
     gold, predicted = (column - column.mean(axis=1, keepdims=True) for column in (gold, predicted))
     spread = np.sqrt((gold**2).sum(axis=1) * (predicted**2).sum(axis=1))
     products = (gold * predicted).sum(axis=1)
-    return np.divide(products, spread, out=np.zeros(len(drawn)), where=~constant & (spread > 0))
+    found = np.zeros(len(drawn))
+    np.divide(products, spread, out=found, where=~constant & (spread > 0))
+    return found

@@ -10,17 +10,24 @@ from components.evaluation.benchmark import Correlation
 from components.evaluation.bootstrap import correlation_value
 from components.evaluation.metrics import Features, Reals
 
+_DECIMALS = 6
+"""Of a cosine: features have single precision, so what follows is noise."""
+
 
 def pair_cosines(first: Features, second: Features) -> Reals:
     """Cosine of each row of `first` with that of `second`, both `[pairs, dim]`; 0 where one is the zero vector.
+
+    Rounded to six decimals. Many pairs of STS 2012's translations are the same sentence twice: unrounded, noise would
+    rank them, and a subset's Spearman would move by 0.001 from one batch size to another, as in the released code.
 
     Returns:
         `[pairs]` in double precision.
     """
     left, right = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    dots = np.einsum("nd,nd->n", left, right)
-    return np.divide(dots, lengths, out=np.zeros(len(dots)), where=lengths > 0)
+    cosines = np.zeros(len(lengths))
+    np.divide(np.einsum("nd,nd->n", left, right), lengths, out=cosines, where=lengths > 0)
+    return cosines.round(_DECIMALS)
 
 
 def spearman_by_subset(benchmark: str, subsets: Mapping[str, tuple[Reals, Reals]]) -> dict[str, Correlation]:

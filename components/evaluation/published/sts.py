@@ -41,7 +41,7 @@ SICK, SICK_PAIRS = "SICK/SICK_test_annotated.txt", 4927
 _FOLDER = "sts"
 _SOURCE = "princeton-nlp/datasets-for-simcse, senteval.tar"
 _LICENCE = "that of each source, see the STS wiki; STS-B CC BY-SA 4.0"
-_TIES = "equal similarities share the mean of their ranks; a constant column counts as 0"
+_TIES = "similarities equal to six decimals share the mean of their ranks; a constant column counts as 0"
 
 
 @dataclass(frozen=True)

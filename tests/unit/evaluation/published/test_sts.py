@@ -111,6 +111,13 @@ def test_equal_cosines_and_zero_vectors() -> None:
     assert pair_cosines(first, second).tolist() == [1, 0, -1]
 
 
+def test_noise_of_single_precision_ranks_nothing() -> None:
+    drawn = np.random.default_rng(0).normal(size=(50, 384))
+    first = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    second = np.nextafter(first, np.float32(1))
+    assert set(pair_cosines(first, first)) == set(pair_cosines(first, second)) == {1.0}
+
+
 def test_an_encoder_that_tells_nothing_apart_gets_0(tmp_path: Path) -> None:
     _senteval(tmp_path, "2013", {"FNWN": [("a man", "a man", "1"), ("a man", "one man", "4"), ("a dog", "a dog", "5")]})
     found = _values(find_published("sts13").score(toy_trial(tmp_path, TABLE, allow_partial=True)))
