@@ -147,10 +147,11 @@ def _list() -> None:
     from components.evaluation.paper_tables import collection_names, find_collection
     from components.evaluation.published import published_benchmarks
 
-    shown = Table("benchmark", "version", "folder", "shows images", "protocol")
+    shown = Table("benchmark", "version", "folder", "shows images", "protocol", "options")
     for name, benchmark in published_benchmarks().items():
         sees = "no" if benchmark.text_only else "yes"
-        shown.add_row(name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol)
+        options = "; ".join(f"{key}: {meaning}" for key, meaning in benchmark.options.items())
+        shown.add_row(name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)
     console = Console()
     console.print(shown)
     for name in collection_names():

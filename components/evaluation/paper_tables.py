@@ -22,7 +22,9 @@ class Column(BaseModel):
     metric: str | None = None
     mean_of: tuple[str, ...] = ()
     decimals: int | None = None
-    """Of values times 100, to which each of `mean_of` is rounded before the mean is taken."""
+    """Of values times `scale`, to which each of `mean_of` is rounded before the mean is taken."""
+    scale: float = 100.0
+    """What the paper multiplies a share with; 1 for scores and distances."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Column:
@@ -36,10 +38,10 @@ class Column(BaseModel):
         return (self.metric,) if self.metric is not None else self.mean_of
 
     def value(self, found: dict[str, float]) -> float | None:
-        """The column's value of one encoder, times 100; None where a metric is missing."""
+        """The column's value of one encoder, times `scale`; None where a metric is missing."""
         if any(metric not in found for metric in self.metrics):
             return None
-        values = [100 * found[metric] for metric in self.metrics]
+        values = [self.scale * found[metric] for metric in self.metrics]
         if self.decimals is not None:
             values = [round(value, self.decimals) for value in values]
         return sum(values) / len(values)

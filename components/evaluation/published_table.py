@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from components.evaluation.paper_tables import Collection
+from components.evaluation.paper_tables import Collection, Column
 from components.evaluation.published_pairs import Pair
 from components.evaluation.published_results import PublishedReport, Value
 
@@ -59,15 +59,16 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
     for table in collection.tables:
         ours = []
         for encoder, own in _by_encoder(reports).items():
-            values = _values(own)
-            cells = tuple(
-                Cell(column.value({name: one.value for name, one in values.items()})) for column in table.columns
-            )
+            values = {name: one.value for name, one in _values(own).items()}
+            cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
             partial = {report.benchmark for report in own if report.partial}
             used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
             if any(cell.value is not None for cell in cells):
                 ours.append(Row(encoder, cells, mark="*" if partial & used else ""))
-        printed = [Row(name, tuple(map(Cell, figures)), printed=True) for name, figures in table.rows.items()]
+        printed = [
+            Row(name, tuple(map(_column_cell, table.columns, figures)), printed=True)
+            for name, figures in table.rows.items()
+        ]
         columns = tuple(column.name for column in table.columns)
         sections.append(Section(f"{collection.paper}, {table.title}", columns, (*ours, *printed)))
     return sections
@@ -157,7 +158,7 @@ FORMATS: dict[str, Callable[[Sequence[Section]], str]] = {"csv": to_csv, "markdo
 def legend(sections: Sequence[Section]) -> str:
     """What the marks mean; only those that occur."""
     rows = [row for section in sections for row in section.rows]
-    parts = ["Values times 100."]
+    parts = ["Shares times 100."]
     if any(cell.half_width is not None for row in rows for cell in row.cells):
         parts.append("±: half of the 95% bootstrap interval over queries.")
     if any(row.printed for row in rows):
@@ -182,6 +183,10 @@ def _by_encoder(reports: Sequence[PublishedReport]) -> dict[str, list[PublishedR
 
 def _values(reports: Sequence[PublishedReport]) -> dict[str, Value]:
     return {name: value for report in reports for name, value in report.metrics.items()}
+
+
+def _column_cell(column: Column, value: float | None) -> Cell:
+    return Cell(value, digits=1 if column.scale == 100 else 2)
 
 
 def _cell(value: Value | None) -> Cell:

@@ -82,6 +82,7 @@ def test_markdown_csv_and_html_say_the_same() -> None:
     text = to_markdown(sections)
     assert "| base* | 50.0 | 16.2 |" in text
     assert "| CLIP (paper) | 67.2 | 65.1 |" in text
+    assert Column(name="score", metric="judge/score", scale=1).value({"judge/score": 2.33}) == 2.33
     assert "not as published" in text
     rows = list(csv.DictReader(io.StringIO(to_csv(sections))))
     assert [(row["encoder"], row["source"], float(row["value"])) for row in rows if row["column"] == "AO"] == [
