@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from clip_benchmark.metrics import zeroshot_classification, zeroshot_retrieval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -23,9 +24,6 @@ from components.evaluation.bootstrap import interval
 from components.evaluation.metrics import Features, Indices
 from components.evaluation.protocols.caption_retrieval import caption_recalls
 from components.evaluation.protocols.zero_shot import predicted, prompt_ensemble, top_accuracy, unit
-
-zeroshot_retrieval = pytest.importorskip("clip_benchmark.metrics.zeroshot_retrieval")
-zeroshot_classification = pytest.importorskip("clip_benchmark.metrics.zeroshot_classification")
 
 CLOSE = 1e-6
 _SMALL = st.integers(-2, 2).map(float)

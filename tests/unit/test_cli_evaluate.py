@@ -1,0 +1,91 @@
+"""`cliptune evaluate` and `cliptune table` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.encoders.encoder import Encoder
+from components.evaluation.published.sugar_crepe_pp import SUBSETS
+
+ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
+NAME = "sugar_crepe_pp_text"
+
+
+@pytest.fixture
+def data(tmp_path: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "other"):
+        tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"name": name})
+        tiny_encoder.save(Path("models") / name)
+    folder = tmp_path / "benchmarks" / "sugar_crepe_pp"
+    folder.mkdir(parents=True)
+    for subset in SUBSETS:
+        (folder / f"{subset}.json").write_text(json.dumps([ROW] * 3))
+    return tmp_path / "benchmarks"
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, arguments)
+    return done.exit_code, done.output
+
+
+def test_scored_then_kept_then_in_every_table(data: Path) -> None:
+    common = ("evaluate", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    code, told = _run(*common, "--encoder", "mine", "--dry-run")
+    assert code == 0
+    assert f"{NAME}: would be scored" in told
+    code, told = _run(*common, "--encoder", "mine", "--encoder", "models/other")
+    assert code == 0
+    assert told.count(f"{NAME}, scored, partial data") == 2
+    assert "not as published: swap_obj.json: 3 found, 245 published" in told
+    assert f"{NAME}, kept, partial data" in _run(*common, "--encoder", "mine")[1]
+    code, told = _run("table", "--groups")
+    assert code == 0
+    assert "| mine* |" in told
+    assert "swap_obj/tot" in told
+    code, told = _run("table", "--collection", "paraclip", "--format", "html", "--output", "table.html")
+    assert (code, told) == (0, "wrote table.html\n")
+    assert "OpenAI&#39;s CLIP (400M) (paper)" in Path("table.html").read_text()
+    code, told = _run("table", "--against", "other", "--format", "csv")
+    assert code == 0
+    assert told.startswith("table,encoder,source,column,value,half_width")
+
+
+def test_without_partial_data_the_command_fails_and_names_the_mend(data: Path) -> None:
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data))
+    assert code == 1
+    assert "swap_obj.json: 3 found, 245 published: complete the data, or give --allow-partial" in told
+    assert not Path("reports/published").exists()
+
+
+def test_collections_name_benchmarks_and_lists_name_both(data: Path) -> None:
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "paraclip", "--data", str(data), "--dry-run")
+    assert code == 1
+    assert "vg_relation: failed. benchmark 'vg_relation' lacks files" in told
+    code, told = _run("evaluate", "--list")
+    assert code == 0
+    assert "paraclip: coco_p, vg_relation, vg_attribution, sts12" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("evaluate",), "give --encoder and --benchmark, or --list"),
+        (("evaluate", "--encoder", "mine", "--benchmark", "cocop"), "--benchmark 'cocop' is unknown: did you mean"),
+        (("evaluate", "--encoder", "me", "--benchmark", "coco_p"), "--encoder 'me' is nothing that is known here"),
+        (("evaluate", "--encoder", "mine", "--benchmark", "coco_p", "--option", "x"), "--option 'x' is no name=value"),
+        (("table",), "reports/published has no results: run `cliptune evaluate` first"),
+        (("table", "--collection", "paracilp"), "collection 'paracilp' is unknown: did you mean 'paraclip'?"),
+    ],
+)
+@pytest.mark.usefixtures("data")
+def test_mistakes_are_told_in_one_line(arguments: tuple[str, ...], told: str) -> None:
+    code, output = _run(*arguments)
+    assert code == 1
+    assert f"error: {told}" in output
+    assert "Traceback" not in output
