@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from prefect.logging import get_run_logger
@@ -26,10 +25,21 @@ class CommandError(Exception):
     """A command ended with an error; the message carries its last lines."""
 
 
-def run_logged(command: Sequence[str], what: str) -> None:
+def run_logged(
+    command: Sequence[str],
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    hear: Callable[[str], None] | None = None,
+) -> None:
     """Run `command` and log its output line by line as it comes.
 
     Whatever ends this call early (cancellation, a crash of the flow) ends the whole process group of the command.
+
+    Args:
+        command: the command and its arguments.
+        what: its name in messages.
+        environment: variables that it has besides this process's.
+        hear: called with every line.
 
     Raises:
         CommandError: the command failed.
@@ -42,11 +52,18 @@ def run_logged(command: Sequence[str], what: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=_environment(),
+        env={**_environment(), **(environment or {})},
         process_group=0,
     )
+
+    def note(text: str) -> None:
+        tail.append(text)
+        logger.info("%s", text)
+        if hear is not None:
+            hear(text)
+
     try:
-        _relay(process, logger, tail)
+        _relay(process, note)
         status = process.wait()
     finally:
         stop_group(process.pid, GRACE)
@@ -66,16 +83,13 @@ def stop_group(group: int, grace: float) -> None:
     _reap(group)
 
 
-def _relay(
-    process: subprocess.Popen[str], logger: logging.LoggerAdapter[logging.Logger] | logging.Logger, tail: deque[str]
-) -> None:
+def _relay(process: subprocess.Popen[str], note: Callable[[str], None]) -> None:
     # Text mode turns the carriage returns of progress bars into line ends.
     assert process.stdout is not None
     with process.stdout as lines:
         for line in lines:
             if text := line.rstrip():
-                tail.append(text)
-                logger.info("%s", text)
+                note(text)
 
 
 def _reap(group: int) -> None:

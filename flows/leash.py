@@ -6,6 +6,7 @@ python flows/leash.py <pid of the parent> <seconds of grace> <folder> <token> <c
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,17 +15,25 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 LAST = "last"
 """The file beside the token that holds a command's last line: whoever stops it must not remove what it said."""
 _POLL = 0.2
+_SUBREAPER = 36
+"""`PR_SET_CHILD_SUBREAPER` of Linux's prctl."""
+
+_told = threading.Event()
+"""Set when this process is told to end."""
 
 
 def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str]) -> int:
     """Run `command` in `folder` for as long as the process `parent` lives and the file `token` is there.
 
     Its lines are passed on as they come; at the end the file `last` beside the token holds the last one. When the
-    parent or the token goes, the whole process group ends: SIGTERM, and SIGKILL after the command has ended or the
-    grace is over.
+    parent or the token goes, or this process is told to end, every process that the command started ends, those in
+    sessions of their own (torchrun's ranks) too: SIGTERM, and SIGKILL when the grace is over. Nothing that the command
+    left behind survives its own end either.
 
     Args:
         parent: the process that started this one.
@@ -36,22 +45,62 @@ def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str
     Returns:
         Its exit code, or 128 and the signal's number where a signal ended it.
     """
+    _adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: _told.set())
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     last = [""]
     relay = threading.Thread(target=_relay, args=(process, last), daemon=True)
     relay.start()
-    while process.poll() is None:
-        if os.getppid() != parent or not token.exists():
-            _end_group(process, grace)
-        time.sleep(_POLL)
-    # A child of the command that outlives it may keep the pipe open.
+    while process.poll() is None and os.getppid() == parent and token.exists() and not _told.wait(_POLL):
+        pass
+    end_family(process, grace)
+    # Nobody has the pipe open any more, unless a process is stuck in the system.
     relay.join(timeout=5)
     with contextlib.suppress(OSError):
         # The folder goes with whoever made it.
         token.with_name(LAST).write_text(last[0], "utf-8")
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def end_family(process: subprocess.Popen[str], grace: float) -> None:
+    """End a command and all its descendants, and wait for them."""
+    deadline = time.monotonic() + grace
+    _tell(_family(process), signal.SIGTERM)
+    while _family(process) and time.monotonic() < deadline:
+        time.sleep(_POLL / 4)
+    while family := _family(process):
+        _tell(family, signal.SIGKILL)
+        time.sleep(_POLL / 4)
+    process.wait()
+
+
+def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """What of the command still runs; the dead among it are buried."""
+    process.poll()
+    alive = []
+    for member in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if member.status() != psutil.STATUS_ZOMBIE:
+                alive.append(member)
+            elif member.pid != process.pid:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(member.pid, os.WNOHANG)
+    return alive
+
+
+def _tell(family: list[psutil.Process], number: int) -> None:
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            member.send_signal(number)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, so that none gets out of sight."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
 def _relay(process: subprocess.Popen[str], last: list[str]) -> None:
@@ -62,15 +111,6 @@ def _relay(process: subprocess.Popen[str], last: list[str]) -> None:
             if text := line.rstrip():
                 last[0] = text
                 print(text, flush=True)
-
-
-def _end_group(process: subprocess.Popen[str], grace: float) -> None:
-    """End the command, whatever it started, and this process with them."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.killpg(os.getpgrp(), signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(grace)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -7,38 +7,20 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import UUID
 
-from prefect import State, Task, get_client, task
+from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
-from prefect.runtime import flow_run
 
 from components.errors import InputError
-from flows import leash
-from flows.commands import GRACE, CommandError, run_logged
+from flows.commands import CommandError
+from flows.tether import run_tied
 
 HOME = "CLIPTUNE_HOME"
 """Environment variable of a worker on another host: the folder of its checkout."""
-_GRACE = GRACE / 2
-"""Seconds that a stopped shard gets from its leash, which itself has `GRACE` to end."""
-_POLL = 0.2
-_POLLS_PER_QUESTION = 25
-"""Asking the Prefect server costs a request, so that is done every 5 s."""
-
-_stopped: set[str] = set()
-"""Flow runs of this process whose shards are to end."""
-
-
-class StoppedError(Exception):
-    """The flow ended before its shard."""
 
 
 @dataclass(frozen=True)
@@ -77,20 +59,8 @@ def run_shard(name: str, shard: str, home: str, host: str) -> Outcome:
         InputError: this worker has no checkout.
         StoppedError: the flow ended first.
     """
-    folder = checkout(home, host)
     command = [sys.executable, "-m", "components.captions.synthesize", "--task", name, "--shard", shard]
-    with TemporaryDirectory(prefix="cliptune-") as temporary:
-        token = Path(temporary) / "token"
-        token.touch()
-        tied = [sys.executable, leash.__file__, str(os.getpid()), str(_GRACE), str(folder), str(token), *command]
-        try:
-            with _ends_with_flow(token):
-                run_logged(tied, f"shard {shard} of {name}")
-        except CommandError:
-            if not token.exists():
-                raise StoppedError(f"shard {shard} of {name} stopped with its flow") from None
-            raise
-        last = token.with_name(leash.LAST).read_text("utf-8")
+    last = run_tied(command, f"shard {shard} of {name}", folder=checkout(home, host))
     worker = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
     counts = re.findall(r"([a-z]+) (\d+)\b", last.rpartition(":")[2])
     return Outcome(worker, {word: int(number) for word, number in counts})
@@ -106,42 +76,3 @@ def checkout(home: str, host: str) -> Path:
     if not (folder / "params.yaml").is_file():
         raise InputError(f"worker {socket.gethostname()} has no checkout in {folder}: set {HOME} on it to its folder")
     return folder
-
-
-def stop_shards(flow_run_id: str) -> None:
-    """End the shards of a flow run that work in this process."""
-    _stopped.add(flow_run_id)
-
-
-@contextmanager
-def _ends_with_flow(token: Path) -> Iterator[None]:
-    """Remove `token` as soon as this task's flow run is no longer running."""
-    done = threading.Event()
-    watch = threading.Thread(target=copy_context().run, args=(_watch, str(flow_run.id), token, done), daemon=True)
-    watch.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watch.join()
-
-
-def _watch(flow_run_id: str, token: Path, done: threading.Event) -> None:
-    polls = 0
-    while not done.wait(_POLL):
-        polls += 1
-        if flow_run_id in _stopped or (polls % _POLLS_PER_QUESTION == 0 and _has_ended(flow_run_id)):
-            token.unlink(missing_ok=True)
-            return
-
-
-def _has_ended(flow_run_id: str) -> bool:
-    import httpx
-
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(flow_run_id)).state
-    except httpx.HTTPError:
-        # A server that cannot be reached says nothing about the flow.
-        return False
-    return state is not None and not state.is_running()

@@ -13,7 +13,6 @@ from prefect import Task, flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-from prefect.runtime import flow_run
 from pydantic import PositiveInt
 
 from components.errors import InputError
@@ -22,7 +21,8 @@ from components.settings import Scale, Settings, load_settings
 from flows import stages
 from flows.commands import CommandError
 from flows.runners import AnyRunner, make_runner
-from flows.shards import Outcome, run_shard, stop_shards
+from flows.shards import Outcome, run_shard
+from flows.tether import stops_commands
 
 CAPTIONS = Path("data/captions")
 _STAGE = "synthesize@"
@@ -70,17 +70,13 @@ def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
     numbers = [f"{number}/{shards}" for number in range(shards)]
     outcomes, faults = [], []
     shard: Task[..., Any] = run_shard
-    try:
+    with stops_commands():
         futures = runner.map(shard, {"name": name, "shard": numbers, "home": home, "host": host})
         for future in futures:
             try:
                 outcomes.append(future.result())
             except Exception as fault:
                 faults.append(fault)
-    except BaseException:
-        # A thread that waits for its shard would keep the process from ending.
-        stop_shards(str(flow_run.id))
-        raise
     if faults:
         raise CommandError(f"{len(faults)} of {shards} shards of {name} failed, the first so: {faults[0]}")
     workers = len({outcome.worker for outcome in outcomes})

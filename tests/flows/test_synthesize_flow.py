@@ -19,6 +19,7 @@ import yaml
 
 import flows.shards
 import flows.stages
+import flows.tether
 from components.errors import InputError
 from components.records import GENERATIONS
 from components.settings import Settings
@@ -201,7 +202,7 @@ def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.states import Cancelling
 
-    monkeypatch.setattr(flows.shards, "_POLLS_PER_QUESTION", 1)
+    monkeypatch.setattr(flows.tether, "_POLLS_PER_QUESTION", 1)
     checkout.plan(one=SLEEP)
     pids: list[int] = []
 
