@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.cli_evaluate import evaluate, table
+from components.cli_s3 import s3
 from components.cli_store import store
 from components.errors import run_command
 
@@ -24,6 +26,7 @@ app = typer.Typer(
 profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
 app.add_typer(profile, name="profile")
 app.add_typer(store, name="store")
+app.add_typer(s3, name="s3")
 app.command("evaluate")(evaluate)
 app.command("table")(table)
 
@@ -31,23 +34,52 @@ app.command("table")(table)
 @app.command()
 def promote(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and print; change and write nothing.")] = False,
+    challenger: Annotated[
+        bool, typer.Option("--challenger", help="Make it challenger only; `cliptune promote` then lets it win.")
+    ] = False,
 ) -> None:
     """Put the best candidate through the gate and, when it passes, make it champion.
 
     Refusing is no failure: the exit code is 0 and the reasons are printed and stored.
 
-    Examples: cliptune promote; cliptune promote --dry-run
+    Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
-    run_command(lambda: _promote(dry_run))
+    run_command(lambda: _promote(dry_run, challenger))
 
 
 @app.command()
-def history() -> None:
-    """List all decisions, oldest first.
+def history(
+    of: Annotated[
+        str | None,
+        typer.Option(help="Instead: versions tied to this version, run id, commit or hash of weights, data, dvc.lock."),
+    ] = None,
+) -> None:
+    """List all decisions, oldest first; or what one run, commit, dvc.lock or data file became.
 
-    Example: cliptune history
+    Examples: cliptune history; cliptune history --of 3; cliptune history --of 4f2a9c1
     """
-    run_command(_history)
+    run_command(lambda: _history() if of is None else _links(of))
+
+
+@app.command()
+def export(
+    encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
+    format_: Annotated[str, typer.Option("--format", help="open_clip or huggingface.")],
+    output: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
+) -> None:
+    """Write an encoder as a folder that another library reads, loaded back with that library and compared first.
+
+    Examples: cliptune export --encoder text-encoder@champion --format open_clip --output exported;
+    cliptune export --encoder paraclip --format huggingface --output exported
+    """
+
+    def command() -> None:
+        _quiet()
+        from components.registry.export import export_encoder
+
+        typer.echo(export_encoder(encoder, format_, output))
+
+    run_command(command)
 
 
 @app.command()
@@ -120,7 +152,7 @@ def use_profile(
     run_command(command)
 
 
-def _promote(dry_run: bool) -> None:
+def _promote(dry_run: bool, challenger: bool) -> None:
     from components.registry.standing import standing_decision
     from components.settings import load_settings
 
@@ -133,7 +165,7 @@ def _promote(dry_run: bool) -> None:
     _quiet()
     from components.registry.promotion import promote as judge_and_promote
 
-    decision = judge_and_promote(settings, dry_run)
+    decision = judge_and_promote(settings, dry_run, challenger=challenger)
     _print_decision(decision, decision.outcome, "would be " if dry_run else "")
 
 
@@ -175,6 +207,27 @@ def _history() -> None:
         Console().print(table)
     else:
         typer.echo("no decisions yet: run `cliptune promote`")
+
+
+def _links(of: str) -> None:
+    _quiet()
+    from rich.console import Console
+    from rich.table import Table
+
+    from components.registry.lineage import find_links
+    from components.settings import load_settings
+    from components.tracking import make_client
+
+    model = load_settings().promote.model
+    links = find_links(make_client(), model, of)
+    for link in links:
+        title = f"{model} version {link.version} {' '.join(link.aliases)}".rstrip()
+        table = Table("tag", "value", title=title, title_justify="left")
+        for name, value in sorted(link.tags.items()):
+            table.add_row(name, value)
+        Console().print(table)
+    if not links:
+        typer.echo(f"no version of {model} is tied to '{of}'")
 
 
 def _rollback() -> None:

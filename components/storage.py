@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import BotoCoreError
 
 from components.errors import InputError
+from components.storage_bucket import make_bucket
+from components.storage_digest import PART
+from components.storage_download import download
+from components.storage_faults import PATIENCE, MissingError, explained, patiently
+from components.storage_folder import check_inside, put_folder, read_manifest
+from components.storage_reading import ATTEMPTS, ObjectReader
+from components.storage_state import UPLOADS
+from components.storage_upload import Stored, Uploader
+from components.storage_url import split_url
 
 _BUFFER = 1 << 20
-_ATTEMPTS = 6
-_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
-_REFUSED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"}
-_CHANGED = {"412", "PreconditionFailed"}
+
+
+def _silent(_size: int) -> None:
+    """Tell nobody."""
 
 
 class S3:
     """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's. Requests are retried by botocore."""
 
     def __init__(self) -> None:
-        config = Config(retries={"mode": "standard", "max_attempts": _ATTEMPTS}, connect_timeout=10, read_timeout=60)
+        config = Config(retries={"mode": "standard", "max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=60)
         try:
             # boto3's own session would keep the first credentials it found, and is not made for threads.
             self._client: Any = boto3.session.Session().client("s3", config=config)
@@ -38,8 +46,7 @@ class S3:
         Raises:
             InputError: the object is missing, may not be read, changes while it is read, or stays out of reach.
         """
-        bucket, key = split_url(url)
-        return cast(BinaryIO, io.BufferedReader(_Body(self._client, url, bucket, key), _BUFFER))
+        return cast(BinaryIO, io.BufferedReader(ObjectReader(self._client, url), _BUFFER))
 
     def read(self, url: str) -> bytes:
         """The whole object."""
@@ -54,11 +61,88 @@ class S3:
         """
         bucket, key = split_url(url)
         try:
-            with _explained(url):
+            with explained(url):
                 self._client.head_object(Bucket=bucket, Key=key)
-        except _MissingError:
+        except MissingError:
             return False
         return True
+
+    def put(
+        self,
+        source: Path,
+        url: str,
+        on_bytes: Callable[[int], None] = _silent,
+        part_size: int = PART,
+        patience: float = PATIENCE,
+        state: Path = UPLOADS,
+    ) -> Stored:
+        """Store a file: it appears whole or not at all, and holds what the file holds, checked by SHA-256.
+
+        An upload that was stopped goes on with the parts that are missing; a store that goes away is waited for.
+
+        Args:
+            source: the file.
+            url: `s3://bucket/key`.
+            on_bytes: called with how many more bytes are in the store.
+            part_size: bytes of one part.
+            patience: seconds that the store may stay away.
+            state: folder that remembers uploads which have begun.
+
+        Raises:
+            InputError: the file is missing, changes meanwhile, or the store refuses it or stays away.
+        """
+        uploader = Uploader(self._client, part_size=part_size, patience=patience, state=state, on_bytes=on_bytes)
+        return uploader.put(source, url)
+
+    def put_folder(self, folder: Path, url: str, on_bytes: Callable[[int], None] = _silent) -> list[Stored]:
+        """Store every file below a folder under `url`, and then a manifest of them.
+
+        Raises:
+            InputError: as `put`; or the folder holds no files.
+        """
+        return put_folder(lambda path, target: self.put(path, target, on_bytes), self._put_bytes, folder, url)
+
+    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> str:
+        """Write an object to a file and return its SHA-256; a file that holds it already is left alone.
+
+        Raises:
+            InputError: the object is missing, cannot be read, or is not what was stored.
+        """
+        return download(self._client, url, target, on_bytes)
+
+    def get_folder(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> list[Path]:
+        """Write every object below `url` to a folder; by the manifest, where there is one. Another call continues.
+
+        Raises:
+            InputError: as `get`; or nothing is there, or a name would be written outside the folder.
+        """
+        url = url.rstrip("/") + "/"
+        manifest = read_manifest(self.read, url)
+        if manifest is not None:
+            wanted = {name: entry.sha256 for name, entry in manifest.files.items()}
+        else:
+            names = [one.removeprefix(url) for one in self.list(url) if not one.endswith("/")]
+            wanted = dict.fromkeys(names, "")
+        if not wanted:
+            raise MissingError(f"{url} is missing: put it there or correct the URL")
+        for name, sha256 in wanted.items():
+            check_inside(name, url)
+            download(self._client, url + name, target / name, on_bytes, sha256 or None)
+        return [target / name for name in wanted]
+
+    def make_bucket(self, url: str, versions: bool = False) -> tuple[str, ...]:
+        """Make a bucket, or bring one that is there to these settings; what was done, in words.
+
+        Raises:
+            InputError: the name is no bucket's or another's, or the store refuses.
+        """
+        return tuple(make_bucket(self._client, url, versions))
+
+    def check_bucket(self, url: str) -> None:
+        """Raise `InputError` when the bucket of `url` is not there or may not be used."""
+        bucket, _ = split_url(url)
+        with explained(f"s3://{bucket}", "used"):
+            self._client.head_bucket(Bucket=bucket)
 
     def list(self, url: str) -> list[str]:
         """URLs of all objects whose key starts with the key of `url`, sorted.
@@ -67,97 +151,11 @@ class S3:
             InputError: the bucket is missing, may not be listed, or the store is out of reach.
         """
         bucket, prefix = split_url(url)
-        with _explained(url):
+        with explained(url):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
             return sorted(f"s3://{bucket}/{entry['Key']}" for page in pages for entry in page.get("Contents", []))
 
-
-def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of `s3://bucket/key`.
-
-    Raises:
-        InputError: it is no such URL.
-    """
-    bucket, _, key = url.removeprefix("s3://").partition("/")
-    if not url.startswith("s3://") or not bucket:
-        raise InputError(f"'{url}' is no S3 URL: write s3://bucket/key")
-    return bucket, key
-
-
-class _MissingError(InputError):
-    """The object or bucket is not there."""
-
-
-class _Body(io.RawIOBase):
-    """An object's bytes in order; botocore retries requests, but not the reading of an answer's body."""
-
-    def __init__(self, client: Any, url: str, bucket: str, key: str) -> None:
-        self._client, self._url, self._target = client, url, {"Bucket": bucket, "Key": key}
-        self._position = 0
-        self._size: int | None = None
-        self._etag = ""
-        self._body: Any = None
-        with _explained(url):
-            self._connect()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _explained(self._url):
-            data = self._next(len(buffer))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        self._drop()
-        super().close()
-
-    def _next(self, size: int) -> bytes:
-        for attempt in range(_ATTEMPTS):
-            try:
-                if self._body is None:
-                    self._connect()
-                data: bytes = self._body.read(size)
-                if data or self._position == self._size:
-                    return data
-            except (BotoCoreError, OSError):
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            self._drop()
-            time.sleep(min(0.1 * 2**attempt, 5.0))
-        raise InputError(f"{self._url} ends after {self._position} of {self._size} bytes: try again later")
-
-    def _connect(self) -> None:
-        if self._size is None:
-            answer = self._client.get_object(**self._target)
-            self._size, self._etag = answer["ContentLength"], answer["ETag"]
-        else:
-            answer = self._client.get_object(**self._target, Range=f"bytes={self._position}-", IfMatch=self._etag)
-        self._body = answer["Body"]
-
-    def _drop(self) -> None:
-        if self._body is not None:
-            self._body.close()
-        self._body = None
-
-
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """What boto3 raises, as one line that says what to do."""
-    try:
-        yield
-    except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        if code in _MISSING:
-            raise _MissingError(f"{url} is missing: put it there or correct the URL") from None
-        if code in _REFUSED:
-            raise InputError(f"{url} may not be read ({code}): check AWS_ACCESS_KEY_ID and its rights") from None
-        if code in _CHANGED:
-            raise InputError(f"{url} was replaced while it was read: start again") from None
-        raise InputError(f"{url} cannot be read ({error}): try again later") from None
-    except (NoCredentialsError, PartialCredentialsError):
-        raise InputError(f"{url} needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") from None
-    except (BotoCoreError, OSError) as error:
-        raise InputError(f"{url} is out of reach ({error}): check AWS_ENDPOINT_URL_S3 and the network") from None
+    def _put_bytes(self, content: bytes, url: str) -> None:
+        bucket, key = split_url(url)
+        with explained(url, "written"):
+            patiently(lambda: self._client.put_object(Bucket=bucket, Key=key, Body=content))
