@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from components.files import atomic_file
 RECORDS = Path("reports/promotion")
 LATEST = "latest"
 
-Outcome = Literal["promoted", "refused", "already champion", "rolled back"]
+Outcome = Literal["promoted", "challenger", "refused", "already champion", "rolled back"]
 
 
 class Rule(BaseModel):
@@ -92,6 +93,11 @@ class Decision(BaseModel):
         }
         lines += [f"- {name}: `{value}`" for name, value in facts.items() if value]
         return "\n".join(lines) + "\n"
+
+
+def shown_address(uri: str) -> str:
+    """A store's address without the password that it may hold."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri)
 
 
 def now() -> str:

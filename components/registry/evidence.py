@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.encoders.sidecar import WEIGHTS, Sidecar
 from components.evaluation.results import Report
@@ -12,19 +12,22 @@ from components.files import file_hash
 from components.provenance import path_hash
 from components.registry.folders import Folders
 from components.registry.gate import Evidence
+from components.registry.lineage import DIRTY
 from components.registry.model import ROLLED_BACK, find_weights
+from components.settings import Promote
 from components.tracking import RUN_FILE
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-def gather(client: MlflowClient, model: str, report: Report, sidecar: Sidecar, folders: Folders) -> Evidence:
+def gather(client: MlflowClient, policy: Promote, report: Report, sidecar: Sidecar, folders: Folders) -> Evidence:
     """Look at validation, provenance and history of the candidate that `report` is about."""
-    known = find_weights(client, model, report.encoder_sha256)
+    known = find_weights(client, policy.model, report.encoder_sha256)
+    dirt = _dirt(sidecar) if policy.clean else []
     return Evidence(
-        validation_faults=tuple(_validation_faults(sidecar, folders)),
-        provenance_faults=tuple(_provenance_faults(client, report, sidecar, folders)),
+        validation_faults=tuple(_validation_faults(policy.validation, sidecar, folders)),
+        provenance_faults=(*dirt, *_provenance_faults(client, report, sidecar, folders)),
         rolled_back=str(known.version) if known is not None and ROLLED_BACK in known.tags else "",
     )
 
@@ -37,19 +40,42 @@ def training_run(folder: Path) -> str:
         return ""
 
 
-def _validation_faults(sidecar: Sidecar, folders: Folders) -> list[str]:
+def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Folders) -> list[str]:
     summary = folders.validation_summary
     try:
-        passed = json.loads(summary.read_text("utf-8")).get("passed") is True
-    except (OSError, ValueError, AttributeError):
+        found = json.loads(summary.read_text("utf-8"))
+        passed, tables = found.get("passed") is True, dict(found.get("tables", {}))
+        faults = [fault for name in required for fault in _table_faults(name, tables.get(name), summary)]
+    except (OSError, ValueError, AttributeError, TypeError):
         return [f"{summary} is missing or damaged: run `dvc repro validate`"]
-    faults = [] if passed else [f"{summary} says that validation failed: see reports/data_docs"]
-    examples = [Path(path) for path in sidecar.data_hashes if Path(path).parent.name == folders.validated.name]
-    for path in examples:
+    if not passed:
+        faults.append(f"{summary} says that validation failed: see reports/data_docs")
+    return faults + _example_faults(sidecar, folders)
+
+
+def _table_faults(name: str, table: dict[str, Any] | None, summary: Path) -> list[str]:
+    if table is None:
+        return [f"{summary} has no table '{name}', which promote.validation asks for: add its tasks to params.yaml"]
+    if table.get("passed") is not True:
+        return [f"table '{name}' failed: see reports/data_docs"]
+    return [] if table.get("accepted", 0) > 0 else [f"table '{name}' has no accepted rows: see reports/data_docs"]
+
+
+def _example_faults(sidecar: Sidecar, folders: Folders) -> list[str]:
+    faults = []
+    for path in map(Path, sidecar.data_hashes):
         here = folders.validated / path.name
+        if path.parent.name != folders.validated.name:
+            continue
         if not here.is_file() or path_hash(here) != sidecar.data_hashes[str(path)]:
             faults.append(f"'{sidecar.name}' was not trained on the {here} that is here: run `dvc repro`")
     return faults
+
+
+def _dirt(sidecar: Sidecar) -> list[str]:
+    if not sidecar.git_commit.endswith(DIRTY):
+        return []
+    return [f"'{sidecar.name}' was trained from a tree with uncommitted changes: commit them and train again"]
 
 
 def _provenance_faults(client: MlflowClient, report: Report, sidecar: Sidecar, folders: Folders) -> list[str]:

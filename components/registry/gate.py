@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from components.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.decision import Rule
-from components.settings import Promote
+from components.settings import Margin, Promote
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
     """
     return (
         _same_data(candidate, incumbent),
-        _primary(candidate, incumbent, policy.primary),
+        *(_scored(candidate, benchmark) for benchmark in policy.benchmarks),
+        _primary(candidate, incumbent, policy.primary, policy.margin),
         *(_guard(candidate, incumbent, name, margin) for name, margin in policy.guards.items()),
         _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
@@ -51,6 +54,22 @@ def gain(candidate: Result, incumbent: Result) -> float:
 def needed_gain(candidate: Result, incumbent: Result) -> float:
     """The larger of both results' half-widths of the 95% interval: a smaller gain could be chance."""
     return max((high - low) / 2 for low, high in (candidate.ci95, incumbent.ci95))
+
+
+def gap(candidate: Result, incumbent: Result) -> float:
+    """How far apart the intervals would be if both had the same value: a smaller gain leaves them overlapping."""
+    new, old = candidate, incumbent
+    if candidate.higher_is_better:
+        return (new.value - new.ci95[0]) + (old.ci95[1] - old.value)
+    return (new.ci95[1] - new.value) + (old.value - old.ci95[0])
+
+
+_MARGINS: dict[str, tuple[Callable[[Result, Result], float], str]] = {
+    "half_width": (needed_gain, "the half-width"),
+    "disjoint": (gap, "what parts the intervals,"),
+    "least": (lambda _candidate, _incumbent: 0.0, "the least gain"),
+}
+"""Margin rule -> the gain that is not enough, and what it is called."""
 
 
 def metric(report: Report, name: str, key: str) -> Result:
@@ -78,11 +97,25 @@ def _same_data(candidate: Report, incumbent: Report) -> Rule:
     return Rule(name="same data", passed=same, reason=reason)
 
 
-def _primary(candidate: Report, incumbent: Report, name: str) -> Rule:
+def _scored(candidate: Report, benchmark: str) -> Rule:
+    values = [result.value for name, result in candidate.metrics.items() if name.startswith(f"{benchmark}/")]
+    lost = sum(not math.isfinite(value) for value in values)
+    reason = f"{len(values)} metrics"
+    if not values:
+        reason = f"'{candidate.encoder}' has no results of it: add it to evaluate.benchmarks and run `dvc repro`"
+    elif lost:
+        reason = f"{lost} of {len(values)} metrics are not finite: look at reports/metrics/{candidate.encoder}.json"
+    return Rule(name=f"benchmark {benchmark}", passed=bool(values) and not lost, reason=reason)
+
+
+def _primary(candidate: Report, incumbent: Report, name: str, margin: Margin) -> Rule:
     new, old = (metric(report, name, "promote.primary") for report in (candidate, incumbent))
-    won, needed = gain(new, old), needed_gain(new, old)
+    of_rule, called = _MARGINS[margin.rule]
+    won, needed = gain(new, old), of_rule(new, old)
+    if needed < margin.least:
+        needed, called = margin.least, "the least gain"
     relation = "more" if won > needed else "not more"
-    reason = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f} is {relation} than the half-width {needed:.4f}"
+    reason = f"{old.value:.4f} -> {new.value:.4f}: gain {won:+.4f} is {relation} than {called} {needed:.4f}"
     return Rule(name=name, passed=won > needed, reason=reason)
 
 

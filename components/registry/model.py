@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.errors import InputError
+from components.registry.card import CARD, shortened
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-CHAMPION, PREVIOUS = "champion", "previous"
+CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
+_LONGEST_DESCRIPTION = 5000
+"""What the columns of MLflow's database hold."""
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
 _PACKAGES = (
@@ -52,20 +56,28 @@ def find_weights(client: MlflowClient, model: str, sha256: str) -> Any | None:
     return max(same, key=lambda found: int(found.version), default=None)
 
 
-def register(
-    client: MlflowClient, model: str, encoder: Path, metrics: Path, *, run_id: str, tags: Mapping[str, str]
-) -> str:
+@dataclass(frozen=True)
+class Parts:
+    """The files of a version: the encoder's folder, its results, its card, and the pipeline's state if there is one."""
+
+    encoder: Path
+    metrics: Path
+    card: str
+    dvc_lock: Path
+
+
+def register(client: MlflowClient, model: str, parts: Parts, *, run_id: str, tags: Mapping[str, str]) -> str:
     """Make a version of `model` from an encoder folder; returns its number.
 
-    The model's files become artifacts of the training run `run_id`. `metrics` travels with them, because
-    the next candidate is judged against it.
+    The model's files become artifacts of the training run `run_id`. The results travel with them, because the next
+    candidate is judged against them.
     """
     from mlflow.exceptions import MlflowException
 
     place = f"registered/{tags[SHA_TAG][:12]}"
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
-        save_model(folder, encoder, metrics)
+        save_model(folder, parts)
         client.log_artifacts(run_id, str(folder), place)
     try:
         client.create_registered_model(model)
@@ -73,12 +85,14 @@ def register(
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     source = f"{client.get_run(run_id).info.artifact_uri.rstrip('/')}/{place}"
-    made = client.create_model_version(model, source, run_id, tags=dict(tags))
+    made = client.create_model_version(
+        model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
+    )
     return str(made.version)
 
 
-def save_model(folder: Path, encoder: Path, metrics: Path) -> None:
-    """Write an MLflow model that needs no other file: script, code, safetensors, sidecar, metrics."""
+def save_model(folder: Path, parts: Parts) -> None:
+    """Write an MLflow model that needs no other file: script, code, safetensors, sidecar, results, card, dvc.lock."""
     import mlflow
     import numpy as np
     from mlflow.models import ModelSignature
@@ -86,22 +100,30 @@ def save_model(folder: Path, encoder: Path, metrics: Path) -> None:
 
     from components.encoders.sidecar import read_sidecar
 
-    vectors = TensorSpec(np.dtype(np.float32), (-1, read_sidecar(encoder).embed_dim))
+    vectors = TensorSpec(np.dtype(np.float32), (-1, read_sidecar(parts.encoder).embed_dim))
     with TemporaryDirectory() as temporary:
         code = _served_code(Path(temporary))
-        parts = {"encoder": Path(temporary) / "encoder", "metrics": Path(temporary) / "metrics.json"}
-        shutil.copytree(encoder, parts["encoder"])
-        shutil.copy(metrics, parts["metrics"])
+        artifacts = _copied(parts, Path(temporary) / "artifacts")
         mlflow.pyfunc.save_model(
             path=str(folder),
             python_model=str(_SCRIPT),
-            artifacts={name: str(part) for name, part in parts.items()},
+            artifacts={path.stem: str(path) for path in artifacts},
             # The column has no name, so that a plain list of texts is as good as a table.
             signature=ModelSignature(Schema([ColSpec(DataType.string)]), Schema([vectors])),
             input_example=["a child on a couch"],
             pip_requirements=[f"{package}=={version(package)}" for package in _PACKAGES],
             code_paths=[str(code)],
         )
+
+
+def _copied(parts: Parts, folder: Path) -> list[Path]:
+    """A version's artifacts under the names that they have in it, whatever their folders here are called."""
+    shutil.copytree(parts.encoder, folder / "encoder")
+    shutil.copy(parts.metrics, folder / "metrics.json")
+    (folder / CARD).write_text(parts.card, encoding="utf-8")
+    if parts.dvc_lock.is_file():
+        shutil.copy(parts.dvc_lock, folder / "dvc.lock")
+    return sorted(folder.iterdir())
 
 
 def _served_code(folder: Path) -> Path:

@@ -11,10 +11,11 @@ from components.encoders.sidecar import Sidecar, read_sidecar
 from components.errors import InputError
 from components.evaluation.folders import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report
-from components.files import file_hash
 from components.registry import decision as records
+from components.registry import lineage, locks
 from components.registry import model as versions
-from components.registry.decision import Decision
+from components.registry.card import Subject, model_card
+from components.registry.decision import Decision, Rule, shown_address
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge, metric
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-def promote(settings: Settings, dry_run: bool = False, folders: Folders = DEFAULT) -> Decision:
+def promote(
+    settings: Settings, dry_run: bool = False, folders: Folders = DEFAULT, *, challenger: bool = False
+) -> Decision:
     """Judge the best candidate and, when it passes, make it champion; the old champion becomes `previous`.
 
     A version is registered only for a candidate that passes; weights that have a version keep it. Every
     decision is written to `reports/promotion/` and into the candidate's training run. Proposing the
-    champion's own weights again changes and writes nothing, and neither does a dry run.
+    champion's own weights again changes and writes nothing, and neither does a dry run. Of two promotions at
+    once one is refused, because it judged against a champion that is none any more or has to wait.
+
+    Args:
+        challenger: a candidate that passes becomes `challenger` only, for people to try before they let it win.
 
     Raises:
         InputError: results are missing, or the policy names a metric that they lack.
@@ -45,14 +52,19 @@ def promote(settings: Settings, dry_run: bool = False, folders: Folders = DEFAUL
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
         return decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
     incumbent = _incumbent(client, champion, candidate, settings, folders)
-    evidence = gather(client, policy.model, candidate, sidecar, folders)
+    evidence = gather(client, policy, candidate, sidecar, folders)
     decision = decision.model_copy(update={"rules": judge(candidate, incumbent, policy, evidence)})
     passed = all(rule.passed for rule in decision.rules)
-    decision = decision.model_copy(update={"outcome": "promoted" if passed else "refused"})
+    outcome = "challenger" if challenger else "promoted"
+    decision = decision.model_copy(update={"outcome": outcome if passed else "refused"})
     if dry_run:
         return decision
     if passed:
-        decision = _crown(client, decision, champion, settings, folders)
+        subject = Subject(decision, sidecar, candidate, incumbent, lineage.tags_of(sidecar, folders))
+        decision = _admit(client, subject, settings, folders)
+    last = records.latest(folders.records)
+    if last is not None and last.model_copy(update={"time": decision.time}) == decision:
+        return last
     _write_down(client, decision, folders)
     return decision
 
@@ -77,7 +89,6 @@ def best_candidate(settings: Settings, folders: Folders = DEFAULT) -> Report:
 def _undecided(
     settings: Settings, candidate: Report, sidecar: Sidecar, champion: Any | None, folders: Folders
 ) -> Decision:
-    lock = folders.dvc_lock
     return Decision(
         outcome="refused",
         model=settings.promote.model,
@@ -88,9 +99,9 @@ def _undecided(
         protocol=candidate.protocol,
         run_id=training_run(folders.models / candidate.encoder),
         git_commit=sidecar.git_commit,
-        dvc_lock_sha256=file_hash(lock) if lock.is_file() else "",
+        dvc_lock_sha256=lineage.lock_hash(folders),
         previous_version="" if champion is None else str(champion.version),
-        tracking_uri=tracking_uri(),
+        tracking_uri=shown_address(tracking_uri()),
         fingerprint=fingerprint(settings, folders),
         time=records.now(),
     )
@@ -116,33 +127,67 @@ def _incumbent(
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _crown(
-    client: MlflowClient, decision: Decision, champion: Any | None, settings: Settings, folders: Folders
-) -> Decision:
-    """Register the candidate's weights unless they are, and move the aliases, `champion` last."""
-    tags = {
+def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> Decision:
+    """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
+    decision = subject.decision
+    try:
+        with locks.held(client, decision.model, f"the promotion of '{decision.encoder}'") as lock:
+            champion = versions.find_alias(client, decision.model, versions.CHAMPION)
+            now = "" if champion is None else str(champion.version)
+            if now != decision.previous_version:
+                raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
+            version = _registered(client, subject, settings, folders)
+            lock.confirm()
+            _move_aliases(client, decision, champion, version)
+    except locks.BusyError as error:
+        alone = Rule(name="alone", passed=False, reason=str(error))
+        # Without a fingerprint: the next promotion judges anew whatever the files are.
+        return decision.model_copy(
+            update={"outcome": "refused", "rules": (*decision.rules, alone), "fingerprint": "", "version": ""}
+        )
+    return decision.model_copy(update={"version": version})
+
+
+def _registered(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> str:
+    """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
+    decision = subject.decision
+    tags = subject.tags | {
         versions.SHA_TAG: decision.encoder_sha256,
         "encoder": decision.encoder,
         "world": settings.world.name,
         "run_id": decision.run_id,
-        "git_commit": decision.git_commit,
         "data_hash": decision.data_hash,
-        "dvc_lock_sha256": decision.dvc_lock_sha256,
     }
+    tags |= {f"rule.{rule.name}".replace(" ", "_"): rule.reason for rule in decision.rules}
     known = versions.find_weights(client, decision.model, decision.encoder_sha256)
-    encoder, metrics = folders.models / decision.encoder, folders.metrics / f"{decision.encoder}.json"
-    version = (
-        str(known.version)
-        if known is not None
-        else versions.register(client, decision.model, encoder, metrics, run_id=decision.run_id, tags=tags)
-    )
-    for rule in decision.rules:
-        client.set_model_version_tag(decision.model, version, f"rule.{rule.name}".replace(" ", "_"), rule.reason)
-    client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")
+    if known is not None:
+        version = str(known.version)
+        for name, value in tags.items():
+            client.set_model_version_tag(decision.model, version, name, value)
+    else:
+        parts = versions.Parts(
+            encoder=folders.models / decision.encoder,
+            metrics=folders.metrics / f"{decision.encoder}.json",
+            card=model_card(subject, settings, folders),
+            dvc_lock=folders.dvc_lock,
+        )
+        version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
+    lineage.link_back(client, decision.run_id, decision.model, version, folders)
+    return version
+
+
+def _move_aliases(client: MlflowClient, decision: Decision, champion: Any | None, version: str) -> None:
+    """Point the aliases at their versions, `champion` last, so that a death on the way leaves the old one."""
+    model = decision.model
+    if decision.outcome == "challenger":
+        client.set_registered_model_alias(model, versions.CHALLENGER, version)
+        return
     if champion is not None:
-        client.set_registered_model_alias(decision.model, versions.PREVIOUS, champion.version)
-    client.set_registered_model_alias(decision.model, versions.CHAMPION, version)
-    return decision.model_copy(update={"version": version})
+        client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
+    client.set_registered_model_alias(model, versions.CHAMPION, version)
+    challenger = versions.find_alias(client, model, versions.CHALLENGER)
+    if challenger is not None and str(challenger.version) == version:
+        client.delete_registered_model_alias(model, versions.CHALLENGER)
 
 
 def _write_down(client: MlflowClient, decision: Decision, folders: Folders) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from components.errors import InputError
 from components.registry import decision as records
+from components.registry import lineage, locks
 from components.registry import model as versions
-from components.registry.decision import RECORDS, Decision
+from components.registry.decision import RECORDS, Decision, shown_address
 from components.settings import Settings
 from components.tracking import make_client, tracking_uri
 
@@ -18,20 +19,22 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
     Rolling back a second time undoes the first.
 
     Raises:
-        InputError: there is no previous champion.
+        InputError: there is no previous champion, or another process changes the aliases.
     """
     model = settings.promote.model
     client = make_client()
-    champion = versions.find_alias(client, model, versions.CHAMPION)
-    previous = versions.find_alias(client, model, versions.PREVIOUS)
-    if champion is None or previous is None:
-        raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
     time = records.now()
-    client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)
-    if versions.ROLLED_BACK in previous.tags:
-        client.delete_model_version_tag(model, previous.version, versions.ROLLED_BACK)
-    client.set_registered_model_alias(model, versions.CHAMPION, previous.version)
-    client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
+    with locks.held(client, model, "a rollback") as lock:
+        champion = versions.find_alias(client, model, versions.CHAMPION)
+        previous = versions.find_alias(client, model, versions.PREVIOUS)
+        if champion is None or previous is None or champion.version == previous.version:
+            raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
+        lock.confirm()
+        client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)
+        if versions.ROLLED_BACK in previous.tags:
+            client.delete_model_version_tag(model, previous.version, versions.ROLLED_BACK)
+        client.set_registered_model_alias(model, versions.CHAMPION, previous.version)
+        client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
     decision = Decision(
         outcome="rolled back",
         model=model,
@@ -39,10 +42,12 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
         encoder_sha256=previous.tags.get(versions.SHA_TAG, ""),
         against=f"champion version {champion.version}",
         run_id=previous.tags.get("run_id", ""),
-        git_commit=previous.tags.get("git_commit", ""),
+        git_commit=lineage.commit_of(previous.tags),
+        dvc_lock_sha256=previous.tags.get("dvc_lock_sha256", ""),
+        data_hash=previous.tags.get("data_hash", ""),
         version=str(previous.version),
         previous_version=str(champion.version),
-        tracking_uri=tracking_uri(),
+        tracking_uri=shown_address(tracking_uri()),
         fingerprint="rollback",
         time=time,
     )

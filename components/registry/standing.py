@@ -14,15 +14,19 @@ _SQLITE = "sqlite:///"
 
 
 def standing_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
-    """The last decision if it rests on exactly the files at hand, else None."""
+    """The last decision if it rests on exactly the files at hand, else None.
+
+    None too while a candidate waits as challenger, and where others may have moved the aliases meanwhile: in every
+    store but a local file.
+    """
     last = latest(folders.records)
-    if last is None or last.fingerprint != fingerprint(settings, folders):
+    if last is None or last.outcome == "challenger" or last.fingerprint != fingerprint(settings, folders):
         return None
-    return None if _store_is_gone(tracking_uri()) else last
+    return last if _is_local(tracking_uri()) else None
 
 
-def _store_is_gone(uri: str) -> bool:
-    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file()
+def _is_local(uri: str) -> bool:
+    return uri.startswith(_SQLITE) and Path(uri.removeprefix(_SQLITE)).is_file()
 
 
 def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:

@@ -17,6 +17,7 @@ from components.settings import Settings
 from components.tracking import STORE, make_client, tracked_run
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
+SUMMARY = {"passed": True, "tables": {"paraphrases": {"passed": True, "accepted": 90, "rows": 100}}}
 EXAMPLES = Path("data/validated/paraphrases.parquet")
 
 
@@ -79,7 +80,7 @@ def project(
     shutil.copy(migrated, STORE / "mlflow.db")
     EXAMPLES.parent.mkdir(parents=True)
     EXAMPLES.write_bytes(b"examples")
-    write_json(EXAMPLES.parent / "summary.json", {"passed": True})
+    write_json(EXAMPLES.parent / "summary.json", SUMMARY)
     made = Project(settings, tiny_encoder.sidecar.architecture)
     made.add("base", 1, 0.4)
     return made

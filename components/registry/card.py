@@ -1,0 +1,157 @@
+"""The model card: what an encoder is, what it learned from, how good it is, and what it is known to be bad at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.encoders.sidecar import Sidecar
+from components.errors import InputError
+from components.evaluation.results import Report, Result
+from components.methods import find_method
+from components.registry.decision import Decision
+from components.registry.folders import Folders
+from components.registry.gate import gain
+from components.registry.prompts import prompts_of, tables_trained_on
+from components.settings import Settings
+
+CARD = "model_card.md"
+_NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a card is about.
+
+    Attributes:
+        incumbent: what the candidate was judged against, with results on the same data.
+        tags: what ties the version to commit, dvc.lock and data.
+    """
+
+    decision: Decision
+    sidecar: Sidecar
+    candidate: Report
+    incumbent: Report
+    tags: Mapping[str, str]
+
+
+def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
+    """The card as Markdown; the shortest and most telling parts stand first, for where it is cut."""
+    sidecar, decision = subject.sidecar, subject.decision
+    parts = [
+        f"# {decision.model}: {sidecar.name}",
+        f"Text and image encoder {sidecar.model}, {sidecar.embed_dim} dimensions, up to {sidecar.context_length} "
+        f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.world.name}', {decision.time[:10]}.",
+        "## Known weaknesses\n\n" + _weaknesses(subject, settings),
+        "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
+        "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
+        "## Training data\n\n" + _data(sidecar, settings, folders),
+        "## Prompts\n\n" + _prompts(sidecar, settings, folders),
+        "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
+        "## Where it comes from\n\n" + _origin(subject),
+        "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def shortened(card: str, longest: int) -> str:
+    """The card cut at a line where it is longer than a registry's description may be."""
+    if len(card) <= longest:
+        return card
+    ending = f"\n\n(cut; the whole card is the artifact {CARD})\n"
+    return card[: longest - len(ending)].rpartition("\n")[0] + ending
+
+
+def _method(sidecar: Sidecar) -> str:
+    try:
+        return f"{sidecar.method} ({find_method(sidecar.method).citation})"
+    except InputError:
+        return sidecar.method
+
+
+def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
+    """What people said about this world's encoders, as a list."""
+    if settings.world.name not in settings.promote.card.worlds or not lines:
+        return _NOT_STATED.format(world=settings.world.name)
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _weaknesses(subject: Subject, settings: Settings) -> str:
+    against = subject.incumbent.encoder
+    lines = [_stated(settings, settings.promote.card.weaknesses)]
+    for name, new in _overall(subject.candidate).items():
+        old = subject.incumbent.metrics.get(name)
+        if old is not None and gain(new, old) < 0:
+            sure = "" if _overlap(new, old) else ", beyond both intervals"
+            lines.append(f"- Worse than {against} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
+    groups = {
+        name: found for name, found in subject.candidate.metrics.items() if name not in _overall(subject.candidate)
+    }
+    primary = {name: found for name, found in groups.items() if name.startswith(f"{settings.promote.primary}/")}
+    if primary:
+        worst = min(primary, key=lambda name: primary[name].value * (1 if primary[name].higher_is_better else -1))
+        lines.append(f"- Weakest group of the primary metric: {worst} = {primary[worst].value:.4f}.")
+    return "\n".join(lines)
+
+
+def _overall(report: Report) -> dict[str, Result]:
+    """Metrics that are not about a group of queries."""
+    return {name: found for name, found in report.metrics.items() if name.count("/") == 1}
+
+
+def _overlap(one: Result, other: Result) -> bool:
+    return one.ci95[0] <= other.ci95[1] and other.ci95[0] <= one.ci95[1]
+
+
+def _metrics(candidate: Report, incumbent: Report) -> str:
+    lines = [f"| metric | {candidate.encoder} | {incumbent.encoder} | better |", "|---|---|---|---|"]
+    for name, new in candidate.metrics.items():
+        old = incumbent.metrics.get(name)
+        better = "higher" if new.higher_is_better else "lower"
+        lines.append(f"| {name} | {_interval(new)} | {_interval(old) if old else ''} | {better} |")
+    about = f"95% bootstrap intervals over queries; evaluation data `{candidate.data_hash}`, {candidate.protocol}."
+    return about + "\n\n" + "\n".join(lines)
+
+
+def _interval(result: Result) -> str:
+    low, high = result.ci95
+    return f"{result.value:.4f} [{low:.4f}, {high:.4f}]"
+
+
+def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
+    card = settings.promote.card
+    lines = [_stated(settings, (card.data,) if card.data else ())]
+    lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
+    counts = _counts(folders.validation_summary)
+    for table in tables_trained_on(sidecar.data_hashes, folders.validated.name):
+        if table in counts:
+            found = counts[table]
+            lines.append(f"- Table `{table}`: {found.get('accepted')} of {found.get('rows')} rows passed validation.")
+    return "\n".join(lines)
+
+
+def _prompts(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
+    tables = tables_trained_on(sidecar.data_hashes, folders.validated.name)
+    lines = [line for table in tables for line in prompts_of(table, settings)]
+    return "\n".join(lines) or "No caption that it was trained on was written by a language model."
+
+
+def _counts(summary: Path) -> dict[str, dict[str, int]]:
+    try:
+        return dict(json.loads(summary.read_text("utf-8")).get("tables", {}))
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _origin(subject: Subject) -> str:
+    tags = subject.tags
+    dirty = ", with changes that no commit has" if tags.get("git_dirty") == "true" else ""
+    lines = [
+        f"- weights: SHA-256 `{subject.candidate.encoder_sha256}`",
+        f"- training run: `{subject.decision.run_id}`",
+        f"- git commit: `{tags.get('git_commit', '')}`{dirty}",
+        f"- dvc.lock: SHA-256 `{tags.get('dvc_lock_sha256') or 'none'}`",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,111 @@
+"""What ties a version to its training run, commit, pipeline state and data, to be followed from either end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from components.encoders.sidecar import Sidecar
+from components.errors import InputError
+from components.files import file_hash
+from components.registry.folders import Folders
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DIRTY = "-dirty"
+"""Behind a commit whose tree had changes."""
+PROVENANCE = "provenance"
+"""Folder of a training run's artifacts that holds the pipeline's state: `dvc.lock`."""
+_SHORTEST = 6
+
+
+@dataclass(frozen=True)
+class Link:
+    """One version and what it is tied to."""
+
+    version: str
+    aliases: tuple[str, ...]
+    tags: dict[str, str]
+
+
+def lock_hash(folders: Folders) -> str:
+    """SHA-256 of dvc.lock, or an empty text where there is none."""
+    return file_hash(folders.dvc_lock) if folders.dvc_lock.is_file() else ""
+
+
+def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
+    """A version's tags about where its weights come from: commit, dvc.lock, and each file that it was trained on.
+
+    `data/<path>` is a file's SHA-256 as the trained encoder recorded it, `dvc/<path>` the MD5 that DVC has for it.
+    """
+    tags = {
+        "method": sidecar.method,
+        "git_commit": sidecar.git_commit.removesuffix(DIRTY),
+        "git_dirty": str(sidecar.git_commit.endswith(DIRTY)).lower(),
+        "dvc_lock_sha256": lock_hash(folders),
+    }
+    locked = _locked(folders.dvc_lock)
+    for path, digest in sidecar.data_hashes.items():
+        tags[f"data/{path}"] = digest
+    for path in (*sidecar.data_hashes, str(folders.models / sidecar.name)):
+        if path in locked:
+            tags[f"dvc/{path}"] = locked[path]
+    return tags
+
+
+def commit_of(tags: Mapping[str, str]) -> str:
+    """The commit in a version's tags, marked as a sidecar marks it."""
+    return tags.get("git_commit", "") + (DIRTY if tags.get("git_dirty") == "true" else "")
+
+
+def link_back(client: MlflowClient, run_id: str, model: str, version: str, folders: Folders) -> None:
+    """Tie the training run to its version, and keep the pipeline's state with it."""
+    client.set_tag(run_id, "model_version", f"{model}/{version}")
+    client.set_tag(run_id, "dvc_lock_sha256", lock_hash(folders))
+    if folders.dvc_lock.is_file():
+        client.log_artifact(run_id, str(folders.dvc_lock), PROVENANCE)
+
+
+def find_links(client: MlflowClient, model: str, text: str) -> list[Link]:
+    """Versions that `text` leads to: a version's number, or the start of a run id, commit or hash; newest first.
+
+    Raises:
+        InputError: `text` is too short to mean one thing.
+    """
+    if len(text) < _SHORTEST and not text.isdigit():
+        raise InputError(f"--of '{text}' is too short: give {_SHORTEST} characters of a run id, commit or hash")
+    found = sorted(client.search_model_versions(f"name = '{model}'"), key=lambda one: -int(one.version))
+    return [_link(client, model, one) for one in found if _leads_to(text, one)]
+
+
+def _leads_to(text: str, found: Any) -> bool:
+    if text == str(found.version):
+        return True
+    return len(text) >= _SHORTEST and any(value.startswith(text) for value in found.tags.values())
+
+
+def _link(client: MlflowClient, model: str, found: Any) -> Link:
+    # A search does not tell aliases.
+    whole = client.get_model_version(model, found.version)
+    return Link(str(found.version), tuple(whole.aliases), dict(found.tags))
+
+
+def _locked(lock: Path) -> dict[str, str]:
+    """Path -> MD5 of everything that dvc.lock knows.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        stages = (yaml.safe_load(lock.read_text("utf-8")) or {}).get("stages", {})
+        entries = [entry for stage in stages.values() for kind in ("deps", "outs") for entry in stage.get(kind, [])]
+        return {str(entry["path"]): str(entry.get("md5", "")) for entry in entries}
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"{lock} is damaged ({str(error).splitlines()[0]}): restore it with git") from None

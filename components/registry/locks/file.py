@@ -1,0 +1,42 @@
+"""The lock beside an SQLite file; the system lets go of it however its process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from sqlalchemy import make_url
+
+from components.errors import InputError
+from components.registry.locks.lock import BusyError, Lock
+
+
+@contextmanager
+def take(_client: Any, uri: str, model: str, who: str) -> Iterator[Lock]:
+    """See `held`."""
+    database = Path(make_url(uri).database or "mlflow.db")
+    path = database.with_name(f"{database.name}.{model}.lock")
+    lock, holder = FileLock(path), path.with_suffix(".holder")
+    try:
+        lock.acquire(blocking=False)
+        holder.write_text(who, encoding="utf-8")
+    except Timeout:
+        raise BusyError(model, _read(holder)) from None
+    except OSError as error:
+        lock.release()
+        raise InputError(f"{path} cannot be written ({error}): make it writable or free space") from None
+    try:
+        yield Lock(confirm=lambda: None)
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _read(holder: Path) -> str:
+    try:
+        return holder.read_text("utf-8") or "another process"
+    except OSError:
+        return "another process"
