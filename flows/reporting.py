@@ -9,6 +9,8 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from components.evaluation import comparison_csv
+from components.evaluation.folders import DEFAULT
+from components.evaluation.results import Report, read_report
 from components.registry.decision import LATEST, RECORDS, read
 
 REPORTS = Path("reports")
@@ -33,7 +35,25 @@ def show_results() -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def show_decision() -> None:
-    """An artifact of the last decision: `promotion-decision`."""
+def show_scores(encoders: list[str]) -> None:
+    """An artifact of the results of some encoders, where not all have any: `results-table`."""
+    reports = [read_report(name, DEFAULT.metrics) for name in encoders]
+    rows = [
+        {"metric": metric} | {report.encoder: _text(report, metric) for report in reports}
+        for metric in reports[0].metrics
+        if metric.count("/") == 1 and all(metric in report.metrics for report in reports)
+    ]
+    create_table_artifact(rows, key="results-table", description="Metrics with 95% intervals; not compared.")
+
+
+@task(cache_policy=NO_CACHE)
+def show_decision(note: str = "") -> None:
+    """An artifact of the last decision, with what a person said to it: `promotion-decision`."""
     decision = read(RECORDS / f"{LATEST}.json")
-    create_markdown_artifact(decision.markdown(), key="promotion-decision", description=decision.headline)
+    text = decision.markdown() + (f"\n{note}\n" if note else "")
+    create_markdown_artifact(text, key="promotion-decision", description=decision.headline)
+
+
+def _text(report: Report, metric: str) -> str:
+    found = report.metrics[metric]
+    return f"{found.value:.4f} [{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"

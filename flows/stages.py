@@ -3,42 +3,79 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
-from prefect import task
+from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import TaskRun
 
-from flows.commands import CommandError, run_logged
+from flows.commands import CommandError
+from flows.gpus import gpu_tokens
+from flows.locks import when_free
+from flows.pulse import pulse
+from flows.tether import run_tied
 
 DVC = (sys.executable, "-m", "dvc")
+HOURS = 24.0
+"""How long a stage may take when nothing else is said."""
+# Killed from outside (memory, a machine taken away), or a server or network that was away. What DVC prints for a
+# command that a signal ended is its negative number, a shell's 128 and more.
+_PASSING = re.compile(
+    r"exited with (-9|-15|137|143)\b|Signal (9|15) \(SIG(KILL|TERM)\)|Connection(Error|Refused|Reset|Aborted)|"
+    r"Connection (refused|reset|aborted)|Temporary failure in name resolution|Read timed out|"
+    r"(502|503|504) (Bad Gateway|Service Unavailable|Gateway Time-?out)",
+    re.IGNORECASE,
+)
 
 
-def needed_stages(targets: list[str]) -> list[str]:
-    """The stages that `targets` need, themselves included, in the order of dvc.yaml.
+def can_pass(message: str) -> bool:
+    """Whether a command's last lines tell of a fault that may be gone at the next try.
 
-    Raises:
-        CommandError: DVC cannot read the pipeline or does not know a target.
+    A line that starts with `error: ` tells the user what to mend, so trying again is no use.
     """
-    wanted = set(targets)
-    for target in targets:
-        wanted |= set(re.findall(r'^"([^"]+)";$', _ask("dag", "--dot", target), flags=re.MULTILINE))
-    return [stage for stage in _ask("stage", "list", "--name-only").split() if stage in wanted]
+    lines = message.splitlines()
+    return not any(line.startswith("error: ") for line in lines) and _PASSING.search(message) is not None
 
 
-@task(cache_policy=NO_CACHE)
-def run_stage(name: str) -> None:
-    """Bring one stage up to date, waiting for other runs of the pipeline.
+def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether a failed stage is worth another try."""
+    return isinstance(state.data, CommandError) and can_pass(str(state.data))
+
+
+@task(
+    cache_policy=NO_CACHE,
+    task_run_name="{name}",
+    retries=2,
+    retry_delay_seconds=[30, 120],
+    retry_jitter_factor=0.5,
+    retry_condition_fn=may_pass,
+)
+def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
+    """Bring one stage up to date, waiting for other runs of the pipeline and for a GPU where those are counted.
+
+    Args:
+        name: the stage, such as `train@paraclip`.
+        hours: how long it may take, waiting not counted.
+        ranks: how many GPUs it uses where it computes on one.
+
+    Returns:
+        Seconds that it took.
 
     Raises:
         CommandError: the stage failed; the message has its last lines.
+        StoppedError: the flow ended first.
+        TimeLimitError: it took longer than `hours`; its processes were ended.
     """
     # Only with --wait-for-lock and single stages can two flows work in one checkout.
-    run_logged([*DVC, "--wait-for-lock", "repro", "--single-item", name], f"stage {name}")
+    command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
+    what, begun = f"stage {name}", time.monotonic()
+    with gpu_tokens(name, ranks) as devices, pulse(name) as hear:
 
+        def work() -> None:
+            run_tied(command, what, folder=Path.cwd(), hours=hours, environment=devices, hear=hear)
 
-def _ask(*arguments: str) -> str:
-    done = subprocess.run([*DVC, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CommandError(f"`dvc {' '.join(arguments)}` failed: {done.stderr.strip()}")
-    return done.stdout
+        when_free(work, what)
+    return time.monotonic() - begun

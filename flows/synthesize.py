@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +16,12 @@ from pydantic import PositiveInt
 from components.errors import InputError
 from components.records import GENERATIONS
 from components.settings import Scale, Settings, load_settings
-from flows import stages
 from flows.commands import CommandError
+from flows.graph import outdated, read_graph
+from flows.owner import working
 from flows.runners import AnyRunner, make_runner
 from flows.shards import Outcome, run_shard
+from flows.stages import run_stage
 from flows.tether import stops_commands
 
 CAPTIONS = Path("data/captions")
@@ -49,14 +49,19 @@ def synthesize_captions(
     scale = scale_of(settings, shards, runner)
     if scale.address is not None and settings.synthesize.store.startswith("sqlite"):
         get_run_logger().warning("synthesize.store is SQLite, which other hosts cannot share: give a PostgreSQL URL")
-    needed = stages.needed_stages([f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks)])
+    graph = read_graph()
+    needed = graph.upstream(f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks))
+    stale = outdated(graph, needed)
     outcomes: dict[str, list[Outcome]] = {}
-    with make_runner(scale) as started:
+    with working(), make_runner(scale) as started:
         for stage in needed:
             if stage.startswith(_STAGE):
                 name = stage.removeprefix(_STAGE)
-                outcomes[name] = [] if is_current(stage) else over_shards(started, name, scale.shards)
-            stages.run_stage.with_options(name=stage)(stage)
+                # What it reads may have been made again just as it was.
+                current = stage not in stale or stage not in outdated(graph, [stage])
+                outcomes[name] = [] if current else over_shards(started, name, scale.shards)
+            if stage in stale:
+                run_stage.with_options(name=stage)(stage)
     show_captions(outcomes)
 
 
@@ -82,19 +87,6 @@ def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
     workers = len({outcome.worker for outcome in outcomes})
     get_run_logger().info("%s: %d shards by %d workers: %s", name, shards, workers, _text(_sum(outcomes)))
     return outcomes
-
-
-def is_current(stage: str) -> bool:
-    """Whether DVC has nothing to do for a stage, so that its shards need not run.
-
-    Raises:
-        CommandError: DVC cannot tell.
-    """
-    command = [*stages.DVC, "--wait-for-lock", "status", "--json", stage]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CommandError(f"`dvc status {stage}` failed: {done.stderr.strip()}")
-    return bool(json.loads(done.stdout) == {})
 
 
 @task(cache_policy=NO_CACHE)

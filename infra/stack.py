@@ -7,6 +7,7 @@ python -m infra.stack --prefect-port 4300 --mlflow-port 5100
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -44,7 +45,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
         signal.signal(number, _interrupt)
     console = Console()
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
-    with Services(STATE / "logs", environment(prefect)) as services:
+    with Services(STATE / "logs", environment(prefect, mlflow)) as services:
         try:
             _start(services, console, prefect, mlflow)
             _announce(console, prefect, mlflow)
@@ -56,10 +57,11 @@ def run(prefect_port: int, mlflow_port: int) -> None:
     console.print("stopped")
 
 
-def environment(prefect: str) -> Mapping[str, str]:
-    """What the services see: the checkout, its own Prefect home, no analytics."""
+def environment(prefect: str, mlflow: str = "") -> Mapping[str, str]:
+    """What the services see: the checkout, its own Prefect home, where the MLflow pages are, no analytics."""
     return {
         **os.environ,
+        "CLIPTUNE_MLFLOW_PAGES": mlflow,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "CLIPTUNE_HOME": str(Path.cwd()),
         "PREFECT_HOME": str((STATE / "prefect").resolve()),
@@ -94,6 +96,8 @@ def _start(services: Services, console: Console, prefect: str, mlflow: str) -> N
         for pool in POOLS:
             command = [*tool, "work-pool", "create", pool, "--type", "process", "--overwrite"]
             services.call(f"work-pool-{pool}", command)
+        if shutil.which("nvidia-smi"):
+            services.call("gpu-tokens", [sys.executable, "-m", "infra.gpu_tokens"])
         services.call("deploy", [*tool, "--no-prompt", "deploy", "--all"])
         services.start(
             "worker", [*tool, "worker", "start", "--pool", POOLS[0], "--type", "process", "--name", POOLS[0]]

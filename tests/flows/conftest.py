@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from components.evaluation import comparison_csv
 from components.evaluation.bootstrap import Interval
 from components.evaluation.comparison import Cell, Comparison
+from components.evaluation.results import Report, Result
 
 STAGES = """
 prepare:
@@ -29,32 +33,41 @@ compare: evaluate@base evaluate@paraclip evaluate@other
 """
 
 FAKE_DVC = """
-import sys
+import json, os, signal, sys, time
 from pathlib import Path
 
 needs = dict(line.split(":") for line in Path("stages.txt").read_text().split("\\n") if line)
+done = Path("done")
+done.mkdir(exist_ok=True)
 
 
-def upstream(stage):
-    return {stage}.union(*(upstream(need) for need in needs[stage].split()))
-
-
-arguments = sys.argv[1:]
-if arguments == ["stage", "list", "--name-only"]:
-    print("\\n".join(needs))
-elif arguments[:2] == ["dag", "--dot"] and arguments[2] in needs:
-    print("strict digraph {")
-    for stage in sorted(upstream(arguments[2])):
-        print(f'"{stage}";')
-    print("}")
-elif arguments[:3] == ["--wait-for-lock", "repro", "--single-item"]:
+def log(text):
     with Path("ran.txt").open("a") as stream:
-        print(arguments[3], file=stream)
-    print(f"50%\\rworking on {arguments[3]}")
-    if Path("broken.txt").exists() and Path("broken.txt").read_text() == arguments[3]:
-        sys.exit("error: data/pairs/train.parquet is missing")
-else:
-    sys.exit(f"fake dvc does not know {arguments}")
+        print(text, file=stream)
+
+
+match sys.argv[1:]:
+    case ["stage", "list", "--name-only"]:
+        print("\\n".join(needs))
+    case ["dag", "--dot"]:
+        print("strict digraph {")
+        for stage, upstream in needs.items():
+            print(f'"{stage}";')
+            for need in upstream.split():
+                print(f'"{need}" -> "{stage}";')
+        print("}")
+    case ["--wait-for-lock", "status", "--json", *stages]:
+        if Path("busy.txt").exists():
+            sys.exit("ERROR: 'models/base' is busy, it is being blocked by: (PID 1): dvc repro")
+        print(json.dumps({stage: ["changed"] for stage in stages if not (done / stage).exists()}))
+    case ["--wait-for-lock", "repro", "--single-item", stage]:
+        log(stage)
+        print(f"50%\\rworking on {stage}", flush=True)
+        if Path("plan.json").exists():
+            exec(json.loads(Path("plan.json").read_text()).get(stage, ""))
+        (done / stage).touch()
+    case other:
+        sys.exit(f"fake dvc does not know {other}")
 """
 
 FAKE_PROMOTE = """
@@ -77,9 +90,19 @@ class Project:
         path = self.folder / "ran.txt"
         return path.read_text().split() if path.exists() else []
 
-    def break_stage(self, name: str) -> None:
-        """Let a stage fail."""
-        (self.folder / "broken.txt").write_text(name)
+    def plan(self, **stages: str) -> None:
+        """Let stages do something: `train__paraclip="..."` is code for train@paraclip."""
+        named = {name.replace("__", "@"): code for name, code in stages.items()}
+        (self.folder / "plan.json").write_text(json.dumps(named))
+
+    def score(self, *encoders: str) -> None:
+        """Let encoders have results."""
+        for name in encoders:
+            metric = Result(value=0.5, ci95=(0.4, 0.6), higher_is_better=True)
+            made = Report(encoder=name, protocol="p", data_hash="d", encoder_sha256="s", metrics={"b/m": metric})
+            path = self.folder / "reports" / "metrics" / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made.model_dump_json())
 
 
 @pytest.fixture(scope="session")
@@ -96,10 +119,14 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project folder, the current one."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Project:
+    """A project folder, the current one; its params.yaml scores `paraclip` and `other`."""
+    import flows.promote
     import flows.stages
-    import flows.train
+
+    raw_params["methods"]["other"] = {"method": "paraclip"}
+    raw_params["encoders"] = ["base", "paraclip", "other"]
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
 
     (tmp_path / "stages.txt").write_text(STAGES)
     (tmp_path / "dvc.py").write_text(FAKE_DVC)
@@ -109,5 +136,5 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(tmp_path / "dvc.py")))
-    monkeypatch.setattr(flows.train, "PROMOTE", (sys.executable, "-c", FAKE_PROMOTE))
+    monkeypatch.setattr(flows.promote, "PROMOTE", (sys.executable, "-c", FAKE_PROMOTE))
     return Project(tmp_path)

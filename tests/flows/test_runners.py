@@ -47,9 +47,7 @@ DVC = """
 import subprocess, sys
 
 match sys.argv[1:]:
-    case ["stage", "list", "--name-only"]:
-        print("synthesize@paraphrase_1")
-    case ["dag", "--dot", "synthesize@paraphrase_1"]:
+    case ["dag", "--dot"]:
         print('"synthesize@paraphrase_1";')
     case ["--wait-for-lock", "status", "--json", "synthesize@paraphrase_1"]:
         print('{"synthesize@paraphrase_1": ["changed"]}')

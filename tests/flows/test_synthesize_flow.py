@@ -36,12 +36,13 @@ from pathlib import Path
 needs = {"prepare": [], "synthesize@paraphrase_1": ["prepare"]}
 needs["synthesize@paraphrase_2"] = ["prepare", "synthesize@paraphrase_1"]
 match sys.argv[1:]:
-    case ["stage", "list", "--name-only"]:
-        print("\\n".join([*needs, "train@other"]))
-    case ["dag", "--dot", stage]:
-        print("\\n".join(f'"{name}";' for name in [*needs[stage], stage]))
-    case ["--wait-for-lock", "status", "--json", stage]:
-        print(json.dumps({} if stage in Path("current.txt").read_text() else {stage: ["changed"]}))
+    case ["dag", "--dot"]:
+        for stage, upstream in needs.items():
+            print(f'"{stage}";')
+            print("\\n".join(f'"{need}" -> "{stage}";' for need in upstream))
+    case ["--wait-for-lock", "status", "--json", *asked]:
+        current = Path("current.txt").read_text().split()
+        print(json.dumps({stage: ["changed"] for stage in asked if stage not in current}))
     case ["--wait-for-lock", "repro", "--single-item", stage]:
         print(stage, file=Path("ran.txt").open("a"))
     case other:

@@ -1,94 +1,184 @@
-"""The train flow runs the right stages in order, stops at the first failure, and leaves its artifacts."""
+"""The flows of one method and of all: the right stages, each after what it needs, nothing twice, artifacts."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import flows.locks
+import flows.stages
+from components.errors import InputError
+from components.settings import Settings
 from flows.commands import CommandError
-from flows.stages import needed_stages
+from flows.compare import compare_methods
+from flows.graph import read_graph
+from flows.tether import TimeLimitError
 from flows.train import train_paraclip
+from flows.verdict import chosen_methods
 
 REPO = Path(__file__).parents[2]
-ORDER = [
-    "prepare",
-    "base",
-    "embed",
-    "synthesize@paraphrase_1",
-    "synthesize@paraphrase_2",
-    "validate",
-    "train@paraclip",
-    "evaluate@base",
-    "evaluate@paraclip",
-]
+SHARED = {"prepare", "base", "embed", "synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate", "evaluate@base"}
+ONE = SHARED | {"train@paraclip", "evaluate@paraclip"}
+ALL = ONE | {"train@other", "evaluate@other"}
+
+
+def _artifact(key: str) -> str:
+    from prefect.artifacts import Artifact
+
+    found = Artifact.get(key)
+    assert found is not None, key
+    return f"{found.description} {found.data}"
+
+
+def _in_order(ran: list[str]) -> bool:
+    needs = read_graph().needs
+    return all(ran.index(need) < ran.index(stage) for stage in ran for need in needs.get(stage, ()) if need in ran)
 
 
 @pytest.mark.usefixtures("project")
 def test_other_methods_are_not_needed() -> None:
-    assert needed_stages(["evaluate@paraclip", "evaluate@base"]) == ORDER
-    assert needed_stages(["base"]) == ["prepare", "base"]
-
-
-@pytest.mark.usefixtures("project")
-def test_unknown_stage_is_named() -> None:
-    with pytest.raises(CommandError, match="evaluate@nothing"):
-        needed_stages(["evaluate@nothing"])
+    graph = read_graph()
+    assert set(graph.upstream(["evaluate@paraclip", "evaluate@base"])) == ONE
+    assert graph.upstream(["base"]) == ["prepare", "base"]
+    assert graph.downstream(["train@other"]) == {"train@other", "evaluate@other", "compare"}
+    with pytest.raises(CommandError, match=r"dvc\.yaml has no stage evaluate@nothing"):
+        graph.upstream(["evaluate@nothing"])
 
 
 @pytest.mark.integration
 def test_real_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
-    tasks = [f"synthesize@{task}" for task in yaml.safe_load(Path("params.yaml").read_text())["synthesize"]["tasks"]]
-    first, last = ORDER.index("synthesize@paraphrase_1"), ORDER.index("synthesize@paraphrase_2")
-    assert set(ORDER[first : last + 1]) < set(tasks)
+    tasks = {f"synthesize@{task}" for task in yaml.safe_load(Path("params.yaml").read_text())["synthesize"]["tasks"]}
     # Other methods' stages are not needed; the answers to all prompt tasks are validated together.
-    expected = [*ORDER[:first], "students", *tasks, *ORDER[last + 1 :]]
-    assert needed_stages(["evaluate@paraclip", "evaluate@base"]) == expected
+    assert set(read_graph().upstream(["evaluate@paraclip", "evaluate@base"])) == ONE | tasks | {"students"}
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_stages_run_in_order_and_leave_artifacts(project: Any) -> None:
-    from prefect.artifacts import Artifact
-
+def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert train_paraclip.name == "train-paraclip"
+    project.score("other")
     train_paraclip(method="paraclip")
-    assert project.ran() == [*ORDER, "compare", "promote"]
-    table, decision = Artifact.get("results-table"), Artifact.get("promotion-decision")
-    assert table is not None
-    assert "0.5000 [0.4000, 0.6000]" in str(table.data)
-    assert decision is not None
-    assert "# m: refused" in str(decision.data)
+    ran = project.ran()
+    assert (set(ran[:-2]), ran[-2:]) == (ONE, ["compare", "promote"])
+    assert len(ran) == len(set(ran))
+    assert _in_order(ran)
+    assert "0.5000 [0.4000, 0.6000]" in _artifact("results-table")
+    assert "# m: refused" in _artifact("promotion-decision")
+    assert "evaluate@paraclip" in _artifact("stages")
+    assert " 100" in _artifact("progress-train-paraclip")
+    assert "working on train@paraclip" in _artifact("progress-train-paraclip")
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_failure_repeats_the_last_lines_and_stops(project: Any) -> None:
-    project.break_stage("validate")
+def test_one_method_is_not_compared_while_others_have_no_results(project: Any) -> None:
+    project.score("base", "paraclip")
+    train_paraclip(method="paraclip")
+    assert set(project.ran()) == ONE
+    assert "other" not in _artifact("results-table")
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_methods_work_at_the_same_time_and_a_second_run_does_nothing(project: Any) -> None:
+    # Each waits until the other is at work too.
+    meet = "Path(f'{stage}.here').touch()\nwhile len(list(Path('.').glob('train@*.here'))) < 2: time.sleep(0.05)"
+    project.plan(train__paraclip=meet, train__other=meet)
+    compare_methods(parallel=2)
+    ran = project.ran()
+    assert (set(ran[:-2]), ran[-2:], len(ran)) == (ALL, ["compare", "promote"], len(ALL) + 2)
+    assert _in_order(ran)
+    compare_methods()
+    assert project.ran() == [*ran, "promote"]
+    rows = json.loads(_artifact("stages").partition("pipeline. ")[2])
+    assert {row["result"] for row in rows} == {"up to date"}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(project: Any) -> None:
+    project.plan(train__paraclip="sys.exit('error: data/pairs/train.parquet is missing')")
     with pytest.raises(CommandError) as failure:
-        train_paraclip(method="paraclip")
-    assert "stage validate failed with exit code 1" in str(failure.value)
-    assert "working on validate" in str(failure.value)
-    assert "error: data/pairs/train.parquet is missing" in str(failure.value)
-    assert project.ran() == ORDER[: ORDER.index("validate") + 1]
+        compare_methods()
+    told = str(failure.value)
+    assert "stage train@paraclip failed with exit code 1" in told
+    assert told.endswith("working on train@paraclip\nerror: data/pairs/train.parquet is missing")
+    ran = project.ran()
+    assert set(ran) == ALL - {"evaluate@paraclip"}
+    assert ran.count("train@paraclip") == 1
+    assert "not begun: it needs one that failed" in _artifact("stages")
+    project.plan()
+    compare_methods()
+    assert project.ran()[len(ran) :] == ["train@paraclip", "evaluate@paraclip", "compare", "promote"]
 
 
-def test_every_training_flow_has_its_deployments_and_a_known_method() -> None:
-    import flows.train
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_what_can_pass_is_tried_again_and_locks_are_waited_for(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.stages.run_stage, "retry_delay_seconds", [0])
+    monkeypatch.setattr(flows.locks, "PAUSE", 0.0)
+    once = "first = Path(f'{{stage}}.tried'); tried = first.exists(); first.touch(); tried or sys.exit({!r})"
+    project.plan(
+        base=once.format("ERROR: failed to reproduce 'base': failed to run: python, exited with -9"),
+        embed=once.format("ERROR: 'models/base' is busy, it is being blocked by:\n(PID 7): dvc"),
+    )
+    # Nobody can tell what is up to date while another run works.
+    (project.folder / "busy.txt").touch()
+    project.score("other")
+    train_paraclip(method="paraclip")
+    ran = project.ran()
+    assert (ran.count("base"), ran.count("embed")) == (2, 2)
+    assert set(ran) == ONE | {"compare", "promote"}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_a_stage_that_takes_too_long_is_ended(project: Any) -> None:
+    project.plan(prepare="time.sleep(300)")
+    with pytest.raises(TimeLimitError, match=r"stage prepare took longer than its 0\.0003 hours and was ended"):
+        train_paraclip(method="paraclip", stage_hours=0.0003)
+    assert project.ran() == ["prepare"]
+
+
+def test_only_faults_from_outside_are_tried_again() -> None:
+    assert flows.stages.can_pass("working\nERROR: failed to run: x, exited with -9")
+    assert flows.stages.can_pass("requests.exceptions.ConnectionError: no route")
+    assert not flows.stages.can_pass("ConnectionError\nerror: the key is wrong\nERROR: failed to run, exited with 1")
+    assert not flows.stages.can_pass("Traceback\nValueError: x\nERROR: failed to run: x, exited with 1")
+
+
+def test_methods_that_nothing_would_score_are_named_with_the_mend(settings: Settings) -> None:
+    assert chosen_methods(settings, None) == ["paraclip"]
+    assert chosen_methods(settings, ["paraclip", "paraclip"]) == ["paraclip"]
+    with pytest.raises(InputError, match=r"params\.yaml has no block methods\.nothing: choose from paraclip,"):
+        chosen_methods(settings, ["nothing"])
+    with pytest.raises(InputError, match=r"encoders does not list joint.*cliptune profile use methods"):
+        chosen_methods(settings, ["joint"])
+    bare = settings.model_copy(update={"encoders": ("base",)})
+    with pytest.raises(InputError, match="encoders lists no encoder but base"):
+        chosen_methods(bare, None)
+
+
+def test_every_flow_has_its_deployments_and_a_known_method() -> None:
+    from prefect.utilities.importtools import import_object
 
     known = yaml.safe_load((REPO / "params.yaml").read_text())["methods"]
     deployments = yaml.safe_load((REPO / "prefect.yaml").read_text())["deployments"]
-    by_flow: dict[str, list[dict[str, Any]]] = {}
+    places: dict[str, list[str]] = {}
     for entry in deployments:
-        file, _, name = entry["entrypoint"].partition(":")
-        if file == "flows/train.py":
-            by_flow.setdefault(name, []).append(entry)
-    assert "train_paraclip" in by_flow
-    for name, entries in by_flow.items():
-        assert getattr(flows.train, name).name == name.replace("_", "-")
-        places = {(entry["name"], entry["work_pool"]["name"]) for entry in entries}
-        assert places == {("local", "local"), ("gpu", "gpu")}
-        assert {entry["parameters"]["method"] for entry in entries} <= set(known)
+        module, _, name = entry["entrypoint"].replace(".py", "").replace("/", ".").replace(":", ".").rpartition(".")
+        flow = import_object(f"{module}.{name}")
+        places.setdefault(flow.name, []).append(entry["name"])
+        assert entry["work_pool"]["name"] == entry["name"]
+        if flow.name.startswith("train-"):
+            assert entry["parameters"]["method"] in known
+    methods = ("paraclip", "pc-clip", "semclip", "adapted-lm", "joint")
+    wanted = {*(f"train-{name}" for name in methods), "compare-methods", "synthesize-captions", "promote", "sweep"}
+    assert places == {name: ["local", "gpu"] for name in wanted}
+    on = {entry["name"]: entry["schedules"][0].get("active", True) for entry in deployments if "schedules" in entry}
+    assert on == {"local": True, "gpu": False}

@@ -1,0 +1,86 @@
+"""MLflow runs that nobody works on any more: RUNNING for ever, because SIGKILL lets nobody write an end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.captions.workers import is_gone
+from components.sweeping.finding import Finding
+from components.tracking import make_client, tracking_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+OWNER = "owner"
+"""Tag of a run: the process that writes it, see `components.captions.workers`."""
+SWEPT = "swept"
+"""Tag of a run that this sweep touched: why."""
+_PLACE = "MLflow"
+_SQLITE = "sqlite:///"
+_PAGE = 200
+
+
+def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
+    """End as KILLED the runs whose process on this host is dead; tag as `swept` those that are silent for long.
+
+    A silent run may still work on another host, so it is told, and left RUNNING.
+
+    Args:
+        silent_hours: how long a run may be silent whose process is not known to this host.
+        dry_run: only tell.
+    """
+    uri = tracking_uri()
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        return []
+    client = make_client()
+    findings = []
+    for run in _running(client):
+        owner = run.data.tags.get(OWNER, "")
+        silent = (time.time() - _last_sign(client, run)) / 3600
+        if owner and is_gone(owner):
+            findings.append(_end(client, run, owner, dry_run))
+        elif silent > silent_hours:
+            findings.append(_mark(client, run, silent, dry_run))
+    return findings
+
+
+def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> Finding:
+    reason = f"its process is dead: {owner}"
+    if not dry_run:
+        client.set_tag(run.info.run_id, SWEPT, reason)
+        client.set_terminated(run.info.run_id, "KILLED")
+    return Finding(_PLACE, _subject(run), reason, "ended as KILLED")
+
+
+def _mark(client: MlflowClient, run: Any, silent: float, dry_run: bool) -> Finding:
+    reason = f"silent for {silent:.1f} hours"
+    if not dry_run:
+        client.set_tag(run.info.run_id, SWEPT, reason)
+    return Finding(_PLACE, _subject(run), reason, "tagged: its process is none of this host; end it if it is dead")
+
+
+def _subject(run: Any) -> str:
+    return f"{run.data.tags.get('stage', 'run')} {run.info.run_name} ({run.info.run_id})"
+
+
+def _running(client: MlflowClient) -> list[Any]:
+    experiments = [found.experiment_id for found in client.search_experiments()]
+    found: list[Any] = []
+    token = None
+    while experiments:
+        page = client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_PAGE, page_token=token)
+        found += page
+        token = page.token
+        if not token:
+            break
+    return found
+
+
+def _last_sign(client: MlflowClient, run: Any) -> float:
+    """When a run last wrote something, in seconds since 1970: its newest metric, else its start."""
+    times = [run.info.start_time]
+    for metric in run.data.metrics:
+        times += [entry.timestamp for entry in client.get_metric_history(run.info.run_id, metric)[-1:]]
+    return float(max(times)) / 1000

@@ -1,0 +1,96 @@
+"""The pipeline as DVC sees it: which stages need which, and which are out of date."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from flows import stages
+from flows.commands import CommandError
+from flows.locks import is_locked
+
+_NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
+_EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Stages and what each needs directly.
+
+    Attributes:
+        needs: stage -> the stages whose outputs it reads.
+    """
+
+    needs: Mapping[str, frozenset[str]]
+
+    def upstream(self, targets: Iterable[str]) -> list[str]:
+        """The stages that `targets` need, themselves included, each after all that it needs.
+
+        Raises:
+            CommandError: a target is no stage; the message names it.
+        """
+        wanted: set[str] = set()
+        waiting = list(targets)
+        while waiting:
+            stage = waiting.pop()
+            if stage not in self.needs:
+                raise CommandError(f"dvc.yaml has no stage {stage}")
+            if stage not in wanted:
+                wanted.add(stage)
+                waiting += self.needs[stage]
+        return [stage for stage in self._order() if stage in wanted]
+
+    def downstream(self, changed: Iterable[str]) -> set[str]:
+        """The stages of `changed`, and all that need one of them."""
+        touched = set(changed)
+        for stage in self._order():
+            if self.needs[stage] & touched:
+                touched.add(stage)
+        return touched
+
+    def _order(self) -> Iterator[str]:
+        # Sorted, because sets of texts have another order in each process.
+        return TopologicalSorter({stage: sorted(those) for stage, those in self.needs.items()}).static_order()
+
+
+def read_graph() -> Graph:
+    """The stages of dvc.yaml, in one call of DVC.
+
+    Raises:
+        CommandError: DVC cannot read the pipeline.
+    """
+    text = _ask("dag", "--dot")
+    needs: dict[str, set[str]] = {stage: set() for stage in _NODE.findall(text)}
+    for upstream, stage in _EDGE.findall(text):
+        needs.setdefault(upstream, set())
+        needs.setdefault(stage, set()).add(upstream)
+    return Graph({stage: frozenset(those) for stage, those in needs.items()})
+
+
+def outdated(graph: Graph, wanted: list[str]) -> set[str]:
+    """Those of the stages `wanted` that DVC has to look at, found in one call of DVC.
+
+    A stage is up to date when nothing about it changed and nothing about any stage that it needs. While another run
+    works on one of them, DVC cannot tell, and all of them are to be looked at.
+
+    Raises:
+        CommandError: DVC cannot tell for another reason.
+    """
+    try:
+        changed = json.loads(_ask("--wait-for-lock", "status", "--json", *wanted))
+    except CommandError as error:
+        if is_locked(str(error)):
+            return set(wanted)
+        raise
+    return graph.downstream(stage for stage in changed if stage in graph.needs) & set(wanted)
+
+
+def _ask(*arguments: str) -> str:
+    done = subprocess.run([*stages.DVC, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CommandError(f"`dvc {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,120 @@
+"""Stages brought up to date, as many at once as may be: each as soon as all that it needs is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from prefect import task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture
+from prefect.logging import get_run_logger
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from components.settings import load_settings
+from flows.commands import CommandError
+from flows.graph import Graph, outdated, read_graph
+from flows.stages import HOURS, run_stage
+from flows.tether import stops_commands
+
+PARALLEL = 4
+"""How many stages work at once when nothing else is said."""
+
+
+@dataclass
+class _Work:
+    """What is to be done, what is being done, and what became of the rest."""
+
+    graph: Graph
+    todo: list[str]
+    running: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)
+    faults: dict[str, BaseException] = field(default_factory=dict)
+
+    def ready(self) -> list[str]:
+        """Stages that can begin: all that they need is done."""
+        open_stages = {*self.todo, *self.running, *self.faults}
+        return [stage for stage in self.todo if not self.graph.needs[stage] & open_stages]
+
+
+def bring_up_to_date(
+    targets: list[str], parallel: int = PARALLEL, hours: float | None = HOURS, last: str | None = None
+) -> None:
+    """Run what of `targets` and their needs is out of date; leaves the artifact `stages`.
+
+    A stage that fails stops those that need it, and no others. What is done is done: the next run goes on from there.
+
+    Args:
+        targets: stages of dvc.yaml.
+        parallel: how many stages work at once.
+        hours: how long each may take.
+        last: a stage to run after `targets`, without what else it needs.
+
+    Raises:
+        CommandError: DVC cannot read the pipeline, or stages failed; the message has the first one's last lines.
+    """
+    graph = read_graph()
+    wanted = graph.upstream(targets)
+    wanted += [last] if last is not None and last not in wanted else []
+    stale = outdated(graph, wanted)
+    get_run_logger().info("%d of %d stages are up to date", len(wanted) - len(stale), len(wanted))
+    work = _Work(graph, [stage for stage in wanted if stage in stale])
+    if work.todo:
+        ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
+        # In this order: leaving the runner waits for its threads, and those for their commands.
+        with ThreadPoolTaskRunner(max_workers=parallel) as runner, stops_commands():
+            _work_off(work, lambda stage: _submit(runner, stage, hours, ranks))
+    show_stages({stage: _became(work, stage) for stage in wanted}, work.seconds)
+    if work.faults:
+        first, fault = next(iter(work.faults.items()))
+        if len(work.faults) == 1:
+            raise fault
+        others = ", ".join(list(work.faults)[1:])
+        raise CommandError(f"{len(work.faults)} stages failed, besides {first} {others}; {first} so: {fault}")
+
+
+def _submit(runner: Any, stage: str, hours: float | None, ranks: int) -> PrefectFuture[Any]:
+    started: PrefectFuture[Any] = runner.submit(
+        run_stage.with_options(name=stage), {"name": stage, "hours": hours, "ranks": ranks}
+    )
+    return started
+
+
+def _work_off(work: _Work, submit: Callable[[str], PrefectFuture[Any]]) -> None:
+    ended: SimpleQueue[tuple[str, PrefectFuture[Any]]] = SimpleQueue()
+    while True:
+        for stage in work.ready():
+            work.todo.remove(stage)
+            work.running.add(stage)
+            submit(stage).add_done_callback(lambda future, stage=stage: ended.put((stage, future)))  # type: ignore[misc]
+        if not work.running:
+            return
+        stage, future = ended.get()
+        work.running.remove(stage)
+        try:
+            work.seconds[stage] = future.result()
+        except Exception as fault:
+            work.faults[stage] = fault
+            get_run_logger().error("%s", fault)
+
+
+def _became(work: _Work, stage: str) -> str:
+    if stage in work.faults:
+        return "failed"
+    if stage in work.todo:
+        return "not begun: it needs one that failed"
+    return "done" if stage in work.seconds else "up to date"
+
+
+@task(cache_policy=NO_CACHE)
+def show_stages(became: dict[str, str], seconds: dict[str, float]) -> None:
+    """An artifact of what became of each stage: `stages`."""
+    rows = [
+        {"stage": stage, "result": result, "seconds": f"{seconds[stage]:.1f}" if stage in seconds else ""}
+        for stage, result in became.items()
+    ]
+    create_table_artifact(rows, key="stages", description="What became of each stage, in the order of the pipeline.")

@@ -1,0 +1,110 @@
+"""The flow behind `prefect deployment run promote/<where>`: the gate, and a person's consent where that is wanted."""
+
+from __future__ import annotations
+
+import sys
+
+from prefect import flow, pause_flow_run, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.input import RunInput
+from prefect.logging import get_run_logger
+from pydantic import Field, PositiveFloat
+
+from components.errors import InputError
+from components.registry import decision as records
+from components.registry.decision import Decision, Rule
+from components.settings import load_settings
+from flows.commands import run_logged
+from flows.owner import working
+from flows.reporting import show_decision
+
+PROMOTE = (sys.executable, "-m", "components.cli", "promote")
+WAIT_HOURS = 72.0
+POLL = 5
+"""Seconds between two looks for the answer."""
+
+
+class Approval(RunInput):
+    """What a person says to a candidate that passed the gate."""
+
+    approve: bool = Field(False, description="Make the candidate champion.")
+    by: str = Field("", description="Who decides.")
+    reason: str = Field("", description="Why.")
+
+
+@flow(name="promote")
+def promote_best(approval: bool = False, dry_run: bool = False, wait_hours: PositiveFloat = WAIT_HOURS) -> None:
+    """Put the best candidate through the gate; a refusal is a result, not a failure.
+
+    Args:
+        approval: pause for a person's consent before a candidate that passed becomes champion.
+        dry_run: judge and report; change and write nothing.
+        wait_hours: how long to wait for that consent.
+    """
+    with working():
+        if dry_run:
+            show_proposal(judge(), "promotion-proposal")
+        else:
+            decide(approval, wait_hours)
+
+
+def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
+    """In a flow: promote the best candidate if it passes, and if a person agrees where `approval` asks for that.
+
+    Raises:
+        CommandError: the promotion failed.
+        InputError: results are missing, or the candidate changed while the flow waited.
+    """
+    agreed = _consent(judge(), wait_hours) if approval else ""
+    if agreed is None:
+        return
+    promote()
+    show_decision(agreed)
+
+
+def _consent(proposal: Decision, wait_hours: float) -> str | None:
+    """Ask a person about a candidate that would be promoted; returns what they said, None for a refusal."""
+    if proposal.outcome != "promoted":
+        return ""
+    show_proposal(proposal, "promotion-proposal")
+    form = Approval.with_initial_data(description=proposal.markdown())
+    seconds = round(wait_hours * 3600)
+    answer = pause_flow_run(wait_for_input=form, timeout=seconds, poll_interval=POLL, key=proposal.encoder_sha256[:32])
+    said = f"{answer.by or 'somebody'}: {answer.reason or 'no reason given'}"
+    if not answer.approve:
+        get_run_logger().info("not promoted: %s", said)
+        write_refusal(proposal, said)
+        show_decision(f"Refused by {said}")
+        return None
+    if judge().encoder_sha256 != proposal.encoder_sha256:
+        raise InputError(f"'{proposal.encoder}' was approved, but the best candidate is another by now: run it again")
+    return f"Approved by {said}"
+
+
+@task(cache_policy=NO_CACHE)
+def judge() -> Decision:
+    """What the gate says of the best candidate; nothing is changed."""
+    from components.registry.promotion import promote as judge_candidate
+
+    return judge_candidate(load_settings(), dry_run=True)
+
+
+@task(cache_policy=NO_CACHE)
+def promote() -> None:
+    """Judge the best candidate and promote it when it passes."""
+    run_logged(PROMOTE, "promotion")
+
+
+@task(cache_policy=NO_CACHE)
+def write_refusal(proposal: Decision, said: str) -> None:
+    """Store that a person refused; this stands for that flow run alone, not for the next."""
+    rules = (*proposal.rules, Rule(name="approval", passed=False, reason=said))
+    changes = {"outcome": "refused", "rules": rules, "fingerprint": "approval", "time": records.now()}
+    records.save(proposal.model_copy(update=changes))
+
+
+@task(cache_policy=NO_CACHE)
+def show_proposal(proposal: Decision, key: str) -> None:
+    """An artifact of what the gate says."""
+    create_markdown_artifact(proposal.markdown(), key=key, description=f"would be {proposal.headline}")
