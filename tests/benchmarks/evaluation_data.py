@@ -6,11 +6,13 @@ import io
 import random
 import tarfile
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import open_clip
 import torch
+from more_itertools import chunked
 from PIL import Image
 
 CAPTIONS_PER_IMAGE, CLASSES = 5, 100
@@ -23,6 +25,7 @@ _SUBJECTS = ("a dog", "two cats", "an old bus", "a small boat", "a woman in a re
 _ACTIONS = ("standing near", "looking at", "passing by", "sitting in front of", "moving quickly along", "waiting for")
 _PLACES = ("a wooden fence", "the harbour", "a busy street", "an empty field", "a bridge over a river", "the market")
 _LIGHTS = ("in the rain", "in warm evening light", "on a cold morning", "while others watch", "under a grey sky")
+_MANNERS = ("seen from above", "close by", "far away", "painted by hand", "out of focus")
 _JPEG_SIDE, _SHARDS = (320, 240), 2
 
 
@@ -45,15 +48,15 @@ def prepare(folder: Path, model: str, images: int) -> Prepared:
     torch.save(open_clip.create_model(model).state_dict(), weights)
     rng = random.Random(0)
     pictures = [_jpeg(number) for number in range(images)]
-    captions = [[_caption(rng) for _ in range(CAPTIONS_PER_IMAGE)] for _ in range(images)]
+    captions = list(chunked(_captions(images * CAPTIONS_PER_IMAGE), CAPTIONS_PER_IMAGE))
     data = folder / "data"
     _flickr(data / "flickr30k", pictures, captions)
     _shards(
         folder / "retrieval", [(image, "txt", "\n".join(own)) for image, own in zip(pictures, captions, strict=True)]
     )
     (folder / "retrieval" / "dataset_type.txt").write_text("retrieval")
-    names = [f"{subject} {place}".removeprefix("a ") for place in _PLACES for subject in _SUBJECTS] * 3
-    names = [f"{name} {number}" for number, name in enumerate(names[:CLASSES])]
+    # Names that differ: equal similarities would fall as rounding leaves them.
+    names = open_clip.IMAGENET_CLASSNAMES[:: len(open_clip.IMAGENET_CLASSNAMES) // CLASSES][:CLASSES]
     labelled = [(image, "cls", str(rng.randrange(CLASSES))) for image in pictures]
     for place in (data / "cifar100", folder / "classes"):
         _shards(place, labelled)
@@ -72,8 +75,10 @@ def _jpeg(number: int) -> bytes:
     return buffer.getvalue()
 
 
-def _caption(rng: random.Random) -> str:
-    return f"{rng.choice(_SUBJECTS)} {rng.choice(_ACTIONS)} {rng.choice(_PLACES)} {rng.choice(_LIGHTS)}".capitalize()
+def _captions(count: int) -> list[str]:
+    """Sentences of which no two are equal: those of equal similarity would fall as rounding leaves them."""
+    every = [" ".join(parts).capitalize() for parts in product(_SUBJECTS, _ACTIONS, _PLACES, _LIGHTS, _MANNERS)]
+    return random.Random(0).sample(every, count)
 
 
 def _flickr(folder: Path, pictures: list[bytes], captions: list[list[str]]) -> None:
