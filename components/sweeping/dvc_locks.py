@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from components.sweeping.finding import Finding
 
 _PLACE = "DVC"
 FOLDER = Path(".dvc/tmp")
+TRIES = 50
+"""How often DVC's lock on the file is asked for, five times a second."""
 
 
 def sweep_locks(dry_run: bool, folder: Path = FOLDER) -> list[Finding]:
@@ -109,10 +112,8 @@ def _guard(path: Path) -> Iterator[None]:
         lock.close()
 
 
-def _acquire(path: Path, tries: int = 50) -> Any:
-    import time
-
-    for _ in range(tries):
+def _acquire(path: Path) -> Any:
+    for _ in range(TRIES):
         try:
             return zc.lockfile.LockFile(str(path))
         except zc.lockfile.LockError:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.captions.workers import is_gone
+from components.captions.workers import is_gone, new_worker
 from components.sweeping.finding import Finding
 from components.tracking import make_client, tracking_uri
 
@@ -41,9 +41,14 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
         silent = (time.time() - _last_sign(client, run)) / 3600
         if owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
-        elif silent > silent_hours:
+        elif silent > silent_hours and not _is_here(owner):
             findings.append(_mark(client, run, silent, dry_run))
     return findings
+
+
+def _is_here(owner: str) -> bool:
+    """Whether an owner is a process of this host."""
+    return owner.partition(" ")[0] == new_worker().partition(" ")[0]
 
 
 def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> Finding:
