@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli_doctor import doctor
 from components.cli_evaluate import evaluate, table
 from components.cli_s3 import s3
 from components.cli_store import store
@@ -27,6 +27,7 @@ profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in inf
 app.add_typer(profile, name="profile")
 app.add_typer(store, name="store")
 app.add_typer(s3, name="s3")
+app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
 app.command("table")(table)
 
@@ -65,7 +66,7 @@ def history(
 def export(
     encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
     format_: Annotated[str, typer.Option("--format", help="open_clip or huggingface.")],
-    output: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
+    output: Annotated[str, typer.Option(help="A new folder, or s3://bucket/prefix.")],
 ) -> None:
     """Write an encoder as a folder that another library reads, loaded back with that library and compared first.
 

@@ -1,0 +1,75 @@
+"""A folder that open_clip loads as `local-dir:<folder>`: configuration, weights, tokenizer files if any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from components.encoders.encoder import Encoder
+from components.encoders.language_tower import LanguageClip
+from components.errors import InputError
+from components.files import write_json
+from components.registry.formats.format import Features, Format
+
+_MEAN, _STD = list(open_clip.OPENAI_DATASET_MEAN), list(open_clip.OPENAI_DATASET_STD)
+
+
+def _refuse(encoder: Encoder) -> None:
+    if isinstance(encoder.model, LanguageClip):
+        raise InputError(
+            f"'{encoder.sidecar.name}' has an adapted language model as text tower, which open_clip has no class for: "
+            "serve it with `mlflow models serve`, or export an encoder with CLIP's own text tower"
+        )
+
+
+def _write(encoder: Encoder, folder: Path) -> None:
+    sidecar = encoder.sidecar
+    preparation = {"mean": _MEAN, "std": _STD, "interpolation": "bicubic", "resize_mode": "shortest"}
+    write_json(
+        folder / "open_clip_config.json",
+        {"model_cfg": _with_own_weights(sidecar.architecture), "preprocess_cfg": preparation},
+    )
+    tensors = {name: tensor.contiguous() for name, tensor in encoder.model.state_dict().items()}
+    save_file(tensors, folder / "open_clip_model.safetensors")
+    encoder.save_text_files(folder)
+
+
+def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
+    """The configuration, asking for no weights of its towers: all are in the folder."""
+    changed = dict(architecture)
+    if "timm_model_name" in architecture["vision_cfg"]:
+        changed["vision_cfg"] = architecture["vision_cfg"] | {"timm_model_pretrained": False}
+    if "hf_model_name" in architecture["text_cfg"]:
+        changed["text_cfg"] = architecture["text_cfg"] | {"hf_model_pretrained": False}
+    return changed
+
+
+@torch.inference_mode()
+def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> Features:
+    model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
+    model.eval()
+    pixels = torch.stack([prepare(image) for image in images])
+    return Features(
+        model.encode_text(tokenizer(list(texts)), normalize=True).numpy(),
+        model.encode_image(pixels, normalize=True).numpy(),
+    )
+
+
+FORMAT = Format(
+    name="open_clip",
+    refuse=_refuse,
+    write=_write,
+    read=_read,
+    usage=(
+        "import open_clip\n"
+        'model, _, preprocess = open_clip.create_model_and_transforms("local-dir:{folder}")\n'
+        'tokenizer = open_clip.get_tokenizer("local-dir:{folder}")'
+    ),
+)

@@ -1,0 +1,132 @@
+"""An exported encoder, loaded by the library it is for, gives the same features."""
+
+from __future__ import annotations
+
+import io
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from components.encoders.encoder import Encoder, unit_rows
+from components.errors import InputError
+from components.registry.export import export_encoder, write_checked
+from components.registry.formats import find_format
+from components.registry.formats.format import Features
+from tests.conftest import TINY
+
+TEXTS = ["a dog", "It's 2 O'clock!", "two   cats\non a sofa", 'naïve crème — n° 42 "quoted"', "long " * 60]
+
+
+def _images(size: int) -> list[Image.Image]:
+    pixels = np.random.default_rng(1).integers(0, 256, (3, size, size, 3), dtype=np.uint8)
+    return [Image.fromarray(image) for image in pixels]
+
+
+def _encoder(**changes: Any) -> Encoder:
+    config = deepcopy(TINY)
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            config[key] |= value
+        else:
+            config[key] = value
+    torch.manual_seed(3)
+    return Encoder.create("small", "small", config, "test")
+
+
+def _png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["open_clip", "huggingface"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"quick_gelu": True},
+        {"custom_text": True},
+        {"vision_cfg": {"mlp_ratio": 2.0}, "text_cfg": {"mlp_ratio": 3.0, "context_length": 12}},
+    ],
+    ids=["plain", "quick_gelu", "custom_text", "other sizes"],
+)
+def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    encoder, folder = _encoder(**changes), tmp_path / "exported"
+    assert write_checked(encoder, find_format(name), folder) < 1e-5
+    images = _images(16)
+    found = find_format(name).read(folder, TEXTS, images)
+    np.testing.assert_allclose(found.texts, encoder.embed_texts(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(found.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
+    assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
+
+
+def test_open_clip_prepares_images_as_we_do(tmp_path: Path) -> None:
+    encoder = _encoder()
+    write_checked(encoder, find_format("open_clip"), tmp_path / "exported")
+    pixels = np.random.default_rng(2).integers(0, 256, (50, 31, 3), dtype=np.uint8)
+    found = find_format("open_clip").read(tmp_path / "exported", TEXTS, [Image.fromarray(pixels)])
+    expected = encoder.embed_images([_png(Image.fromarray(pixels))])
+    np.testing.assert_allclose(found.images, expected, atol=1e-5)
+
+
+def test_the_folder_says_where_it_comes_from(tmp_path: Path) -> None:
+    encoder = _encoder()
+    encoder.extra = {"basis": torch.ones(2, 2)}
+    encoder.save(tmp_path / "models" / "small")
+    line = export_encoder(str(tmp_path / "models" / "small"), "huggingface", str(tmp_path / "exported"))
+    assert "differ by" in line
+    sidecar = json.loads((tmp_path / "exported" / "encoder.json").read_text())
+    assert sidecar["weights_sha256"] == encoder.sidecar.weights_sha256
+    assert encoder.sidecar.weights_sha256 in (tmp_path / "exported" / "README.md").read_text()
+    assert (tmp_path / "exported" / "method.safetensors").is_file()
+
+
+def test_what_comes_back_otherwise_is_not_written(tmp_path: Path) -> None:
+    form = find_format("open_clip")
+
+    def read(*arguments: Any) -> Features:
+        found = form.read(*arguments)
+        return Features(unit_rows(found.texts + 1e-3)[0], found.images)
+
+    with pytest.raises(InputError, match="features differ by"):
+        write_checked(_encoder(), replace(form, read=read), tmp_path / "exported")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
+        ({"text_cfg": {"proj_bias": True}}, "text_cfg.proj_bias is True"),
+        ({"text_cfg": {"pool_type": "last"}}, "text_cfg.pool_type is last"),
+        ({"vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "patch_size": None}}, "no square vision transformer"),
+    ],
+)
+def test_clip_model_cannot_be_everything(
+    changes: dict[str, Any], words: str, tmp_path: Path, tiny_encoder: Any
+) -> None:
+    config = {key: value | changes.get(key, {}) if isinstance(value, dict) else value for key, value in TINY.items()}
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
+    with pytest.raises(InputError, match=words) as error:
+        write_checked(tiny_encoder, find_format("huggingface"), tmp_path / "exported")
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(InputError, match="is there already"):
+        export_encoder("paraclip", "open_clip", str(tmp_path))
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_unknown_format_lists_the_known() -> None:
+    with pytest.raises(InputError, match="choose one of huggingface, open_clip"):
+        find_format("onnx")
