@@ -106,4 +106,8 @@ def _bar(total: int | None) -> Iterator[Callable[[int], None]]:
     with tqdm(
         total=total, unit="B", unit_scale=True, mininterval=interval, dynamic_ncols=True, delay=interval
     ) as progress:
-        yield lambda size: progress.update(size) and None
+
+        def on_bytes(size: int) -> None:
+            progress.update(size)
+
+        yield on_bytes

@@ -23,6 +23,8 @@ from components.storage_upload import Stored, Uploader
 from components.storage_url import split_url
 
 _BUFFER = 1 << 20
+_PATIENT = Config(retries={"mode": "standard", "max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=60)
+_HURRIED = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=4, read_timeout=8)
 
 
 def _silent(_size: int) -> None:
@@ -30,13 +32,33 @@ def _silent(_size: int) -> None:
 
 
 class S3:
-    """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's. Requests are retried by botocore."""
+    """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's. Requests are retried by botocore.
 
-    def __init__(self) -> None:
-        config = Config(retries={"mode": "standard", "max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=60)
+    Args:
+        hurry: one attempt of a few seconds at each request, to learn whether the store answers at all.
+        endpoint: instead of the environment's.
+        region: instead of the environment's.
+        access_key: instead of the environment's, together with `secret_key`.
+        secret_key: see `access_key`.
+        profile: of the files in ~/.aws, instead of the environment's.
+
+    Raises:
+        InputError: the endpoint is no URL, or the profile is unknown.
+    """
+
+    def __init__(
+        self,
+        hurry: bool = False,
+        endpoint: str | None = None,
+        region: str | None = None,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        profile: str | None = None,
+    ) -> None:
         try:
             # boto3's own session would keep the first credentials it found, and is not made for threads.
-            self._client: Any = boto3.session.Session().client("s3", config=config)
+            session = boto3.session.Session(access_key, secret_key, region_name=region, profile_name=profile)
+            self._client: Any = session.client("s3", endpoint_url=endpoint, config=_HURRIED if hurry else _PATIENT)
         except (ValueError, BotoCoreError) as error:
             raise InputError(f"no S3 client ({error}): check AWS_ENDPOINT_URL_S3 and AWS_PROFILE") from None
 
@@ -143,6 +165,15 @@ class S3:
         bucket, _ = split_url(url)
         with explained(f"s3://{bucket}", "used"):
             self._client.head_bucket(Bucket=bucket)
+
+    def buckets(self) -> tuple[str, ...]:
+        """Names of all buckets.
+
+        Raises:
+            InputError: they may not be listed, or the store is out of reach.
+        """
+        with explained("s3://", "listed"):
+            return tuple(bucket["Name"] for bucket in self._client.list_buckets()["Buckets"])
 
     def list(self, url: str) -> list[str]:
         """URLs of all objects whose key starts with the key of `url`, sorted.

@@ -12,6 +12,7 @@ from components.storage_faults import explained, fault_code
 from components.storage_url import split_url
 
 _UNKNOWN = {"NotImplemented", "MethodNotAllowed", "501", "405"}
+_THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 _DAYS = 7
 _RULE = {
     "ID": "cliptune-half-uploads",
@@ -46,16 +47,23 @@ def _create(client: Any, bucket: str) -> str:
     try:
         client.create_bucket(Bucket=bucket, **place)
     except ClientError as error:
-        if fault_code(error) == "BucketAlreadyOwnedByYou":
-            return f"s3://{bucket} is there"
-        if fault_code(error) == "BucketAlreadyExists":
-            raise InputError(f"s3://{bucket} belongs to someone else: choose another name") from None
+        if fault_code(error) in _THERE:
+            return _own(client, bucket)
         if fault_code(error) == "InvalidBucketName":
             raise InputError(
                 f"s3://{bucket} is no name for a bucket: write 3 to 63 of lower-case letters, digits, dots and hyphens"
             ) from None
         raise
     return f"made s3://{bucket}"
+
+
+def _own(client: Any, bucket: str) -> str:
+    """Not every store tells one's own buckets from others': whether we may look into it does."""
+    try:
+        client.head_bucket(Bucket=bucket)
+    except ClientError:
+        raise InputError(f"s3://{bucket} belongs to someone else: choose another name") from None
+    return f"s3://{bucket} is there"
 
 
 def _keep_versions(client: Any, bucket: str) -> str:

@@ -1,0 +1,40 @@
+"""The registry has a champion, or nothing was promoted yet."""
+
+from __future__ import annotations
+
+from components.doctor.check import Check, Finding, Surroundings, not_used, ok
+from components.doctor.database import rows
+from components.doctor.mlflow_api import headers
+from components.doctor.web import ask
+from components.errors import InputError
+from components.tracking import tracking_uri
+
+_ALIASES = "SELECT alias, version FROM registered_model_aliases WHERE name = :model ORDER BY alias"
+
+
+def _examine(around: Surroundings) -> Finding:
+    model, uri = around.settings.promote.model, tracking_uri()
+    try:
+        aliases = _asked(around, uri, model) if uri.startswith("http") else _read(uri, model)
+    except InputError as error:
+        return not_used(f"the tracking store does not say: {str(error).partition(': ')[0]}")
+    if "champion" not in aliases:
+        return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
+    return ok(f"{model}: " + ", ".join(f"{alias} is version {version}" for alias, version in aliases.items()))
+
+
+def _asked(around: Surroundings, uri: str, model: str) -> dict[str, str]:
+    """Aliases, of MLflow's server; MLflow's own client takes seconds to import."""
+    url = f"{uri.rstrip('/')}/api/2.0/mlflow/registered-models/get?name={model}"
+    answer = ask(url, "mend the line 'tracking' first", headers(around.environment))
+    if answer.status_code != 200:
+        return {}
+    aliases = answer.json()["registered_model"].get("aliases", [])
+    return {str(one["alias"]): str(one["version"]) for one in aliases}
+
+
+def _read(uri: str, model: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in rows(uri, _ALIASES, model=model)}
+
+
+CHECK = Check("registry", 5, _examine, needs_settings=True)
