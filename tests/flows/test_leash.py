@@ -25,6 +25,13 @@ open(f"pid-{{len(sys.argv)}}.txt", "w").write(str(os.getpid()))
 time.sleep(120)
 """
 _DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+# As torchrun's ranks: in a session of its own, and its parent dies without telling it.
+_LAUNCHER = """
+import subprocess, sys, time
+rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], start_new_session=True)
+open("rank.txt", "w").write(str(rank.pid))
+{then}
+"""
 _HOLDER = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
 
 
@@ -89,3 +96,36 @@ def test_command_and_its_children_are_ended_by(tmp_path: Path, ignore: str, grac
     _wait("the end", lambda: all(_gone(pid) for pid in (*pids, leashed)))
     holder.kill()
     holder.wait()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("then", ["time.sleep(120)", "sys.exit(0)", "import os; os.kill(os.getpid(), 9)"])
+def test_processes_in_other_sessions_end_with_their_command(tmp_path: Path, then: str) -> None:
+    token = tmp_path / "token"
+    token.touch()
+    tied = [sys.executable, leash.__file__, str(os.getpid()), "20", str(tmp_path), str(token)]
+    leashed = subprocess.Popen([*tied, sys.executable, "-c", _LAUNCHER.format(then=then)], process_group=0)
+    file = tmp_path / "rank.txt"
+    _wait("the rank's start", lambda: file.exists() and file.read_text() != "")
+    if "sleep" in then:
+        leashed.terminate()
+    leashed.wait(timeout=60)
+    assert _gone(int(file.read_text()))
+
+
+def test_a_stopped_command_may_write_down_what_it_knows(tmp_path: Path) -> None:
+    # Its launcher dies at once, as DVC does; the work itself needs a moment.
+    work = (
+        "import signal, sys, time; from pathlib import Path\n"
+        "def end(*_): time.sleep(1); Path('killed.txt').touch(); sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, end); Path('ready.txt').touch(); time.sleep(120)"
+    )
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
+    token = tmp_path / "token"
+    token.touch()
+    tied = [sys.executable, leash.__file__, str(os.getpid()), "60", str(tmp_path), str(token)]
+    leashed = subprocess.Popen([*tied, sys.executable, "-c", launcher], process_group=0)
+    _wait("the start", (tmp_path / "ready.txt").exists)
+    token.unlink()
+    assert leashed.wait(timeout=60) != 0
+    assert (tmp_path / "killed.txt").exists()

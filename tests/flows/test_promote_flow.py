@@ -1,0 +1,117 @@
+"""Promotion as a flow: at once, or after a person's consent; a refusal by hand is written down."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import flows.promote
+from components.errors import InputError
+from components.registry.decision import LATEST, RECORDS, Decision, now, read
+from flows.promote import promote_best
+
+FIELDS: dict[str, Any] = {
+    "outcome": "promoted",
+    "model": "m",
+    "encoder": "paraclip",
+    "encoder_sha256": "s",
+    "against": "base",
+    "tracking_uri": "u",
+    "fingerprint": "f",
+}
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the gate says, one entry for each time it is asked; the last one from then on."""
+    said: list[dict[str, Any]] = [{}]
+
+    def judge() -> Decision:
+        changes = said.pop(0) if len(said) > 1 else said[0]
+        return Decision(**{**FIELDS, **changes, "time": now()})
+
+    monkeypatch.setattr(flows.promote, "judge", judge)
+    monkeypatch.setattr(flows.promote, "POLL", 1)
+    return said
+
+
+def _answer(name: str, **answer: Any) -> threading.Thread:
+    """Answer a flow run's question as soon as it asks."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.flow_runs import resume_flow_run
+
+    def wait() -> None:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+        deadline = time.monotonic() + 240
+        with get_client(sync_client=True) as client:
+            while time.monotonic() < deadline:
+                runs = client.read_flow_runs(flow_run_filter=named)
+                if runs and runs[0].state is not None and runs[0].state.is_paused():
+                    resume_flow_run(runs[0].id, run_input=answer)
+                    return
+                time.sleep(0.2)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def _artifact(key: str) -> str:
+    from prefect.artifacts import Artifact
+
+    found = Artifact.get(key)
+    assert found is not None
+    return str(found.data)
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server", "gate")
+def test_a_dry_run_only_tells(project: Any) -> None:
+    promote_best(dry_run=True)
+    assert project.ran() == []
+    assert "# m: promoted" in _artifact("promotion-proposal")
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server", "gate")
+def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
+    thread = _answer("asked", approve=True, by="Ada", reason="looks right")
+    promote_best.with_options(flow_run_name="asked")(approval=True)
+    thread.join()
+    assert project.ran() == ["promote"]
+    assert "Approved by Ada: looks right" in _artifact("promotion-decision")
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server", "gate")
+def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(project: Any) -> None:
+    thread = _answer("denied", approve=False, by="Ada", reason="wrong world")
+    promote_best.with_options(flow_run_name="denied")(approval=True)
+    thread.join()
+    assert project.ran() == []
+    record = read(RECORDS / f"{LATEST}.json")
+    assert (record.outcome, record.rules[-1].name, record.rules[-1].passed) == ("refused", "approval", False)
+    assert record.rules[-1].reason == "Ada: wrong world"
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_consent_is_for_one_candidate(project: Any, gate: list[dict[str, Any]]) -> None:
+    gate[:] = [{}, {"encoder_sha256": "another"}]
+    thread = _answer("late", approve=True)
+    with pytest.raises(InputError, match="the best candidate is another by now"):
+        promote_best.with_options(flow_run_name="late")(approval=True)
+    thread.join()
+    assert project.ran() == []
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("prefect_server")
+def test_a_candidate_that_the_gate_refuses_needs_no_person(project: Any, gate: list[dict[str, Any]]) -> None:
+    gate[:] = [{"outcome": "refused"}]
+    promote_best(approval=True)
+    assert project.ran() == ["promote"]

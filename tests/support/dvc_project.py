@@ -1,0 +1,65 @@
+"""A checkout with a real DVC pipeline whose stages take no time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPO = Path(__file__).parents[2]
+
+_WORK = """
+import sys, time
+from pathlib import Path
+
+name, seconds, *_ = sys.argv[1:]
+with Path("ran.txt").open("a") as stream:
+    print(name, file=stream)
+time.sleep(float(seconds))
+Path("out", f"{name}.txt").write_text(name)
+"""
+
+
+def make_project(folder: Path, stages: Mapping[str, list[str]], seconds: float = 0.0) -> None:
+    """A git repository with DVC, `params.yaml` as in the product, and one stage for each entry.
+
+    Every stage appends its name to `ran.txt` and writes `out/<name>.txt`; all of them read `work.py`.
+
+    Args:
+        folder: where; made if it is missing.
+        stages: name -> the names that it needs; those of one `foreach` (`train@a`, `train@b`) need as many each.
+        seconds: how long each stage sleeps.
+    """
+    (folder / "out").mkdir(parents=True, exist_ok=True)
+    (folder / "work.py").write_text(_WORK)
+    (folder / "params.yaml").write_text((REPO / "params.yaml").read_text("utf-8"))
+    (folder / ".gitignore").write_text("/out\n/ran.txt\n/state\n/models\n")
+    made: dict[str, Any] = {}
+    for name, needs in stages.items():
+        head, _, key = name.partition("@")
+        if not key:
+            made[name] = _stage(name, needs, seconds)
+            continue
+        numbered = {f"need{number}": need for number, need in enumerate(needs)}
+        body = _stage(f"{head}@${{key}}", [f"${{item.{number}}}" for number in numbered], seconds)
+        group = made.setdefault(head, {"foreach": {}, "do": body})
+        group["foreach"][key] = numbered
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": made}))
+    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"]):
+        subprocess.run(command, cwd=folder, check=True)
+
+
+def _stage(name: str, needs: list[str], seconds: float) -> dict[str, Any]:
+    command = f"{sys.executable} work.py {name} {seconds}"
+    deps = ["work.py", *(f"out/{need}.txt" for need in needs)]
+    return {"cmd": command, "deps": deps, "outs": [f"out/{name}.txt"]}
+
+
+def ran(folder: Path) -> list[str]:
+    """The stages that ran, in order."""
+    path = folder / "ran.txt"
+    return path.read_text().split() if path.exists() else []
