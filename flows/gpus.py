@@ -70,7 +70,7 @@ def _take(devices: list[str], wanted: int, held: ExitStack) -> list[str]:
     """Lock `wanted` devices; the system gives back those of a process that dies."""
     _LOCKS.mkdir(parents=True, exist_ok=True)
     while True:
-        chosen = []
+        chosen: list[str] = []
         with ExitStack() as tried:
             for device in devices:
                 if len(chosen) == wanted:

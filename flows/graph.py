@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -52,7 +52,7 @@ class Graph:
                 touched.add(stage)
         return touched
 
-    def _order(self) -> Iterator[str]:
+    def _order(self) -> Iterable[str]:
         # Sorted, because sets of texts have another order in each process.
         return TopologicalSorter({stage: sorted(those) for stage, those in self.needs.items()}).static_order()
 

@@ -18,6 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from components.settings import load_settings
 from flows.commands import CommandError
 from flows.graph import Graph, outdated, read_graph
+from flows.runners import AnyRunner
 from flows.stages import HOURS, run_stage
 from flows.tether import stops_commands
 
@@ -66,7 +67,8 @@ def bring_up_to_date(
     if work.todo:
         ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
         # In this order: leaving the runner waits for its threads, and those for their commands.
-        with ThreadPoolTaskRunner(max_workers=parallel) as runner, stops_commands():
+        threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
+        with threads as runner, stops_commands():
             _work_off(work, lambda stage: _submit(runner, stage, hours, ranks))
     show_stages({stage: _became(work, stage) for stage in wanted}, work.seconds)
     if work.faults:
@@ -77,7 +79,7 @@ def bring_up_to_date(
         raise CommandError(f"{len(work.faults)} stages failed, besides {first} {others}; {first} so: {fault}")
 
 
-def _submit(runner: Any, stage: str, hours: float | None, ranks: int) -> PrefectFuture[Any]:
+def _submit(runner: AnyRunner, stage: str, hours: float | None, ranks: int) -> PrefectFuture[Any]:
     started: PrefectFuture[Any] = runner.submit(
         run_stage.with_options(name=stage), {"name": stage, "hours": hours, "ranks": ranks}
     )

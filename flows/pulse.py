@@ -27,7 +27,8 @@ def pulse(name: str) -> Iterator[Callable[[str], None]]:
     said, done = _Said(name), threading.Event()
     with suppress(httpx.HTTPError):
         key = f"progress-{re.sub(r'[^a-z0-9]+', '-', name.lower())}"
-        said.artifact = create_progress_artifact(0, key, said.text())
+        made = create_progress_artifact(0, key, said.text())
+        said.artifact = made if isinstance(made, UUID) else None
     thread = threading.Thread(target=copy_context().run, args=(_beat, said, done), daemon=True)
     thread.start()
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import zc.lockfile
+import zc.lockfile  # type: ignore[import-untyped]
 
 from components.errors import InputError
 from components.files import write_json

@@ -114,7 +114,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PREFECT_API_URL", raising=False)
         patch.setenv("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
         patch.setenv("DO_NOT_TRACK", "1")
-        with prefect_test_harness(server_startup_timeout=240):
+        with prefect_test_harness(server_startup_timeout=900):
             yield
 
 
