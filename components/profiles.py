@@ -35,6 +35,7 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
     path = folder / f"{name}.yaml"
     try:
         overlay = YAML(typ="safe").load(path.read_text("utf-8")) or {}
