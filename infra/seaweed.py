@@ -46,6 +46,7 @@ class Seaweed:
         user = {"name": "cliptune", "credentials": [{"accessKey": access_key, "secretKey": secret_key}]}
         path = self.folder / "s3.json"
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.write_text(json.dumps({"identities": [user | {"actions": ["Admin"]}]}), encoding="utf-8")
@@ -61,6 +62,8 @@ class Seaweed:
             "-master.telemetry=false",
             f"-master.volumeSizeLimitMB={self.volume_mb}",
             f"-volume.max={self.volumes}",
+            # Nobody else reads here; by default it waits ten seconds for those who do.
+            "-volume.preStopSeconds=1",
             "-s3",
             f"-s3.config={self.folder / 's3.json'}",
             "-s3.port.iceberg=0",

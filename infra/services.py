@@ -66,8 +66,17 @@ class Services:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-    def start(self, name: str, command: Sequence[str]) -> Service:
-        """Start a service; what it prints goes to `<logs>/<name>.log`."""
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, user: int | None = None
+    ) -> Service:
+        """Start a service; what it prints goes to `<logs>/<name>.log`.
+
+        Args:
+            name: of its log.
+            command: its command line, which everybody on this machine can read: secrets belong elsewhere.
+            environment: what it sees besides the environment of all.
+            user: who runs it; oneself when not given.
+        """
         log = self.logs / f"{name}.log"
         stream = self._files.enter_context(log.open("wb"))
         process = subprocess.Popen(
@@ -75,8 +84,9 @@ class Services:
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=dict(self.environment),
+            env={**self.environment, **(environment or {})},
             start_new_session=True,
+            user=user,
         )
         service = Service(name, process, log)
         self.running.append(service)
@@ -87,13 +97,13 @@ class Services:
         for service in self.running:
             service.check()
 
-    def call(self, name: str, command: Sequence[str]) -> None:
+    def call(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run a command to its end, logged like a service.
 
         Raises:
             InputError: it failed.
         """
-        service = self.start(name, command)
+        service = self.start(name, command, environment)
         while service.process.poll() is None:
             self.check_others(service)
             time.sleep(0.1)

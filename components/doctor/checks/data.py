@@ -1,0 +1,60 @@
+"""What the pipeline reads and does not make itself: image folder, shards, weights."""
+
+from __future__ import annotations
+
+from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
+from components.errors import InputError
+from components.settings import Settings
+from components.storage import S3
+
+
+def _examine(around: Surroundings) -> Finding:
+    settings = around.settings
+    missing = [*_folder(around, settings), *_weights(around, settings), *_shards(around, settings)]
+    if missing:
+        return fail("; ".join(what for what, _ in missing), "; ".join(mend for _, mend in missing))
+    if settings.prepare.source == "embedded":
+        return not_used("the embedded world makes its data itself")
+    return ok(f"{settings.prepare.folder} and what else params.yaml names")
+
+
+def _folder(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
+    if settings.prepare.source != "folder":
+        return []
+    folder = settings.prepare.folder
+    if folder is None:
+        return [("prepare.folder is not set", "name the image folder in params.yaml")]
+    if not (around.folder / folder).is_dir():
+        return [(f"prepare.folder {folder} is missing", f"put the images and captions.tsv into {folder}")]
+    if not (around.folder / folder / "captions.tsv").is_file():
+        return [(f"{folder / 'captions.tsv'} is missing", "write one line for each caption: image<TAB>caption")]
+    return []
+
+
+def _weights(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
+    file = settings.base.file
+    if settings.base.source != "file" or (file is not None and (around.folder / file).exists()):
+        return []
+    return [(f"base.file {file} is missing", "put the weights there, or correct base.file")]
+
+
+def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
+    """The first shard stands for all: the train stage looks at each before it begins."""
+    if settings.train.shards is None:
+        return []
+    from braceexpand import braceexpand
+
+    first = next(iter(braceexpand(settings.train.shards.urls)))
+    mend = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
+    if not first.startswith("s3://"):
+        return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", mend)]
+    try:
+        store = S3(hurry=True)
+        there = store.exists(first) if first.endswith(".tar") else bool(store.list(first))
+    except InputError as error:
+        detail, _, how = str(error).rpartition(": ")
+        return [(f"train.shards: {detail}", how)]
+    return [] if there else [(f"train.shards {first} is missing", mend)]
+
+
+CHECK = Check("data", 13, _examine, needs_settings=True)

