@@ -22,6 +22,7 @@ from components.captions.synthesize import run
 from components.errors import InputError
 from components.records import GENERATIONS, PAIRS
 from components.settings import Scale, Settings
+from flows.graph import outdated, read_graph
 from flows.runners import make_runner
 from flows.shards import Outcome
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
@@ -152,7 +153,7 @@ def test_two_workers_answer_each_question_once(
     assert (workers[0][1] == workers[1][1] == str(os.getpid())) == (runner == "threads")
     assert seen["addresses"] <= {"127.0.0.1"}
     if runner == "threads":
-        assert flows.synthesize.is_current(f"synthesize@{TASK}")
+        assert outdated(read_graph(), [f"synthesize@{TASK}"]) == set()
 
     with get_client(sync_client=True) as client:
         named = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
