@@ -71,7 +71,7 @@ def main() -> None:
     from prefect.settings import PREFECT_API_URL
 
     stages = product_stages()
-    with tempfile.TemporaryDirectory() as temporary, prefect_test_harness(server_startup_timeout=300):
+    with tempfile.TemporaryDirectory() as temporary, prefect_test_harness(server_startup_timeout=900):
         folder = Path(temporary)
         make_project(folder, stages)
         url = str(PREFECT_API_URL.value())

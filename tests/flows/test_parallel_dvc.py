@@ -31,7 +31,7 @@ flow(name="both")(bring_up_to_date)(["compare"])
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("prefect_server")
 def test_two_flows_bring_the_same_pipeline_up_to_date_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.settings import PREFECT_API_URL
@@ -44,7 +44,7 @@ def test_two_flows_bring_the_same_pipeline_up_to_date_together(tmp_path: Path, m
     command = [sys.executable, "-c", FLOW]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     two = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]
-    said = [one.communicate(timeout=800)[0] for one in two]
+    said = [one.communicate(timeout=1500)[0] for one in two]
     assert [one.returncode for one in two] == [0, 0], "\n".join(said)
     assert Counter(ran(tmp_path)) == dict.fromkeys(STAGES, 1)
     assert set(yaml.safe_load((tmp_path / "dvc.lock").read_text())["stages"]) == set(STAGES)
