@@ -16,6 +16,7 @@ from tests.benchmarks.evaluation_gallery import measure_gallery
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(900)
 def test_both_commands_find_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     images = 12
     monkeypatch.setattr(evaluation_data, "TEMPLATES", evaluation_data.TEMPLATES[:1])
