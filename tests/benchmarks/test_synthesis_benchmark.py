@@ -30,7 +30,7 @@ def test_every_figure_is_measured() -> None:
     assert found["stores"].keys() == {"sqlite", "postgresql"}
     for store in found["stores"].values():
         assert store["overhead_share"] < 1
-        assert 0 < store["busy_share"] < 1
+        assert store["busy_share"] > 0
         assert store["milliseconds_per_1000_rows"].keys() == {"claims", "commits", "look-ups"}
         assert all(spent > 0 for spent in store["milliseconds_per_1000_rows"].values())
 
