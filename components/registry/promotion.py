@@ -151,7 +151,8 @@ def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: 
 def _registered(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> str:
     """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
     decision = subject.decision
-    tags = subject.tags | {
+    tags = {
+        **subject.tags,
         versions.SHA_TAG: decision.encoder_sha256,
         "encoder": decision.encoder,
         "world": settings.world.name,

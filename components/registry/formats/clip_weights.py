@@ -140,7 +140,8 @@ def _block(part: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 def _complete(config: dict[str, Any], tower: str) -> dict[str, Any]:
     settings, _ = _SAME[tower]
-    return {field.name: field.default for field in fields(settings)} | config[tower]
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(settings)}
+    return {**defaults, **config[tower]}
 
 
 def _sizes(tower: dict[str, Any], heads: int) -> dict[str, Any]:
