@@ -17,7 +17,6 @@ from components.registry.gate import gain
 from components.registry.prompts import prompts_of, tables_trained_on
 from components.settings import Settings
 
-CARD = "model_card.md"
 _NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
 
 
@@ -54,14 +53,6 @@ def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
         "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def shortened(card: str, longest: int) -> str:
-    """The card cut at a line where it is longer than a registry's description may be."""
-    if len(card) <= longest:
-        return card
-    ending = f"\n\n(cut; the whole card is the artifact {CARD})\n"
-    return card[: longest - len(ending)].rpartition("\n")[0] + ending
 
 
 def _method(sidecar: Sidecar) -> str:

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.errors import InputError
-from components.registry.card import CARD, shortened
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
+CARD = "model_card.md"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
 _LONGEST_DESCRIPTION = 5000
@@ -89,6 +89,14 @@ def register(client: MlflowClient, model: str, parts: Parts, *, run_id: str, tag
         model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
     )
     return str(made.version)
+
+
+def shortened(card: str, longest: int) -> str:
+    """A card cut at a line where it is longer than a registry's description may be."""
+    if len(card) <= longest:
+        return card
+    ending = f"\n\n(cut; the whole card is the artifact {CARD})\n"
+    return card[: longest - len(ending)].rpartition("\n")[0] + ending
 
 
 def save_model(folder: Path, parts: Parts) -> None:

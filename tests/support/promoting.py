@@ -13,7 +13,7 @@ from typing import Any
 from components.registry import locks, promotion
 from components.settings import load_settings
 
-_PATIENCE = 300.0
+_PATIENCE = 900.0
 
 
 def main(go: Path, ready: Path) -> None:

@@ -67,8 +67,8 @@ FORMAT = Format(
         'processor = CLIPImageProcessor.from_pretrained("{folder}")'
     ),
     notes=(
-        "open_clip's tokenizer also straightens curly quotes, decodes HTML entities and repairs broken Unicode before it "
-        "looks for byte pairs; this one does not: run `ftfy.fix_text` and `html.unescape` over such texts first. Image "
+        "open_clip's tokenizer also straightens curly quotes, decodes HTML entities and repairs broken Unicode before "
+        "it looks for byte pairs; this one does not: clean such texts with ftfy and `html.unescape` first. Image "
         "processors of transformers resize by other arithmetic than Pillow.",
     ),
 )

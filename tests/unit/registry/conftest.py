@@ -1,59 +1,16 @@
-"""A project folder with two evaluated encoders and a real MLflow store, made quickly."""
+"""A project folder with evaluated encoders and a store of its own."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 
 from components.encoders.encoder import Encoder
-from components.evaluation.results import Report, Result
-from components.files import file_hash, write_json
 from components.settings import Settings
-from components.tracking import STORE, make_client, tracked_run
-
-PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
-SUMMARY = {"passed": True, "tables": {"paraphrases": {"passed": True, "accepted": 90, "rows": 100}}}
-EXAMPLES = Path("data/validated/paraphrases.parquet")
-
-
-def results(name: str, sha256: str, primary: float, recall: float = 0.5, top1: float = 0.5, data: str = "d") -> Report:
-    """A report with intervals of half-width 0.02."""
-    values = {PRIMARY: primary, RECALL: recall, TOP1: top1}
-    metrics = {
-        key: Result(value=value, ci95=(value - 0.02, value + 0.02), higher_is_better=True)
-        for key, value in values.items()
-    }
-    return Report(encoder=name, protocol="p=1", data_hash=data, encoder_sha256=sha256, metrics=metrics)
-
-
-@dataclass
-class Project:
-    """Makes encoders with results, as the stages `train` and `evaluate` would."""
-
-    settings: Settings
-    architecture: dict[str, object]
-
-    def score(self, name: str, sha256: str, primary: float, recall: float = 0.5, data: str = "d") -> Report:
-        """Results of an encoder, not written."""
-        return results(name, sha256, primary, recall, data=data)
-
-    def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d") -> Encoder:
-        """Train (that is, draw), save and score an encoder; its run is finished."""
-        torch.manual_seed(seed)
-        with tracked_run("train", name, self.settings, {"seed": seed}, {}) as run:
-            encoder = Encoder.create(name, "tiny", self.architecture, name)
-            known = {"git_commit": "c0ffee", "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES)}}
-            encoder.sidecar = encoder.sidecar.model_copy(update=known)
-            encoder.save(Path("models") / name)
-            write_json(Path("models") / name / "run.json", run.reference())
-        report = self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
-        write_json(Path("reports/metrics") / f"{name}.json", json.loads(report.model_dump_json()))
-        return encoder
+from components.tracking import STORE, make_client
+from tests.support.registry_project import Project, make_project
 
 
 @pytest.fixture(scope="session")
@@ -78,9 +35,4 @@ def project(
     monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     STORE.mkdir()
     shutil.copy(migrated, STORE / "mlflow.db")
-    EXAMPLES.parent.mkdir(parents=True)
-    EXAMPLES.write_bytes(b"examples")
-    write_json(EXAMPLES.parent / "summary.json", SUMMARY)
-    made = Project(settings, tiny_encoder.sidecar.architecture)
-    made.add("base", 1, 0.4)
-    return made
+    return make_project(settings, tiny_encoder.sidecar.architecture)

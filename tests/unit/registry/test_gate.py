@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from components.errors import InputError
 from components.evaluation.results import Report, Result
 from components.registry.gate import Evidence, judge
-from components.settings import Promote
+from components.settings import Margin, Promote
 
 PRIMARY, GUARD = "b/primary", "b/guard"
 POLICY = Promote(model="m", primary=PRIMARY, guards={GUARD: 0.01})
@@ -80,3 +80,34 @@ def test_two_encoders_never_beat_each_other(one: float, other: float, half: floa
         all(rule.passed for rule in judge(*pair, POLICY, Evidence())) for pair in ((left, right), (right, left))
     ]
     assert not all(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("margin", "gain", "passes"),
+    [
+        (Margin(rule="half_width"), 0.021, True),
+        (Margin(rule="half_width"), 0.019, False),
+        (Margin(rule="half_width", least=0.03), 0.025, False),
+        (Margin(rule="half_width", least=0.03), 0.035, True),
+        (Margin(rule="disjoint"), 0.035, False),
+        (Margin(rule="disjoint"), 0.045, True),
+        (Margin(rule="least"), 0.001, True),
+        (Margin(rule="least"), 0.0, False),
+        (Margin(rule="least", least=0.005), 0.004, False),
+    ],
+)
+@pytest.mark.parametrize("higher", [True, False])
+def test_margin_rules(margin: Margin, gain: float, passes: bool, higher: bool) -> None:
+    old, new = (_report(value, 0.5, higher=higher) for value in (0.4, 0.4 + (gain if higher else -gain)))
+    policy = POLICY.model_copy(update={"margin": margin})
+    assert judge(new, old, policy, Evidence())[1].passed is passes
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "value", "passes"), [("b", 0.5, True), ("b", float("nan"), False), ("c", 0.5, False)]
+)
+def test_required_benchmark(benchmark: str, value: float, passes: bool) -> None:
+    candidate = _report(0.45, value)
+    policy = POLICY.model_copy(update={"benchmarks": (benchmark,), "guards": {}})
+    rules = {rule.name: rule.passed for rule in judge(candidate, OLD, policy, Evidence())}
+    assert rules[f"benchmark {benchmark}"] is passes

@@ -1,0 +1,113 @@
+"""The model card says what is known, and what nobody said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.encoders.sidecar import Sidecar
+from components.registry import decision as records
+from components.registry.card import Subject, model_card
+from components.registry.decision import Decision, Rule
+from components.registry.folders import Folders
+from components.registry.model import shortened
+from components.registry.prompts import prompts_of, tables_trained_on
+from components.settings import Settings
+from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
+
+GROUP = f"{PRIMARY}/unseen"
+
+
+def _subject(**tags: str) -> Subject:
+    sidecar = Sidecar(
+        name="paraclip",
+        model="tiny",
+        architecture={},
+        quick_gelu=False,
+        embed_dim=16,
+        context_length=24,
+        image_size=16,
+        method="paraclip",
+        data_hashes={"data/pairs/train.parquet": "aaa", "data/validated/paraphrases.parquet": "bbb"},
+    )
+    candidate, base = results("paraclip", "s" * 64, 0.5, recall=0.4), results("base", "b" * 64, 0.4, recall=0.5)
+    groups = {GROUP: candidate.metrics[PRIMARY].model_copy(update={"value": 0.1})}
+    candidate = candidate.model_copy(update={"metrics": candidate.metrics | groups})
+    decision = Decision(
+        outcome="promoted",
+        model="text-encoder",
+        encoder="paraclip",
+        encoder_sha256="s" * 64,
+        against="base",
+        rules=(Rule(name="primary", passed=True, reason="gain +0.1"),),
+        run_id="r" * 32,
+        tracking_uri="",
+        fingerprint="f",
+        time=records.now(),
+    )
+    return Subject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    """Validation that accepted 90 of 100 paraphrases."""
+    from components.files import write_json
+
+    write_json(tmp_path / "validated" / "summary.json", SUMMARY)
+    return Folders(validated=tmp_path / "validated")
+
+
+def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
+    card = model_card(_subject(dvc_lock_sha256="d" * 64), settings, folders)
+    assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
+    assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
+    assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
+    assert f"Worse than base at {PRIMARY}" not in card
+    for known in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "ParaCLIP"):
+        assert known in card
+    assert "with changes that no commit has" not in card
+
+
+def test_prompts_of_its_tables_are_in_the_card(settings: Settings, folders: Folders) -> None:
+    folders = Folders(validated=Path("data/validated"))
+    card = model_card(_subject(), settings, folders)
+    assert "**paraphrase_1**" in card
+    assert 'Paraphrase the given text "<paraphrase_1>" concisely' in card
+    assert "negate" not in card
+
+
+def test_dirty_tree_is_marked(settings: Settings, folders: Folders) -> None:
+    assert "`c0ffee`, with changes that no commit has" in model_card(_subject(git_dirty="true"), settings, folders)
+
+
+def test_other_world_inherits_no_statement(raw_params: dict[str, Any], folders: Folders) -> None:
+    raw_params["world"]["name"] = "products"
+    card = model_card(_subject(), Settings.model_validate(raw_params), folders)
+    assert "OpenMoji" not in card
+    assert card.count("Not stated: describe world 'products' in `promote.card` of params.yaml.") == 3
+
+
+def test_description_is_cut_at_a_line() -> None:
+    card = "# card\n" + "a line of it\n" * 500
+    short = shortened(card, 5000)
+    assert 4900 < len(short) <= 5000
+    assert short.endswith("model_card.md)\n")
+    assert set(short.splitlines()[1:-2]) == {"a line of it"}
+    assert shortened("# card\n", 5000) == "# card\n"
+
+
+def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None:
+    def names() -> list[str]:
+        return [line.split("**")[1] for line in prompts_of("negations", Settings.model_validate(raw_params))]
+
+    raw_params["validate"]["tables"]["negations"] = {"judged": False}
+    assert not [name for name in names() if name.startswith("judge")]
+    raw_params["validate"]["tables"]["negations"] = {"judged": True}
+    assert {"negate_semclip", "judge_negation"} <= set(names())
+
+
+def test_only_synthesised_tables_have_prompts() -> None:
+    paths = ["data/pairs/train.parquet", "data/validated/paraphrases.parquet", "data/validated/gone.parquet"]
+    assert tables_trained_on(paths, "validated") == ["paraphrases"]

@@ -1,0 +1,128 @@
+"""Version, run, commit, dvc.lock and data lead to each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.encoders.sidecar import read_sidecar
+from components.errors import InputError
+from components.files import write_json
+from components.registry.folders import Folders
+from components.registry.lineage import find_links, tags_of
+from components.registry.model import CHALLENGER, CHAMPION, find_alias
+from components.registry.promotion import promote
+from components.tracking import make_client
+
+MODEL = "text-encoder"
+LOCK = """
+schema: '2.0'
+stages:
+  train@paraclip:
+    deps:
+    - {path: data/validated/paraphrases.parquet, md5: examples-md5}
+    outs:
+    - {path: models/paraclip, md5: encoder-md5.dir}
+"""
+
+
+@pytest.fixture
+def promoted(project: Any) -> Any:
+    """The project after its first promotion, from a dirty tree."""
+    Path("dvc.lock").write_text(LOCK)
+    project.add("paraclip", 2, 0.5)
+    sidecar = json.loads(Path("models/paraclip/encoder.json").read_text())
+    write_json(Path("models/paraclip/encoder.json"), sidecar | {"git_commit": "c0ffee-dirty"})
+    return promote(project.settings)
+
+
+def test_each_end_leads_to_the_other(promoted: Any) -> None:
+    client = make_client()
+    champion = find_alias(client, MODEL, CHAMPION)
+    assert champion is not None
+    lock = hashlib.sha256(LOCK.encode()).hexdigest()
+    examples = hashlib.sha256(b"examples").hexdigest()
+    tags = champion.tags
+    assert (tags["git_commit"], tags["git_dirty"], tags["dvc_lock_sha256"]) == ("c0ffee", "true", lock)
+    assert tags["data/data/validated/paraphrases.parquet"] == examples
+    assert tags["dvc/data/validated/paraphrases.parquet"] == "examples-md5"
+    assert tags["dvc/models/paraclip"] == "encoder-md5.dir"
+    run = client.get_run(promoted.run_id)
+    assert run.data.tags["model_version"] == f"{MODEL}/1"
+    assert run.data.tags["dvc_lock_sha256"] == lock
+    kept = Path(client.download_artifacts(promoted.run_id, "provenance/dvc.lock"))
+    assert kept.read_text() == LOCK
+    for end in ("1", promoted.run_id, "c0ffee", lock[:12], examples[:12], promoted.encoder_sha256[:12], "examples-md5"):
+        assert [(link.version, link.aliases) for link in find_links(client, MODEL, end)] == [("1", (CHAMPION,))], end
+    assert find_links(client, MODEL, "0123456789") == []
+
+
+def test_the_version_carries_lock_and_card(promoted: Any) -> None:
+    client = make_client()
+    files = {item.path.rsplit("/", 1)[-1] for item in client.list_artifacts(
+        promoted.run_id, f"registered/{promoted.encoder_sha256[:12]}/artifacts"
+    )}  # fmt: skip
+    assert {"dvc.lock", "model_card.md", "metrics.json", "encoder"} <= files
+    assert client.get_model_version(MODEL, "1").description.startswith(f"# {MODEL}: paraclip")
+
+
+def test_clean_policy_refuses_a_dirty_tree(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    sidecar = json.loads(Path("models/paraclip/encoder.json").read_text())
+    write_json(Path("models/paraclip/encoder.json"), sidecar | {"git_commit": "c0ffee-dirty"})
+    policy = project.settings.promote.model_copy(update={"clean": True})
+    decision = promote(project.settings.model_copy(update={"promote": policy}))
+    assert [rule.name for rule in decision.rules if not rule.passed] == ["provenance"]
+    assert "uncommitted changes" in next(rule.reason for rule in decision.rules if not rule.passed)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({}, "has no table 'paraphrases'"),
+        ({"paraphrases": {"passed": False, "accepted": 5}}, "table 'paraphrases' failed"),
+        ({"paraphrases": {"passed": True, "accepted": 0}}, "has no accepted rows"),
+    ],
+)
+def test_required_validation(project: Any, tables: dict[str, Any], words: str) -> None:
+    project.add("paraclip", 2, 0.5)
+    write_json(Path("data/validated/summary.json"), {"passed": True, "tables": tables})
+    failed = [rule for rule in promote(project.settings).rules if not rule.passed]
+    assert [rule.name for rule in failed] == ["validation"]
+    assert words in failed[0].reason
+
+
+def test_challenger_waits_and_then_wins(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    waiting = promote(project.settings, challenger=True)
+    client = make_client()
+    assert (waiting.outcome, waiting.version) == ("challenger", "1")
+    assert find_alias(client, MODEL, CHAMPION) is None
+    assert find_alias(client, MODEL, CHALLENGER).version == 1
+    assert promote(project.settings, challenger=True) == waiting
+    won = promote(project.settings)
+    assert (won.outcome, won.version) == ("promoted", "1")
+    assert find_alias(client, MODEL, CHALLENGER) is None
+
+
+def test_refusal_is_not_written_twice(project: Any) -> None:
+    project.add("paraclip", 2, 0.41)
+    first = promote(project.settings)
+    assert promote(project.settings) == first
+    assert len([path for path in Path("reports/promotion").glob("*.json") if path.stem != "latest"]) == 1
+
+
+def test_damaged_lock_is_named(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    Path("dvc.lock").write_text("stages: [")
+    with pytest.raises(InputError, match=r"dvc\.lock is damaged"):
+        tags_of(read_sidecar(Path("models/paraclip")), Folders())
+
+
+def test_short_text_means_too_much(project: Any) -> None:
+    with pytest.raises(InputError, match="is too short"):
+        find_links(make_client(), MODEL, "c0f")
