@@ -3,7 +3,8 @@
 python -m tests.benchmarks.orchestration
 
 Prints one JSON object: `noop_flow_seconds` (a process that runs the flow over an up-to-date pipeline, from its start
-to its end) and `seconds_per_stage` (what a stage that runs costs more in the flow than in `dvc repro -s`).
+to its end) and `seconds_per_stage` (what a stage that runs costs more in the flow than in `dvc repro -s`, without the
+flow's own start).
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ def by_dvc(stages: list[str], folder: Path, environment: dict[str, str]) -> floa
     return sum(timed([*DVC, "--wait-for-lock", "repro", "-q", "-s", name], folder, environment) for name in stages)
 
 
+def touch(folder: Path) -> None:
+    """Put every stage out of date."""
+    with (folder / "work.py").open("a") as stream:
+        print("# changed", file=stream)
+
+
 def main() -> None:
     """Measure, and print the result as one line."""
     from prefect.settings import PREFECT_API_URL
@@ -82,19 +89,21 @@ def main() -> None:
             "PREFECT_LOGGING_LEVEL": "WARNING",
         }
         flow = [sys.executable, "-c", FLOW]
-        busy = timed(flow, folder, environment)
+        # The first flow on a new server also pays for its first of everything.
+        timed(flow, folder, environment)
         order = ran(folder)
         assert sorted(order) == sorted(stages), "not every stage ran once"
         noop = timed(flow, folder, environment)
         assert ran(folder) == order, "a stage ran twice"
-        # The same work again for DVC alone.
-        (folder / "work.py").write_text((folder / "work.py").read_text() + "\n# changed\n")
+        touch(folder)
+        busy = timed(flow, folder, environment)
+        touch(folder)
         alone = by_dvc(order, folder, environment)
-        assert ran(folder) == order * 2, "DVC alone did not do the same"
+        assert len(ran(folder)) == 3 * len(order), "the flow and DVC alone did not do the same"
     result = {
         "stages": len(stages),
         "noop_flow_seconds": round(noop, 2),
-        "seconds_per_stage": round((busy - alone) / len(stages), 2),
+        "seconds_per_stage": round((busy - noop - alone) / len(stages), 2),
         "flow_seconds": round(busy, 1),
         "dvc_seconds": round(alone, 1),
     }
