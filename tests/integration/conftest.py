@@ -112,7 +112,8 @@ def _start(folder: Path) -> S3Server:
         "-ip.bind=127.0.0.1",
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64",
-        "-volume.max=100",
+        # Every bucket takes seven at its first object.
+        "-volume.max=1000",
         "-s3",
         f"-s3.config={folder / 's3.json'}",
         "-s3.port.iceberg=0",
