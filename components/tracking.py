@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from components.captions.workers import new_worker
 from components.provenance import git_commit, path_hash
 from components.settings import Settings
 
@@ -186,6 +187,8 @@ def _tags(stage: str, name: str) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": _version("torch"),
         "processor": f"{platform.machine()}, {os.cpu_count()} cores",
+        # By it the flow `sweep` knows a run whose process is gone.
+        "owner": new_worker(),
     }
     if parent := os.environ.get(PARENT_RUN):
         tags["mlflow.parentRunId"] = parent
