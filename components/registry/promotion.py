@@ -131,7 +131,7 @@ def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: 
     """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
     decision = subject.decision
     try:
-        with locks.held(client, decision.model, f"the promotion of '{decision.encoder}'") as lock:
+        with locks.held(client, decision.model, f"the promotion of '{decision.encoder}'", decision.run_id) as lock:
             champion = versions.find_alias(client, decision.model, versions.CHAMPION)
             now = "" if champion is None else str(champion.version)
             if now != decision.previous_version:

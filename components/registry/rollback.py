@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from components.errors import InputError
 from components.registry import decision as records
@@ -11,6 +12,9 @@ from components.registry import model as versions
 from components.registry.decision import RECORDS, Decision, shown_address
 from components.settings import Settings
 from components.tracking import make_client, tracking_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 
 def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
@@ -24,11 +28,8 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
     model = settings.promote.model
     client = make_client()
     time = records.now()
-    with locks.held(client, model, "a rollback") as lock:
-        champion = versions.find_alias(client, model, versions.CHAMPION)
-        previous = versions.find_alias(client, model, versions.PREVIOUS)
-        if champion is None or previous is None or champion.version == previous.version:
-            raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
+    with locks.held(client, model, "a rollback", _both(client, model)[0].run_id) as lock:
+        champion, previous = _both(client, model)
         lock.confirm()
         client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)
         if versions.ROLLED_BACK in previous.tags:
@@ -53,3 +54,11 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
     )
     records.save(decision, folder)
     return decision
+
+
+def _both(client: MlflowClient, model: str) -> tuple[Any, Any]:
+    """The champion and the version before."""
+    champion, previous = (versions.find_alias(client, model, alias) for alias in (versions.CHAMPION, versions.PREVIOUS))
+    if champion is None or previous is None or champion.version == previous.version:
+        raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
+    return champion, previous

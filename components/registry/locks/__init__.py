@@ -7,9 +7,9 @@ import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from components.registry.locks.lock import BusyError, Lock
+from components.registry.locks.lock import Asked, BusyError, Lock
 from components.tracking import tracking_uri
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ _KINDS = {"sqlite": "file", "postgresql": "database"}
 """Scheme of the store's address -> the module here; every other store, a server above all, has tickets."""
 
 
-def held(client: MlflowClient, model: str, purpose: str) -> AbstractContextManager[Lock]:
+def held(client: MlflowClient, model: str, purpose: str, run_id: str) -> AbstractContextManager[Lock]:
     """Keep every other promotion and rollback of `model`, on this host or another, out of the block.
 
     Args:
         purpose: what this process wants to do, for those that are kept out.
+        run_id: a run of the store that this is about.
 
     Raises:
         BusyError: another process has the lock; the message names it.
@@ -33,6 +34,7 @@ def held(client: MlflowClient, model: str, purpose: str) -> AbstractContextManag
     """
     uri = os.environ.get("MLFLOW_REGISTRY_URI") or tracking_uri()
     scheme = uri.partition(":")[0].partition("+")[0]
-    take: Callable[[Any, str, str, str], AbstractContextManager[Lock]]
+    take: Callable[[Asked], AbstractContextManager[Lock]]
     take = import_module(f"{__name__}.{_KINDS.get(scheme, 'tickets')}").take
-    return take(client, uri, model, f"{purpose} by process {os.getpid()} on {socket.gethostname()}")
+    who = f"{purpose} by process {os.getpid()} on {socket.gethostname()}"
+    return take(Asked(client, uri, model, who, run_id))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from components.errors import InputError
-from components.registry.locks.lock import BusyError, Lock
+from components.registry.locks.lock import Asked, BusyError, Lock
 
 _TRY = text("SELECT pg_try_advisory_lock(:kind, :model)")
 _ALIVE = text("SELECT 1")
@@ -27,25 +26,25 @@ _LONGEST_NAME = 63
 
 
 @contextmanager
-def take(_client: Any, uri: str, model: str, who: str) -> Iterator[Lock]:
+def take(asked: Asked) -> Iterator[Lock]:
     """See `held`."""
-    key = {"kind": _number("cliptune promotion"), "model": _number(model)}
-    engine = create_engine(uri, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    key = {"kind": _number("cliptune promotion"), "model": _number(asked.model)}
+    engine = create_engine(asked.uri, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     connection = None
     try:
         connection = engine.connect()
         # Signed first: whoever finds the lock taken must find a name on it.
-        connection.execute(_SIGN, {"who": who[:_LONGEST_NAME]})
+        connection.execute(_SIGN, {"who": asked.who[:_LONGEST_NAME]})
         taken = connection.execute(_TRY, key).scalar_one()
         holder = "" if taken else connection.execute(_HOLDER, key).scalar()
     except SQLAlchemyError as error:
         if connection is not None:
             connection.close()
-        raise InputError(_unreachable(uri, error)) from None
+        raise InputError(_unreachable(asked.uri, error)) from None
     try:
         if not taken:
-            raise BusyError(model, holder or "another process")
-        yield Lock(confirm=lambda: _confirm(connection, uri))
+            raise BusyError(asked.model, holder or "another process")
+        yield Lock(confirm=lambda: _confirm(connection, asked.uri))
     finally:
         _let_go(connection, key)
 

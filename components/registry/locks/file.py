@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from sqlalchemy import make_url
 
 from components.errors import InputError
-from components.registry.locks.lock import BusyError, Lock
+from components.registry.locks.lock import Asked, BusyError, Lock
+
+_SIGNED_WITHIN = 5.0
+"""Seconds to wait for the lock: a holder takes it first and signs then, over the name of one that was killed."""
 
 
 @contextmanager
-def take(_client: Any, uri: str, model: str, who: str) -> Iterator[Lock]:
+def take(asked: Asked) -> Iterator[Lock]:
     """See `held`."""
-    database = Path(make_url(uri).database or "mlflow.db")
-    path = database.with_name(f"{database.name}.{model}.lock")
+    database = Path(make_url(asked.uri).database or "mlflow.db")
+    path = database.with_name(f"{database.name}.{asked.model}.lock")
     lock, holder = FileLock(path), path.with_suffix(".holder")
     try:
-        lock.acquire(blocking=False)
-        holder.write_text(who, encoding="utf-8")
+        lock.acquire(timeout=_SIGNED_WITHIN)
+        holder.write_text(asked.who, encoding="utf-8")
     except Timeout:
-        raise BusyError(model, _read(holder)) from None
+        raise BusyError(asked.model, _read(holder)) from None
     except OSError as error:
         lock.release()
         raise InputError(f"{path} cannot be written ({error}): make it writable or free space") from None

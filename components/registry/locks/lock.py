@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from components.errors import InputError
 
@@ -13,6 +14,17 @@ class BusyError(InputError):
 
     def __init__(self, model: str, holder: str) -> None:
         super().__init__(f"{model} is being changed by {holder}: run the command again when that has ended")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which lock is wanted, by whom; `run_id` is a run that the wish is about."""
+
+    client: Any
+    uri: str
+    model: str
+    who: str
+    run_id: str
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from components.errors import InputError
-from components.registry.locks.lock import BusyError, Lock
+from components.registry.decision import shown_address
+from components.registry.locks.lock import Asked, BusyError, Lock
 
 LEASE = 30 * 60
 """Seconds that a ticket is good for; registering the largest encoder takes a few minutes."""
 _HOLDER = "holder"
-_NOTHING = "https://localhost/cliptune-ticket"
-"""What a version must have as its source; nobody opens it."""
 
 
 @contextmanager
-def take(client: Any, uri: str, model: str, who: str) -> Iterator[Lock]:
+def take(asked: Asked) -> Iterator[Lock]:
     """See `held`."""
     from mlflow.exceptions import MlflowException
 
-    tickets = f"{model}.promotions"
+    client, model, tickets = asked.client, asked.model, f"{asked.model}.promotions"
     try:
-        mine = _draw(client, tickets, who)
+        mine = _draw(asked, tickets)
     except MlflowException as error:
         raise InputError(
-            f"{uri} gives no ticket ({error.message}): check MLFLOW_TRACKING_URI and your rights"
+            f"{shown_address(asked.uri)} gives no ticket ({error.message}): check MLFLOW_TRACKING_URI and your rights"
         ) from None
     try:
         _go_ahead(client, tickets, mine, model)
@@ -39,15 +38,18 @@ def take(client: Any, uri: str, model: str, who: str) -> Iterator[Lock]:
         _give_back(client, tickets, mine)
 
 
-def _draw(client: Any, tickets: str, who: str) -> Any:
+def _draw(asked: Asked, tickets: str) -> Any:
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(tickets, description="Who may move the aliases; empty while nobody does.")
+        asked.client.create_registered_model(tickets, description="Who may move the aliases; empty while nobody does.")
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    return client.create_model_version(tickets, _NOTHING, tags={_HOLDER: who}, await_creation_for=0)
+    # A version must have a source that the server allows; nobody opens it.
+    source = asked.client.get_run(asked.run_id).info.artifact_uri
+    tags = {_HOLDER: asked.who}
+    return asked.client.create_model_version(tickets, source, asked.run_id, tags=tags, await_creation_for=0)
 
 
 def _go_ahead(client: Any, tickets: str, mine: Any, model: str) -> None:

@@ -1,0 +1,164 @@
+"""Two promotions at once, by two processes with different candidates, on each kind of store: exactly one wins."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.encoders.encoder import Encoder
+from components.errors import InputError
+from components.registry import locks
+from components.registry.locks import tickets
+from components.registry.model import CHAMPION, find_alias
+from components.registry.promotion import promote
+from components.registry.rollback import rollback
+from components.settings import Settings
+from components.tracking import make_client
+from tests.conftest import REPO
+from tests.integration.conftest import free_ports
+from tests.support.mlflow_servers import tracking_server
+from tests.support.registry_project import Project, make_project
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+
+MODEL = "text-encoder"
+_PATIENCE = 900.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "server"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty MLflow store."""
+    sqlite = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    if request.param == "server":
+        with tracking_server(free_ports(1)[0], tmp_path / "server", sqlite) as address:
+            yield address
+    else:
+        yield sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def project(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, tiny_encoder: Encoder
+) -> Project:
+    """A project with two candidates that beat the base, and neither of them the other."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    made = make_project(settings, tiny_encoder.sidecar.architecture)
+    made.add("paraclip", 2, 0.5)
+    made.add("other", 3, 0.5)
+    return made
+
+
+def _checkout(candidate: str, folder: Path, raw: dict[str, Any]) -> Path:
+    """A copy of the project that proposes `candidate`."""
+    shutil.copytree(Path(), folder, ignore=shutil.ignore_patterns("mlruns"))
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"encoders": ["base", candidate]}))
+    return folder
+
+
+def _promoting(folder: Path, go: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.support.promoting", str(go), str(folder / "ready")]
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _wait(path: Path, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            pytest.fail(f"the promotion did not come to its lock: {process.communicate()[1][-3000:]}")
+        time.sleep(0.05)
+
+
+def _decision(process: subprocess.Popen[str]) -> dict[str, Any]:
+    output, errors = process.communicate(timeout=_PATIENCE)
+    assert process.returncode == 0, errors[-3000:]
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def test_exactly_one_wins_and_the_other_says_why(project: Project, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    go = tmp_path / "go"
+    folders = [_checkout(name, tmp_path / name, raw_params) for name in ("paraclip", "other")]
+    processes = [_promoting(folder, go) for folder in folders]
+    for folder, process in zip(folders, processes, strict=True):
+        _wait(folder / "ready", process)
+    go.touch()
+    decisions = [_decision(process) for process in processes]
+    won, lost = sorted(decisions, key=lambda found: found["outcome"])
+    assert (won["outcome"], lost["outcome"]) == ("promoted", "refused")
+    champion = find_alias(make_client(), MODEL, CHAMPION)
+    assert champion is not None
+    assert (str(champion.version), champion.tags["encoder"]) == (won["version"], won["encoder"])
+    assert len(make_client().search_model_versions(f"name = '{MODEL}'")) == 1
+    assert [rule["name"] for rule in lost["rules"] if not rule["passed"]] == ["alone"]
+    assert "by process" in lost["rules"][-1]["reason"] or "champion meanwhile" in lost["rules"][-1]["reason"]
+    assert (Path("..") / lost["encoder"] / "reports" / "promotion" / "latest.md").is_file()
+
+
+def _promoted_twice(project: Project) -> str:
+    """Make a champion and one before it; returns the champion's run."""
+    promote(project.settings)
+    project.add("paraclip", 4, 0.6)
+    assert promote(project.settings).outcome == "promoted"
+    project.add("paraclip", 5, 0.7)
+    champion = find_alias(make_client(), MODEL, CHAMPION)
+    assert champion is not None
+    return str(champion.run_id)
+
+
+def test_who_holds_the_lock_is_named_and_a_later_try_succeeds(project: Project) -> None:
+    run_id = _promoted_twice(project)
+    with locks.held(make_client(), MODEL, "a test", run_id) as lock:
+        lock.confirm()
+        refused = promote(project.settings)
+        with pytest.raises(InputError, match=rf"a test by process {os.getpid()}"):
+            rollback(project.settings)
+    assert refused.outcome == "refused"
+    assert f"a test by process {os.getpid()}" in refused.rules[-1].reason
+    assert promote(project.settings).outcome == "promoted"
+
+
+_HOLD = """
+import sys, time
+from components.registry import locks
+from components.tracking import make_client
+with locks.held(make_client(), "text-encoder", "a test", sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(1200)
+"""
+
+
+def test_a_killed_promotion_keeps_nobody_out(project: Project, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", _HOLD, _promoted_twice(project)]
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(InputError, match=f"a test by process {process.pid}"):
+        rollback(project.settings)
+    process.kill()
+    process.wait()
+    if store.startswith("http"):
+        # Only its lease ends a ticket.
+        assert promote(project.settings).outcome == "refused"
+        monkeypatch.setattr(tickets, "LEASE", 0)
+    # PostgreSQL sees a moment later that its client is gone.
+    end = time.monotonic() + _PATIENCE
+    while promote(project.settings).outcome != "promoted":
+        assert time.monotonic() < end
