@@ -12,7 +12,6 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from components.encoders.encoder import Encoder
-from components.encoders.language_tower import LanguageClip
 from components.errors import InputError
 from components.files import write_json
 from components.registry.formats.format import Features, Format
@@ -21,7 +20,7 @@ _MEAN, _STD = list(open_clip.OPENAI_DATASET_MEAN), list(open_clip.OPENAI_DATASET
 
 
 def _refuse(encoder: Encoder) -> None:
-    if isinstance(encoder.model, LanguageClip):
+    if "language_model" in encoder.sidecar.architecture["text_cfg"]:
         raise InputError(
             f"'{encoder.sidecar.name}' has an adapted language model as text tower, which open_clip has no class for: "
             "serve it with `mlflow models serve`, or export an encoder with CLIP's own text tower"

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
+from components.cli import app
 from components.encoders.encoder import Encoder, unit_rows
 from components.errors import InputError
 from components.registry.export import export_encoder, write_checked
@@ -118,6 +120,27 @@ def test_clip_model_cannot_be_everything(
         write_checked(tiny_encoder, find_format("huggingface"), tmp_path / "exported")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["open_clip", "huggingface"])
+def test_language_model_towers_are_refused(name: str, tmp_path: Path, tiny_encoder: Any) -> None:
+    config = TINY | {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
+    with pytest.raises(InputError, match=r"adapted language model.*mlflow models serve") as error:
+        write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_command_writes_the_folder(tmp_path: Path) -> None:
+    _encoder().save(tmp_path / "small")
+    arguments = ["export", "--encoder", str(tmp_path / "small"), "--format", "open_clip"]
+    result = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "exported")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "exported" / "open_clip_model.safetensors").is_file()
+    again = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "exported")])
+    assert again.exit_code == 1
+    assert again.output.count("\n") == 1
 
 
 def test_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
