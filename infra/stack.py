@@ -42,7 +42,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
     assert_port_free(mlflow_port, "--mlflow-port")
     # Set for SIGINT too: a shell starts background commands with Ctrl-C ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     console = Console()
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
     with Services(STATE / "logs", environment(prefect, mlflow)) as services:
@@ -126,7 +126,8 @@ def _announce(console: Console, prefect: str, mlflow: str) -> None:
     )
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal as Ctrl-C."""
     raise KeyboardInterrupt
 
 

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -28,7 +27,7 @@ from infra.credentials import load_credentials, write_private
 from infra.full_settings import BUCKETS, DATABASES, HOST, REGION, FullStack
 from infra.postgres import find_binaries, server_user
 from infra.services import Services, answers, assert_port_free, wait_until
-from infra.stack import POOLS, STATE, environment
+from infra.stack import POOLS, STATE, environment, interrupt
 
 _FOLDER = STATE / "stack-full"
 _START_SECONDS = 600
@@ -44,7 +43,7 @@ def run(stack: FullStack) -> None:
     """
     _check(stack)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     console = Console()
     # Root's PostgreSQL runs as nobody, who must be able to pass through.
     stack.folder.chmod(0o711 if server_user() else 0o700)
@@ -159,10 +158,6 @@ def _announce(console: Console, stack: FullStack) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def main(

@@ -6,22 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from components.errors import InputError
 from components.evaluation.metrics import Features, Indices, Reals
+from components.evaluation.text_features import TextEncoder, embed_new
 from components.records import Table
-
-
-class TextEncoder(Protocol):
-    """The part of an encoder that benchmarks use."""
-
-    def embed_texts(self, texts: Sequence[str], batch_size: int = ..., title: str | None = ...) -> Features:
-        """Unit vectors `[texts, dim]`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ class Context:
     image_features: Features
     folder: Path
     ks: tuple[int, ...]
-    _known: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    _known: dict[str, Features] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if max(self.ks) > len(self.image_ids):
@@ -106,14 +99,7 @@ class Context:
         Raises:
             InputError: the encoder returns a non-finite feature.
         """
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
-        if new:
-            features = self.encoder.embed_texts(new, title="embed texts")
-            bad = ~np.isfinite(features).all(axis=1)
-            if bad.any():
-                raise InputError(f"the encoder gives '{new[int(bad.argmax())]}' a non-finite feature: train it again")
-            self._known.update(zip(new, features, strict=True))
-        return np.stack([self._known[text] for text in texts])
+        return embed_new(self.encoder, texts, self._known)
 
     def rows(self, image_ids: Sequence[str], table: str) -> Indices:
         """Gallery rows of `image_ids` `[ids]`.

@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from components.evaluation.benchmark import TextEncoder
 from components.evaluation.metrics import Features
+from components.evaluation.text_features import TextEncoder
 
 
 @runtime_checkable

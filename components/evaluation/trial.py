@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from components.errors import InputError
 from components.evaluation.image_features import ImageFeatures
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import Picture
 from components.evaluation.subject import Subject
+from components.evaluation.text_features import embed_new
 
 
 @dataclass
@@ -48,14 +47,7 @@ class Trial:
         Raises:
             InputError: the encoder returns a non-finite feature.
         """
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
-        if new:
-            features = self.subject.encoder.embed_texts(new, title="embed texts")
-            bad = ~np.isfinite(features).all(axis=1)
-            if bad.any():
-                raise InputError(f"the encoder gives '{new[int(bad.argmax())]}' a non-finite feature: train it again")
-            self._known.update(zip(new, features, strict=True))
-        return np.stack([self._known[text] for text in texts])
+        return embed_new(self.subject.encoder, texts, self._known)
 
     def images(self, pictures: Sequence[Picture]) -> Features:
         """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.

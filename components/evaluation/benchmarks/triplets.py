@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
-from components.evaluation.metrics import Reals, strictly_greater
-from components.evaluation.protocols.row_pairs import row_cosine
+from components.evaluation.protocols.triplets import image_triplets, text_triplets
 from components.evaluation.texts_of_images import QUERIES_FILE, texts_of_images
 from components.records import SWAPS
 
@@ -26,16 +25,7 @@ def score(context: Context) -> Scores:
     images = context.image_features[context.rows(image_ids, FILE)]
     first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
     second = texts_of_images(context, "paraphrase", image_ids, FILE)
-    together = row_cosine(first, second)
-    at_image = row_cosine(images, negative)
-    found: dict[str, Reals] = {
-        "i_p1_n": strictly_greater(row_cosine(images, first), at_image),
-        "i_p2_n": strictly_greater(row_cosine(images, second), at_image),
-    }
-    found["itt"] = found["i_p1_n"] * found["i_p2_n"]
-    found["tot"] = strictly_greater(together, row_cosine(first, negative)) * strictly_greater(
-        together, row_cosine(second, negative)
-    )
+    found = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
     kinds = np.array(table["kind"].to_pylist())
     values = {f"{NAME}/{name}": value for name, value in found.items()}
     for kind in dict.fromkeys(kinds.tolist()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from components.evaluation.benchmark import Scores
 from components.evaluation.metrics import Features, Indices, Reals, gold_ranks, hit_at_k, strictly_greater
 from components.evaluation.protocols.row_pairs import row_cosine
 
@@ -47,3 +48,18 @@ def original_over_negation(images: Features, originals: Features, negations: Fea
 def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
     """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
     return (original + paraphrased + max(0.0, 2 * (over_negation - 0.5))) / 3
+
+
+def semclip_scores(
+    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features
+) -> Scores:
+    """All that SemCLIP reports of a data set, as metrics of benchmark `name`; features are unit `[rows, dim]`."""
+    captioned = {"original": originals, "paraphrase": paraphrases}
+    top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}
+    over = original_over_negation(images, originals, negations)
+    values = {f"{name}/{kind}/{metric}": column for kind, found in top.items() for metric, column in found.items()}
+    original, paraphrase = (float(top[kind]["recall_at_1"].mean()) for kind in ("original", "paraphrase"))
+    return Scores(
+        values | {f"{name}/original_over_negation": over},
+        scalars={f"{name}/composite_score": composite_score(original, paraphrase, float(over.mean()))},
+    )

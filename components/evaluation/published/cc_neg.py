@@ -26,12 +26,7 @@ from components.evaluation.declaration import Need, Published
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.row_pairs import at_least, row_cosine
-from components.evaluation.protocols.semclip_scores import (
-    caption_recall,
-    composite_score,
-    held_out,
-    original_over_negation,
-)
+from components.evaluation.protocols.semclip_scores import held_out, semclip_scores
 from components.evaluation.rows import checked
 from components.evaluation.trial import Trial
 
@@ -66,19 +61,7 @@ def score_semclip(trial: Trial) -> Scores:
     original, paraphrased, negated = (
         trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
-    parts = {
-        **{f"original/{name}": found for name, found in caption_recall(original, images).items()},
-        **{f"paraphrase/{name}": found for name, found in caption_recall(paraphrased, images).items()},
-        "original_over_negation": original_over_negation(images, original, negated),
-    }
-    means = (float(parts[name].mean()) for name in _COMPOSED)
-    return Scores(
-        {f"{SEMCLIP}/{name}": found for name, found in parts.items()},
-        scalars={f"{SEMCLIP}/composite_score": composite_score(*means)},
-    )
-
-
-_COMPOSED = ("original/recall_at_1", "paraphrase/recall_at_1", "original_over_negation")
+    return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
 
 
 def _images(trial: Trial, names: list[str]) -> Features:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published
-from components.evaluation.metrics import Features, Reals, strictly_greater
+from components.evaluation.metrics import Features, Reals
 from components.evaluation.picture_source import picture_file
-from components.evaluation.protocols.semclip_scores import caption_recall, composite_score, original_over_negation
+from components.evaluation.protocols.semclip_scores import semclip_scores
+from components.evaluation.protocols.triplets import image_triplets, text_triplets
 from components.evaluation.rows import read_rows
 from components.evaluation.trial import Trial
 
 SUBSETS = {"swap_obj": 245, "swap_att": 666, "replace_obj": 1652, "replace_att": 788, "replace_rel": 1406}
 """Subset -> published number of rows, in the order of the paper's tables."""
 TEXT, IMAGES, SEMCLIP = "sugar_crepe_pp_text", "sugar_crepe_pp", "sugar_crepe_pp_semclip"
-COMPOSED = ("original/recall_at_1", "paraphrase/recall_at_1", "original_over_negation")
 _COLUMNS = {"filename": str, "caption": str, "caption2": str, "negative_caption": str}
 _TIE = "a tie is a failure"
 
@@ -39,12 +37,7 @@ def score_text(trial: Trial) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
     values: dict[str, Reals] = {}
     for subset in SUBSETS:
-        first, second, negative = _texts(trial, _rows(trial, subset))
-        together = _cosine(first, second)
-        both = strictly_greater(together, _cosine(first, negative)) * strictly_greater(
-            together, _cosine(second, negative)
-        )
-        values[f"{TEXT}/{subset}/tot"] = both
+        values[f"{TEXT}/{subset}/tot"] = text_triplets(*_texts(trial, _rows(trial, subset)))
     return Scores(values)
 
 
@@ -54,9 +47,7 @@ def score_images(trial: Trial) -> Scores:
     for subset in SUBSETS:
         rows = _rows(trial, subset)
         images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
-        first, second, negative = (_cosine(images, texts) for texts in _texts(trial, rows))
-        parts = {"i_p1_n": strictly_greater(first, negative), "i_p2_n": strictly_greater(second, negative)}
-        parts["itt"] = parts["i_p1_n"] * parts["i_p2_n"]
+        parts = image_triplets(images, *_texts(trial, rows))
         values |= {f"{IMAGES}/{subset}/{name}": found for name, found in parts.items()}
     return Scores(values)
 
@@ -66,20 +57,7 @@ def score_semclip(trial: Trial) -> Scores:
     rows = [row for subset in SUBSETS for row in _rows(trial, subset)]
     images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
     original, paraphrased, negated = _texts(trial, rows)
-    parts = {
-        **{f"original/{name}": found for name, found in caption_recall(original, images).items()},
-        **{f"paraphrase/{name}": found for name, found in caption_recall(paraphrased, images).items()},
-        "original_over_negation": original_over_negation(images, original, negated),
-    }
-    means = (float(parts[name].mean()) for name in COMPOSED)
-    return Scores(
-        {f"{SEMCLIP}/{name}": found for name, found in parts.items()},
-        scalars={f"{SEMCLIP}/composite_score": composite_score(*means)},
-    )
-
-
-def _cosine(first: Features, second: Features) -> Features:
-    return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
+    return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
 
 
 _FILES = tuple(
