@@ -14,7 +14,7 @@ from prefect.runtime import flow_run
 from components.files import file_hash
 from components.provenance import git_commit
 from components.tracking import tracking_uri
-from components.tracking_lock import LOCK, experiment_of, keep_lock
+from components.tracking.lock import LOCK, experiment_of, keep_lock
 
 DIRTY = "git-dirty"
 """Tag of a flow run whose checkout had changes that no commit holds."""

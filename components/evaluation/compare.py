@@ -22,7 +22,7 @@ from components.evaluation.tables import print_comparison
 from components.evaluation.wording import markdown
 from components.files import atomic_file
 from components.settings import Settings, load_settings
-from components.tracking_report import log_comparison
+from components.tracking.report import log_comparison
 
 if TYPE_CHECKING:
     from components.evaluation.report import Content

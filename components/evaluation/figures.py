@@ -14,7 +14,7 @@ from components.evaluation.loss_curves import curve_names, loss_curves
 from components.evaluation.pareto import AGAINST, NAMED, frontier, pareto, positions
 from components.evaluation.plots import fragment, line_style
 from components.evaluation.radar import FEWEST, radar
-from components.tracking_report import Curves
+from components.tracking.report import Curves
 
 FIRST = 6
 """Encoders whose lines are drawn before the reader chooses."""

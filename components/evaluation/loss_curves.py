@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from components.evaluation.plots import line_style, set_layout
-from components.tracking_report import Curves
+from components.tracking.report import Curves
 
 TOTAL = "loss/total"
 

@@ -24,7 +24,7 @@ from components.evaluation.origins import Origin, trace_origin
 from components.evaluation.paraphrase_lists import read_retrieved
 from components.evaluation.results import Report
 from components.settings import Settings
-from components.tracking_report import Curves, training_curves
+from components.tracking.report import Curves, training_curves
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -93,11 +92,6 @@ class Decision(BaseModel):
         }
         lines += [f"- {name}: `{value}`" for name, value in facts.items() if value]
         return "\n".join(lines) + "\n"
-
-
-def shown_address(uri: str) -> str:
-    """A store's address without the password that it may hold."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri)
 
 
 def now() -> str:

@@ -15,13 +15,13 @@ from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
 from components.registry.card import Subject, model_card
-from components.registry.decision import Decision, Rule, shown_address
+from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge, metric
 from components.registry.standing import fingerprint
 from components.settings import Settings
-from components.tracking import make_client, tracking_uri
+from components.tracking import make_client, shown_address, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

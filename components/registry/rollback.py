@@ -9,9 +9,9 @@ from components.errors import InputError
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
-from components.registry.decision import RECORDS, Decision, shown_address
+from components.registry.decision import RECORDS, Decision
 from components.settings import Settings
-from components.tracking import make_client, tracking_uri
+from components.tracking import make_client, shown_address, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

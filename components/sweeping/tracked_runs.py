@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.captions.workers import is_gone, new_worker
 from components.sweeping.finding import Finding
-from components.tracking import make_client, tracking_uri
+from components.tracking import make_client, tracking_uri, unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,15 +35,23 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
     if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
         return []
     client = make_client()
-    findings = []
+    findings = _send_ends(client, dry_run)
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
         silent = (time.time() - _last_sign(client, run)) / 3600
+        if run.info.run_id in {path.stem for path in unsent.waiting()}:
+            continue
         if owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
         elif silent > silent_hours and not _is_here(owner):
             findings.append(_mark(client, run, silent, dry_run))
     return findings
+
+
+def _send_ends(client: MlflowClient, dry_run: bool) -> list[Finding]:
+    """Ends of runs that their server could not take as they ended."""
+    sent = [path.stem for path in unsent.waiting()] if dry_run else unsent.send(client)
+    return [Finding(_PLACE, f"run {run}", "its server was away as it ended", "sent its end") for run in sent]
 
 
 def _is_here(owner: str) -> bool:

@@ -1,9 +1,10 @@
 """A worker on a shared store, as a process of its own: it asks all questions that nobody else asks.
 
 Its engine appends the keys of a batch to a log before it answers them. After its first batch it waits until the other
-worker has a log too, so that both have a share; told to, it stops in the midst of a batch and says so.
+worker has a log of as many bytes as it is told, so that both have a share however slow one of them starts; told to, it
+stops in the midst of a batch and says so.
 
-    python -m tests.faults.store_worker URL QUESTIONS LOG OTHER_LOG [STOP_AFTER]
+    python -m tests.faults.store_worker URL QUESTIONS LOG OTHER_LOG OTHER_BYTES [STOP_AFTER]
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Engine:
 
     model = "m"
 
-    def __init__(self, log: Path, other: Path, stop_after: int | None) -> None:
-        self.log, self.other, self.stop_after = log, other, stop_after
+    def __init__(self, log: Path, other: Path, other_bytes: int, stop_after: int | None) -> None:
+        self.log, self.other, self.other_bytes, self.stop_after = log, other, other_bytes, stop_after
 
     def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
         """Log, then answer."""
@@ -39,7 +40,7 @@ class Engine:
             with self.log.open("ab") as log:
                 log.write("".join(f"{key}\n" for key in keys(batch)).encode())
             done += len(batch)
-            while not self.other.exists():
+            while not (self.other.exists() and self.other.stat().st_size >= self.other_bytes):
                 time.sleep(0.01)
             if self.stop_after is not None and done > self.stop_after:
                 print("stopped", flush=True)
@@ -49,8 +50,8 @@ class Engine:
 
 def main() -> None:
     """Ask, and print how many questions were replayed and generated."""
-    url, count, log, other, *stop_after = sys.argv[1:]
-    engine = Engine(Path(log), Path(other), int(stop_after[0]) if stop_after else None)
+    url, count, log, other, other_bytes, *stop_after = sys.argv[1:]
+    engine = Engine(Path(log), Path(other), int(other_bytes), int(stop_after[0]) if stop_after else None)
     asked = ask(GenerationStore(url), engine, requests(int(count)), os.path.basename(log), int(count))
     print(asked.replayed, asked.generated, flush=True)
 

@@ -17,16 +17,21 @@ from tests.unit.captions.store_rows import keys, requests
 pytestmark = pytest.mark.integration
 ROWS = 5000
 KEYS = keys(requests(ROWS))
+LINE = len(KEYS[0]) + 1
+STOP_AFTER = 1000
 REPO = Path(__file__).parents[2]
 NAMES = ("one", "two")
 TRANSACTION = WAITING + 1
 """Batches that are stored together at most."""
 
 
-def _start(url: str, folder: Path, name: str, *stop_after: str) -> subprocess.Popen[str]:
+def _start(
+    url: str, folder: Path, name: str, wait_for: int = 1, stop_after: int | None = None
+) -> subprocess.Popen[str]:
     other = NAMES[1 - NAMES.index(name)]
     command = [sys.executable, "-m", "tests.faults.store_worker", url, str(ROWS)]
-    command += [str(folder / name), str(folder / other), *stop_after]
+    command += [str(folder / name), str(folder / other), str(wait_for * LINE)]
+    command += [] if stop_after is None else [str(stop_after)]
     return subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -57,7 +62,11 @@ def test_two_processes_generate_each_row_once(store_url: str, tmp_path: Path) ->
 
 
 def test_what_a_killed_process_had_taken_is_generated_by_the_other(store_url: str, tmp_path: Path) -> None:
-    with _start(store_url, tmp_path, "one", "1000") as victim, _start(store_url, tmp_path, "two") as survivor:
+    # The survivor waits for the victim's last batch: otherwise it may have done everything before the victim begins.
+    with (
+        _start(store_url, tmp_path, "one", stop_after=STOP_AFTER) as victim,
+        _start(store_url, tmp_path, "two", wait_for=STOP_AFTER + 1) as survivor,
+    ):
         assert victim.stdout is not None
         assert victim.stdout.readline() == "stopped\n"
         victim.kill()

@@ -10,7 +10,7 @@ import pytest
 
 from components.files import file_hash
 from components.tracking import make_client
-from components.tracking_lock import keep_lock
+from components.tracking.lock import keep_lock
 
 
 @pytest.mark.integration

@@ -20,7 +20,7 @@ from components.evaluation.results import Report, Result, write_results
 from components.files import write_json
 from components.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
 from components.settings import Settings
-from components.tracking_report import Curves
+from components.tracking.report import Curves
 
 IMAGES, QUERIES, DEPTH = 60, 80, 10
 PRIMARY = "paraphrased_retrieval/ao_at_10"

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from components.errors import InputError
-from components.registry.decision import shown_address
 from components.registry.locks.lock import Asked, BusyError, Lock
+from components.tracking import shown_address
 
 LEASE = 30 * 60
 """Seconds that a ticket is good for; registering the largest encoder takes a few minutes."""

@@ -16,7 +16,7 @@ from components.evaluation.figures import curve_plot, pareto_plot, radar_plot
 from components.evaluation.label_places import label_places
 from components.evaluation.loss_curves import curve_names
 from components.evaluation.pareto import frontier
-from components.tracking_report import Curves
+from components.tracking.report import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
 VALUES: dict[str, Sequence[float]] = {

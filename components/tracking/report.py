@@ -54,7 +54,9 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
         # Any failure of a store that is out of reach, from a library's own to the network's.
         except Exception as error:
             left = [encoder for encoder in curves.runs if encoder not in curves.found | curves.missing]
-            curves.missing.update(dict.fromkeys(left, f"MLflow gave no answer ({type(error).__name__})"))
+            curves.missing.update(
+                dict.fromkeys(left, f"MLflow gave no answer ({type(error.__cause__ or error).__name__})")
+            )
     return curves
 
 
@@ -132,7 +134,8 @@ def log_comparison(
             return run.id
     # As above: MLflow raises errors of its own, of its database and of the network.
     except Exception as error:
-        print(f"MLflow has no record of this comparison ({type(error).__name__}); the report is complete on disk")
+        fault = type(error.__cause__ or error).__name__
+        print(f"MLflow has no record of this comparison ({fault}); the report is complete on disk")
         return None
 
 

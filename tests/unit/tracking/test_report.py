@@ -10,10 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from components import tracking_report
 from components.settings import Settings
-from components.tracking import STORE, make_client, tracked_run
-from components.tracking_report import log_comparison, training_curves
+from components.tracking import STORE, make_client, report, tracked_run
+from components.tracking.report import log_comparison, training_curves
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_without_tracked_encoders_mlflow_is_not_asked(tmp_path: Path, monkeypatc
     def fail() -> Any:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(tracking_report, "make_client", fail)
+    monkeypatch.setattr(report, "make_client", fail)
     _encoder(tmp_path, "odd", "x")
     (tmp_path / "odd" / "run.json").write_text("[]")
     assert training_curves(tmp_path, ["base", "odd"]).found == {}

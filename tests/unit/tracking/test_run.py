@@ -18,7 +18,7 @@ from components.files import file_hash
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_second_signal_does_not_disturb_the_cleaning_up(settings: Settings) -> N
 
 def test_signal_does_not_disturb_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with tracked_run("train", "late", settings, {}, {}) as run:
-        monkeypatch.setattr(run, "flush", lambda: os.kill(os.getpid(), signal.SIGTERM))
+        monkeypatch.setattr(run, "flush", lambda _within_s: os.kill(os.getpid(), signal.SIGTERM))
     assert _run(run.id).info.status == "FINISHED"
 
 

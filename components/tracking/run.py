@@ -1,68 +1,79 @@
-"""The only module that talks to MLflow runs."""
+"""One run in MLflow, for the length of a stage."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-import platform
 import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from components.captions.workers import new_worker
-from components.provenance import git_commit, path_hash
+from components.errors import InputError
 from components.settings import Settings
+from components.tracking import unsent
+from components.tracking.address import STORE, make_client, shown_address, tracking_uri
+from components.tracking.outbox import Outbox, is_passing
+from components.tracking.stopping import Killed, stopped_by_signals
+from components.tracking.tags import input_tags, run_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-STORE = Path("mlruns")
-PARENT_RUN = "CLIPTUNE_PARENT_RUN"
-"""Environment variable with the run id that new runs are nested under."""
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
+WAIT = "CLIPTUNE_TRACKING_WAIT_S"
+"""Environment variable: how long the end of a run waits for a server that is away, in seconds."""
+_WAIT_S = 600.0
+_KILLED_WAIT_S = 5.0
 _BATCH = 200
-
-
-class Killed(BaseException):
-    """The process was told to stop; not an `Exception`, so that nothing on the way swallows it."""
+_LOG = logging.getLogger(__name__)
 
 
 class TrackedRun:
-    """One MLflow run, addressed by its id alone; metrics are buffered and sent in batches."""
+    """One MLflow run, addressed by its id alone; metrics are buffered and sent in batches while the stage works on."""
 
     def __init__(self, client: MlflowClient, run_id: str, experiment: str) -> None:
         self._client = client
         self._buffer: list[Any] = []
+        self._outbox = Outbox(client, run_id)
         self.id = run_id
         self.experiment = experiment
 
     def reference(self) -> dict[str, str]:
         """What a stage writes beside its output so that others find the run."""
-        return {"run_id": self.id, "experiment": self.experiment, "tracking_uri": tracking_uri()}
+        return {"run_id": self.id, "experiment": self.experiment, "tracking_uri": shown_address(tracking_uri())}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Note metrics; they are sent when enough have come together, and when the run ends."""
+        """Note metrics; they are sent when enough have come together, and when the run ends.
+
+        Raises:
+            MlflowException: the server refused earlier ones. That it is away raises nothing.
+        """
         from mlflow.entities import Metric
         from mlflow.utils.time import get_current_time_millis
 
         now = get_current_time_millis()
         self._buffer += [Metric(name, float(value), now, step) for name, value in metrics.items()]
         if len(self._buffer) >= _BATCH:
-            self.flush()
+            batch, self._buffer = self._buffer, []
+            self._outbox.put(batch)
 
-    def flush(self) -> None:
-        """Send what `log_metrics` noted."""
+    def flush(self, within_s: float | None = None) -> list[Any]:
+        """Send what `log_metrics` noted; returns the metrics for which the server stayed away too long.
+
+        Args:
+            within_s: how long to wait for a server that is away, in seconds; without it `WAIT` says it.
+
+        Raises:
+            MlflowException: the server refused metrics.
+        """
         batch, self._buffer = self._buffer, []
-        for start in range(0, len(batch), 1000):
-            self._client.log_batch(self.id, metrics=batch[start : start + 1000])
+        if batch:
+            self._outbox.put(batch)
+        return self._outbox.drain(float(os.environ.get(WAIT) or _WAIT_S) if within_s is None else within_s)
 
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested ones get dotted names."""
@@ -91,18 +102,36 @@ class TrackedRun:
         else:
             self._client.log_artifact(self.id, str(path))
 
+    def end(self, status: str) -> None:
+        """Send the last metrics and the status; what a server that is away cannot take goes into a file.
 
-def tracking_uri() -> str:
-    """`MLFLOW_TRACKING_URI`, or the SQLite file below `mlruns/`."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{STORE / 'mlflow.db'}"
+        Raises:
+            MlflowException: the server refused metrics; the status is set all the same.
+        """
+        try:
+            # Who is told to stop has little time.
+            left = self.flush(_KILLED_WAIT_S if status == "KILLED" else None)
+        except BaseException:
+            self._close(status, [])
+            raise
+        self._close(status, left)
 
+    def _close(self, status: str, left: list[Any]) -> None:
+        from mlflow.exceptions import MlflowException
+        from mlflow.utils.time import get_current_time_millis
 
-def make_client() -> MlflowClient:
-    """A client of the tracking store, which is made where it is missing."""
-    from mlflow import MlflowClient
-
-    STORE.mkdir(exist_ok=True)
-    return MlflowClient(tracking_uri())
+        ended = get_current_time_millis()
+        if not left:
+            try:
+                self._client.set_terminated(self.id, status, ended)
+            except MlflowException as error:
+                if not is_passing(error):
+                    raise
+            else:
+                return
+        path = unsent.keep(self.id, left, status, ended)
+        where = shown_address(tracking_uri())
+        _LOG.warning("%s is away: the end of run %s waits in %s; the next run sends it", where, self.id, path)
 
 
 def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
@@ -139,13 +168,14 @@ def tracked_run(
         settings: `world.name` is the experiment.
         params: logged as the run's parameters.
         inputs: name -> file or folder; their hashes become tags.
+
+    Raises:
+        InputError: the tracking server does not answer as the run begins.
     """
-    client = make_client()
-    tags = _tags(stage, name) | _input_tags(inputs)
-    run = client.create_run(_experiment(client, settings.world.name), run_name=name, tags=tags)
-    tracked = TrackedRun(client, run.info.run_id, settings.world.name)
+    tags = run_tags(stage, name) | input_tags(inputs)
+    tracked = _begin(settings.world.name, name, tags)
     status = "FAILED"
-    with _stopped_by_signals() as ignore_stops:
+    with stopped_by_signals() as ignore_stops:
         try:
             tracked.log_params(params)
             for key, path in inputs.items():
@@ -159,10 +189,22 @@ def tracked_run(
             raise SystemExit(128 + signal.SIGTERM) from None
         finally:
             ignore_stops()
-            try:
-                tracked.flush()
-            finally:
-                client.set_terminated(tracked.id, status)
+            tracked.end(status)
+
+
+def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client = make_client()
+        unsent.send(client)
+        run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
+    except MlflowException as error:
+        if not is_passing(error):
+            raise
+        where = shown_address(tracking_uri())
+        raise InputError(f"MLFLOW_TRACKING_URI: {where} takes no run; `cliptune doctor` tells why") from error
+    return TrackedRun(client, run.info.run_id, experiment)
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
@@ -176,78 +218,9 @@ def _experiment(client: MlflowClient, name: str) -> str:
     return str(client.create_experiment(name, artifact_location=location))
 
 
-def _tags(stage: str, name: str) -> dict[str, str]:
-    commit = git_commit()
-    tags = {
-        "stage": stage,
-        "encoder": name,
-        "git_commit": commit,
-        "git_dirty": str(commit.endswith("-dirty")).lower(),
-        "cliptune": _version("cliptune"),
-        "python": platform.python_version(),
-        "torch": _version("torch"),
-        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
-        # By it the flow `sweep` knows a run whose process is gone.
-        "owner": new_worker(),
-    }
-    if parent := os.environ.get(PARENT_RUN):
-        tags["mlflow.parentRunId"] = parent
-    return tags
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _input_tags(inputs: Mapping[str, Path]) -> dict[str, str]:
-    tags: dict[str, str] = {}
-    locked = _dvc_hashes()
-    for key, path in inputs.items():
-        tags[f"input.{key}"] = str(path)
-        tags[f"input.{key}.sha256"] = path_hash(path)
-        if str(path) in locked:
-            tags[f"input.{key}.dvc_md5"] = locked[str(path)]
-    return tags
-
-
-def _dvc_hashes(lock: Path = Path("dvc.lock")) -> dict[str, str]:
-    """Output path -> md5 of everything that dvc.lock knows."""
-    if not lock.is_file():
-        return {}
-    stages = (yaml.safe_load(lock.read_text("utf-8")) or {}).get("stages", {})
-    return {out["path"]: out.get("md5", "") for stage in stages.values() for out in stage.get("outs", [])}
-
-
 def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[Callable[[], None]]:
-    """Raise `Killed` in the main thread on SIGTERM; the old handler is put back afterwards.
-
-    Yields a function after which SIGTERM is ignored, so that no signal interrupts the writing of the run's end.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-
-    def ignore() -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        ignore()
-        raise Killed
-
-    previous = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield ignore
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,17 @@
+"""Runs in MLflow: the only package that talks to them."""
+
+from components.tracking.address import STORE, make_client, shown_address, tracking_uri
+from components.tracking.run import RUN_FILE, TrackedRun, add_metrics, tracked_run
+from components.tracking.tags import PARENT_RUN
+
+__all__ = [
+    "PARENT_RUN",
+    "RUN_FILE",
+    "STORE",
+    "TrackedRun",
+    "add_metrics",
+    "make_client",
+    "shown_address",
+    "tracked_run",
+    "tracking_uri",
+]

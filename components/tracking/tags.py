@@ -1,0 +1,64 @@
+"""What every run says of itself: code, data, versions, owner."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import yaml
+
+from components.captions.workers import new_worker
+from components.provenance import git_commit, path_hash
+
+PARENT_RUN = "CLIPTUNE_PARENT_RUN"
+"""Environment variable with the run id that new runs are nested under."""
+
+
+def run_tags(stage: str, name: str) -> dict[str, str]:
+    """Tags of a run: its stage and encoder, the commit, the versions, the machine, the owner, the parent run."""
+    commit = git_commit()
+    tags = {
+        "stage": stage,
+        "encoder": name,
+        "git_commit": commit,
+        "git_dirty": str(commit.endswith("-dirty")).lower(),
+        "cliptune": _version("cliptune"),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
+        # By it the flow `sweep` knows a run whose process is gone.
+        "owner": new_worker(),
+    }
+    if parent := os.environ.get(PARENT_RUN):
+        tags["mlflow.parentRunId"] = parent
+    return tags
+
+
+def input_tags(inputs: Mapping[str, Path]) -> dict[str, str]:
+    """For every input its path, its SHA-256 and, where dvc.lock knows it, DVC's MD5."""
+    tags: dict[str, str] = {}
+    locked = _dvc_hashes()
+    for key, path in inputs.items():
+        tags[f"input.{key}"] = str(path)
+        tags[f"input.{key}.sha256"] = path_hash(path)
+        if str(path) in locked:
+            tags[f"input.{key}.dvc_md5"] = locked[str(path)]
+    return tags
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _dvc_hashes(lock: Path = Path("dvc.lock")) -> dict[str, str]:
+    """Output path -> md5 of everything that dvc.lock knows."""
+    if not lock.is_file():
+        return {}
+    stages = (yaml.safe_load(lock.read_text("utf-8")) or {}).get("stages", {})
+    return {out["path"]: out.get("md5", "") for stage in stages.values() for out in stage.get("outs", [])}
