@@ -6,7 +6,7 @@ export HF_HUB_OFFLINE := 1
 export GX_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
-.PHONY: demo test lint stack captions student llm-server lock clean
+.PHONY: demo test lint stack stack-full captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -23,6 +23,9 @@ lint: .venv/.ready
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
+
+stack-full: .venv/.ready ## PostgreSQL, S3, MLflow with users, Prefect with a password and a worker on 127.0.0.1, until Ctrl-C
+	@$(PY) -m infra.stack_full
 
 captions: .venv/.ready ## generate every caption from nothing with the students, and export the store
 	@.venv/bin/dvc repro -q prepare

