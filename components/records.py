@@ -78,6 +78,15 @@ class Table:
                 first += block.num_rows
                 yield block
 
+    def count(self, path: Path) -> int:
+        """The number of rows of a file of this table.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        with self._reading(path, []):
+            return int(pq.read_metadata(path).num_rows)
+
     @contextmanager
     def _reading(self, path: Path, wanted: list[str]) -> Iterator[None]:
         """Refuse a file without the columns `wanted`, and make what goes wrong inside an `InputError`."""

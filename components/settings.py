@@ -291,8 +291,8 @@ class Promote(Block):
     model: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     primary: str
     margin: Margin = Margin()
-    guards: dict[str, Annotated[float, Field(ge=0)]]
-    """Guard metric -> the largest loss against the champion that is allowed."""
+    guards: dict[str, Annotated[float, Field(ge=0)] | None]
+    """Guard metric -> the largest loss against the champion that is allowed; null is no guard, for profiles."""
     validation: tuple[str, ...] = ()
     """Tables that must have passed validation with rows left, besides that no table failed."""
     benchmarks: tuple[str, ...] = ()

@@ -5,7 +5,8 @@ python -m components.data.prepare
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from components.settings import Settings, load_settings
 PAIRS_FOLDER = Path("data/pairs")
 EVALUATION_FOLDER = Path("data/evaluation")
 SPLITS = ("train", "val", "test")
+_BLOCK = 1024
 
 
 def run(settings: Settings, pairs_folder: Path = PAIRS_FOLDER, evaluation_folder: Path = EVALUATION_FOLDER) -> None:
@@ -30,20 +32,34 @@ def run(settings: Settings, pairs_folder: Path = PAIRS_FOLDER, evaluation_folder
         InputError: the source is missing something or holds a row that cannot be used.
     """
     source = find_source(settings.prepare.source)
-    splits: dict[str, list[Pair]] = defaultdict(list)
-    for pair in track(source.pairs(settings), "prepare", source.total(settings), "pair"):
-        splits[pair.split].append(pair)
-    seen: dict[str, str] = {}
-    for split in SPLITS:
-        for pair in splits[split]:
-            if seen.setdefault(pair.id, split) != split:
-                raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
+    pairs = track(source.pairs(settings), "prepare", source.total(settings), "pair")
     with atomic_folder(pairs_folder) as folder:
-        for split in SPLITS:
-            PAIRS.write(folder / f"{split}.parquet", _table(splits[split]))
+        test = _write_splits(pairs, folder)
     with atomic_folder(evaluation_folder) as folder:
-        for name, (table, rows) in source.evaluation(settings, splits["test"]).items():
+        for name, (table, rows) in source.evaluation(settings, test).items():
             table.write(folder / f"{name}.parquet", rows)
+
+
+def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
+    """Write every split as its pairs come; memory holds a block of each, and the test pairs, which are returned."""
+    waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
+    seen: dict[bytes, str] = {}
+    test = []
+    with ExitStack() as files:
+        append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
+        for pair in pairs:
+            if seen.setdefault(bytes.fromhex(pair.id), pair.split) != pair.split:
+                raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
+            if pair.split == "test":
+                test.append(pair)
+            block = waiting[pair.split]
+            block.append(pair)
+            if len(block) == _BLOCK:
+                append[pair.split](_table(block))
+                block.clear()
+        for split, block in waiting.items():
+            append[split](_table(block))
+    return test
 
 
 def _table(pairs: list[Pair]) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
@@ -15,10 +16,13 @@ from components.encoders.embeddings import MANIFEST
 from components.encoders.encoder import Encoder, unit_rows
 from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
+from components.progress import bar
 from components.records import PAIRS
 from components.settings import Settings, load_settings
 
 OUTPUT = Path("data/embeddings")
+_BATCHES = 4
+"""Batches whose images are read together."""
 
 
 def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER, base: Path = BASE_FOLDER) -> None:
@@ -34,19 +38,32 @@ def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FO
     with atomic_folder(output) as folder:
         for split in SPLITS:
             path = pairs_folder / f"{split}.parquet"
-            pairs = PAIRS.read(path, ["id", "image"])
-            ids, images = pairs["id"].to_pylist(), pairs["image"].to_pylist()
-            raw = encoder.image_features(images, settings.embed.batch_size, f"embed {split}", ids)
-            features, norms = unit_rows(raw)
-            np.save(folder / f"{split}.npy", features, allow_pickle=False)
-            np.save(folder / f"{split}.norms.npy", norms, allow_pickle=False)
-            splits[split] = {"pairs_sha256": file_hash(path), "rows": len(features)}
+            rows = _embed(encoder, path, folder, split, settings.embed.batch_size)
+            splits[split] = {"pairs_sha256": file_hash(path), "rows": rows}
         manifest = {
             "image_tower_sha256": encoder.sidecar.image_tower_sha256,
             "embed_dim": encoder.sidecar.embed_dim,
             "splits": splits,
         }
         write_json(folder / MANIFEST, manifest)
+
+
+def _embed(encoder: Encoder, pairs: Path, folder: Path, split: str, batch_size: int) -> int:
+    """Write one split's features and lengths; memory holds the images of some batches."""
+    total = PAIRS.count(pairs)
+    features = open_memmap(folder / f"{split}.npy", "w+", np.float32, (total, encoder.sidecar.embed_dim))
+    norms = open_memmap(folder / f"{split}.norms.npy", "w+", np.float32, (total,))
+    done = 0
+    with bar(f"embed {split}", total, "image") as progress:
+        for block in PAIRS.blocks(pairs, ["id", "image"], rows=_BATCHES * batch_size):
+            raw = encoder.image_features(block["image"].to_pylist(), batch_size, names=block["id"].to_pylist())
+            rows = slice(done, done + len(raw))
+            features[rows], norms[rows] = unit_rows(raw)
+            done += len(raw)
+            progress.update(len(raw))
+    features.flush()
+    norms.flush()
+    return done
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         _same_data(candidate, incumbent),
         *(_scored(candidate, benchmark) for benchmark in policy.benchmarks),
         _primary(candidate, incumbent, policy.primary, policy.margin),
-        *(_guard(candidate, incumbent, name, margin) for name, margin in policy.guards.items()),
+        *(_guard(candidate, incumbent, name, loss) for name, loss in policy.guards.items() if loss is not None),
         _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_taken_back(evidence.rolled_back),

@@ -39,7 +39,7 @@ def write_shards(pairs: Path, output: Path, per_shard: int) -> dict[str, int]:
     if per_shard < 1:
         raise InputError(f"--per-shard is {per_shard}: give 1 or more")
     _check_output(output)
-    total = len(PAIRS.read(pairs, ["id"]))
+    total = PAIRS.count(pairs)
     rows = track(_distinct(pairs), "shards", total, "pair")
     sizes: dict[str, int] = {}
     with atomic_folder(output) as folder:

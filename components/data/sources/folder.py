@@ -1,63 +1,39 @@
-"""Pairs from a folder on disk: `captions.tsv` with the columns image and caption, beside the image files."""
+"""Pairs from a folder on disk: images, and `captions.tsv` with the columns image, caption and perhaps paraphrase.
+
+Of an image to test or to validate with, the first caption makes the pair; the other captions of a test image are
+queries too. An image to train on makes a pair with each of its captions.
+"""
 
 from __future__ import annotations
 
-import csv
 import io
-import random
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
+import pyarrow as pa
 from PIL import Image
 
-from components.data.source import Pair, Source
+from components.data.captions_file import Line, read_lines, share
+from components.data.source import EvaluationTables, Pair, Source
 from components.errors import InputError
+from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
 from components.settings import Settings
 
 _MAX_PIXELS = 40_000_000
 
 
-def _folder(settings: Settings) -> Path:
-    folder = settings.prepare.folder
-    if folder is None:
-        raise InputError("params.yaml: prepare.source 'folder' needs prepare.folder: name the image folder there")
-    if not folder.is_dir():
-        raise InputError(f"image folder {folder} does not exist: correct prepare.folder in params.yaml")
-    if not (folder / "captions.tsv").is_file():
-        raise InputError(f"{folder / 'captions.tsv'} is missing: write one line per image, image<TAB>caption")
-    return folder
+def _shared(settings: Settings) -> tuple[Path, dict[str, list[list[Line]]]]:
+    path, lines = read_lines(settings.prepare)
+    return path, share(path, lines, settings.prepare.counts, settings.world.seed)
 
 
-def _rows(settings: Settings) -> list[tuple[int, str, str]]:
-    """Line number, image name and caption of every row, checked."""
-    path = _folder(settings) / "captions.tsv"
-    rows = []
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
-    with io.StringIO(text, newline="") as stream:
-        reader = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-        if reader.fieldnames is None or not {"image", "caption"} <= set(reader.fieldnames):
-            raise InputError(f"{path}: the first line must name the columns image and caption, separated by a tab")
-        for row in reader:
-            image, caption = row["image"] or "", (row["caption"] or "").strip()
-            words = len(caption.split())
-            if not caption:
-                raise InputError(f"{path}: line {reader.line_num} ({image}) has an empty caption: write or remove it")
-            if words > settings.prepare.max_caption_words:
-                raise InputError(
-                    f"{path}: line {reader.line_num} ({image}) has a caption of {words} words: shorten it or raise "
-                    f"prepare.max_caption_words (now {settings.prepare.max_caption_words})"
-                )
-            rows.append((reader.line_num, image, caption))
-    return rows
-
-
-def _read_image(name: str, line: int, table: Path) -> bytes:
-    path = table.parent / name
+def _read_image(line: Line, table: Path) -> bytes:
+    path = table.parent / line.image
     if not path.resolve().is_relative_to(table.parent.resolve()) or not path.is_file():
-        raise InputError(f"{table}: line {line} names {name}, which is not in {table.parent}: add or remove it")
+        raise InputError(
+            f"{table}: line {line.number} names {line.image}, which is not in {table.parent}: add or remove it"
+        )
     raw = path.read_bytes()
     try:
         with Image.open(io.BytesIO(raw)) as image:
@@ -70,15 +46,35 @@ def _read_image(name: str, line: int, table: Path) -> bytes:
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:
-    folder, rows = _folder(settings), _rows(settings)
-    counts = settings.prepare.counts
-    wanted = counts.train + counts.val + counts.test
-    if len(rows) < wanted:
-        raise InputError(f"{folder / 'captions.tsv'} has {len(rows)} rows, prepare.counts wants {wanted}: lower them")
-    random.Random(f"folder-{settings.world.seed}").shuffle(rows)
-    splits = ["test"] * counts.test + ["val"] * counts.val + ["train"] * counts.train
-    for split, (line, name, caption) in zip(splits, rows, strict=False):
-        yield Pair(split, _read_image(name, line, folder / "captions.tsv"), caption)
+    table, shared = _shared(settings)
+    for split in ("test", "val"):
+        for lines in shared[split]:
+            yield Pair(split, _read_image(lines[0], table), lines[0].caption)
+    for line in islice(chain.from_iterable(shared["train"]), settings.prepare.counts.train):
+        yield Pair("train", _read_image(line, table), line.caption)
+
+
+def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
+    """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
+    _, shared = _shared(settings)
+    lines = [(pair.id, line) for pair, image in zip(test, shared["test"], strict=True) for line in image]
+    captions = {
+        "image_id": [image for image, _ in lines],
+        "text": [line.caption for _, line in lines],
+        "register": ["plain"] * len(lines),
+    }
+    tables: EvaluationTables = {"caption_queries": (CAPTION_QUERIES, pa.table(captions, schema=CAPTION_QUERIES.schema))}
+    paraphrased = [(image, line) for image, line in lines if line.paraphrase]
+    if paraphrased:
+        columns = {
+            "image_id": [image for image, _ in paraphrased],
+            "query": [line.caption for _, line in paraphrased],
+            "paraphrase": [line.paraphrase for _, line in paraphrased],
+            "tier": ["all"] * len(paraphrased),
+            "held_out": ["image"] * len(paraphrased),
+        }
+        tables["paraphrase_queries"] = (PARAPHRASE_QUERIES, pa.table(columns, schema=PARAPHRASE_QUERIES.schema))
+    return tables
 
 
 def _total(settings: Settings) -> int:
@@ -86,4 +82,4 @@ def _total(settings: Settings) -> int:
     return counts.train + counts.val + counts.test
 
 
-SOURCE = Source(pairs=_pairs, total=_total)
+SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)

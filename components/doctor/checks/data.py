@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.data.captions_file import NAME
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
 from components.errors import InputError
 from components.settings import Settings
@@ -26,8 +27,14 @@ def _folder(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
         return [("prepare.folder is not set", "name the image folder in params.yaml")]
     if not (around.folder / folder).is_dir():
         return [(f"prepare.folder {folder} is missing", f"put the images and captions.tsv into {folder}")]
-    if not (around.folder / folder / "captions.tsv").is_file():
-        return [(f"{folder / 'captions.tsv'} is missing", "write one line for each caption: image<TAB>caption")]
+    table = folder / NAME
+    if not (around.folder / table).is_file():
+        return [(f"{table} is missing", "write one line for each caption: image<TAB>caption")]
+    with (around.folder / table).open(encoding="utf-8", errors="replace") as stream:
+        columns = stream.readline().rstrip("\n").split("\t")
+    if "paraphrased_retrieval" in settings.evaluate.benchmarks and "paraphrase" not in columns:
+        mend = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
+        return [(f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", mend)]
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 from components.data import prepare
 from components.data.sources import find_source
 from components.errors import InputError
-from components.records import PAIRS
+from components.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES
 from components.settings import Settings
 
-Rows = list[tuple[str, str]]
+Rows = list[tuple[str, ...]]
 ROWS: Rows = [(f"{number}.png", f"picture number {number}") for number in range(6)]
 
 
@@ -53,6 +54,36 @@ def test_prepare_writes_the_splits(world: Any, tmp_path: Path) -> None:
     prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
     rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").num_rows for split in prepare.SPLITS}
     assert rows == {"train": 4, "val": 1, "test": 1}
+
+
+def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(world: Any, tmp_path: Path) -> None:
+    rows = [(name, f"{text} {take}") for take in range(3) for name, text in ROWS]
+    counts = {"train": 6, "val": 2, "test": 2}
+    settings = world(rows, counts=counts)
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in prepare.SPLITS}
+    assert {split: len(pairs) for split, pairs in splits.items()} == counts
+    images = {split: {pair["image"] for pair in pairs} for split, pairs in splits.items()}
+    assert [len(images[split]) for split in prepare.SPLITS] == [2, 2, 2]
+    assert len(set.union(*images.values())) == 6
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    assert len(queries) == 6
+    captions = {pair["id"]: pair["caption"] for pair in splits["test"]}
+    assert {query["image_id"] for query in queries} == set(captions)
+    for query in queries:
+        assert query["text"].rpartition(" ")[0] == captions[query["image_id"]].rpartition(" ")[0]
+    assert not (tmp_path / "evaluation" / "paraphrase_queries.parquet").exists()
+
+
+def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path: Path) -> None:
+    rows = [(name, text, f"photo of {text}" if number % 2 else "") for number, (name, text) in enumerate(ROWS)]
+    settings = world(rows, "image\tcaption\tparaphrase", counts={"train": 1, "val": 1, "test": 4})
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    found = PARAPHRASE_QUERIES.read(tmp_path / "evaluation" / "paraphrase_queries.parquet").to_pylist()
+    tested = PAIRS.read(tmp_path / "pairs" / "test.parquet").to_pylist()
+    expected = {(pair["id"], pair["caption"]) for pair in tested if int(pair["caption"][-1]) % 2}
+    assert {(row["image_id"], row["query"]) for row in found} == expected
+    assert {row["paraphrase"] for row in found} == {f"photo of {caption}" for _, caption in expected}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +135,10 @@ def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_too_few_rows(world: Any) -> None:
-    with pytest.raises(InputError, match=r"captions\.tsv has 5 rows, prepare\.counts wants 6"):
+    with pytest.raises(
+        InputError,
+        match=r"captions\.tsv has 5 lines of 5 images; .* 1 images to test, 1 to validate and 4 lines of the others",
+    ):
         _pairs(world(ROWS[:5]))
 
 
@@ -148,6 +182,9 @@ def test_unknown_source() -> None:
 
 
 def test_pair_in_two_splits(world: Any, tmp_path: Path) -> None:
+    settings = world([(name, "the same picture") for name, _ in ROWS])
+    for number in range(1, 6):
+        shutil.copy(tmp_path / "pictures" / "0.png", tmp_path / "pictures" / f"{number}.png")
     with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
-        prepare.run(world([ROWS[0]] * 6), tmp_path / "pairs", tmp_path / "evaluation")
+        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     assert not (tmp_path / "pairs").exists()

@@ -15,12 +15,16 @@ import yaml
 
 from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
+from components.evaluation.benchmarks import find_benchmark
 from components.profiles import overlaid, write
 from components.settings import Settings, load_settings
 from components.training.optimisation import Optimisation
 from components.training.train import find_entry
+from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[3]
+TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}
+"""What source `folder` can make, the second from paraphrases that people wrote."""
 PROFILES = REPO / "infra" / "profiles"
 REAL = ["cc-neg", "coco", "distilroberta", "laion"]
 
@@ -79,6 +83,11 @@ def test_missing_data_is_named_with_the_mend(folder: Path, name: str, monkeypatc
     assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta"))
     (folder / str(images)).mkdir(parents=True)
     assert "captions.tsv is missing" in examine(surroundings(folder), 120, check)[0].detail
+    (folder / str(images) / "captions.tsv").write_text("image\tcaption\n")
+    detail = examine(surroundings(folder), 120, check)[0].detail
+    assert ("has no column paraphrase" in detail) == (name == "laion")
+    (folder / str(images) / "captions.tsv").write_text("image\tcaption\tparaphrase\n")
+    assert "captions.tsv" not in examine(surroundings(folder), 120, check)[0].detail
 
 
 @pytest.mark.integration
@@ -114,3 +123,16 @@ def _make_outputs(folder: Path) -> None:
         (path.parent if path.suffix else path).mkdir(parents=True, exist_ok=True)
         if path.suffix:
             path.touch()
+
+
+def test_a_folder_gives_what_is_scored_and_the_gate_asks_for_what_is_scored(folder: Path, name: str) -> None:
+    settings = _settings(folder)
+    scored = {benchmark: find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks}
+    assert {file for benchmark in scored.values() for file in benchmark.files} <= TABLES
+    guards = [metric for metric, loss in settings.promote.guards.items() if loss is not None]
+    for metric in (settings.promote.primary, *guards):
+        scored[metric.partition("/")[0]].metric(metric)
+    assert set(settings.promote.benchmarks) <= set(scored)
+    assert settings.promote.card.worlds == (name,)
+    for table in settings.promote.validation:
+        find_table(table)

@@ -1,0 +1,89 @@
+"""`captions.tsv` of an image folder: its lines, checked, and how images and lines are shared among the splits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.errors import InputError
+from components.settings import Counts, Prepare
+
+NAME = "captions.tsv"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its number in the file, the image's name, a caption, and a person's paraphrase of it or nothing."""
+
+    number: int
+    image: str
+    caption: str
+    paraphrase: str
+
+
+def read_lines(settings: Prepare) -> tuple[Path, list[Line]]:
+    """The file's path and its lines.
+
+    Raises:
+        InputError: the folder or the file is missing, no UTF-8 or without the columns image and caption, or a caption
+            is empty or too long; the message names the line.
+    """
+    path = _path(settings)
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+    if reader.fieldnames is None or not {"image", "caption"} <= set(reader.fieldnames):
+        raise InputError(f"{path}: the first line must name the columns image and caption, separated by a tab")
+    return path, [_line(path, reader.line_num, row, settings.max_caption_words) for row in reader]
+
+
+def share(path: Path, lines: list[Line], counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
+    """Split -> lines by image. No image is in two splits; `test` and `val` count images, `train` counts lines.
+
+    Raises:
+        InputError: there are too few.
+    """
+    by_image: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_image[line.image].append(line)
+    images = list(by_image.values())
+    random.Random(f"folder-{seed}").shuffle(images)
+    rest = images[counts.test + counts.val :]
+    left = sum(len(image) for image in rest)
+    if len(images) < counts.test + counts.val or left < counts.train:
+        raise InputError(
+            f"{path} has {len(lines)} lines of {len(images)} images; prepare.counts wants {counts.test} images to "
+            f"test, {counts.val} to validate and {counts.train} lines of the others, which have {left}: lower them"
+        )
+    return {"test": images[: counts.test], "val": images[counts.test : counts.test + counts.val], "train": rest}
+
+
+def _path(settings: Prepare) -> Path:
+    folder = settings.folder
+    if folder is None:
+        raise InputError("params.yaml: prepare.source 'folder' needs prepare.folder: name the image folder there")
+    if not folder.is_dir():
+        raise InputError(f"image folder {folder} does not exist: correct prepare.folder in params.yaml")
+    if not (folder / NAME).is_file():
+        raise InputError(f"{folder / NAME} is missing: write one line for each caption, image<TAB>caption")
+    return folder / NAME
+
+
+def _line(path: Path, number: int, row: Mapping[str, str | None], longest: int) -> Line:
+    image, caption = row["image"] or "", (row["caption"] or "").strip()
+    words = len(caption.split())
+    if not caption:
+        raise InputError(f"{path}: line {number} ({image}) has an empty caption: write or remove it")
+    if words > longest:
+        raise InputError(
+            f"{path}: line {number} ({image}) has a caption of {words} words: shorten it or raise "
+            f"prepare.max_caption_words (now {longest})"
+        )
+    return Line(number, image, caption, (row.get("paraphrase") or "").strip())
