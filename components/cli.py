@@ -8,6 +8,7 @@ import typer
 
 from components.cli_doctor import doctor
 from components.cli_evaluate import evaluate, table
+from components.cli_plan import plan
 from components.cli_s3 import s3
 from components.cli_store import store
 from components.errors import run_command
@@ -28,6 +29,7 @@ app.add_typer(profile, name="profile")
 app.add_typer(store, name="store")
 app.add_typer(s3, name="s3")
 app.command("doctor")(doctor)
+app.command("plan")(plan)
 app.command("evaluate")(evaluate)
 app.command("table")(table)
 
@@ -148,7 +150,7 @@ def use_profile(
             typer.echo(f"params.yaml already holds profile '{name}'")
         elif not dry_run:
             profiles.write(text)
-            typer.echo(f"params.yaml now holds profile '{name}'; `dvc repro` runs what it changes")
+            typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro` would run")
 
     run_command(command)
 

@@ -1,8 +1,12 @@
-"""Process groups, which is how a command and all its children are told something at once."""
+"""Commands as processes: how one fails, and groups, by which one and all its children are told something at once."""
 
 from __future__ import annotations
 
 import os
+
+
+class CommandError(Exception):
+    """A command ended with an error; the message carries its last lines."""
 
 
 def signal_group(group: int, number: int) -> bool:

@@ -13,16 +13,12 @@ from pathlib import Path
 
 from prefect.logging import get_run_logger
 
-from components.processes import signal_group
+from components.processes import CommandError, signal_group
 
 TAIL = 15
 """How many last lines of a failed command its error repeats."""
 GRACE = 20.0
 """Seconds a stopped command has to write down what it knows; Prefect itself waits 30 s for the flow."""
-
-
-class CommandError(Exception):
-    """A command ended with an error; the message carries its last lines."""
 
 
 def run_logged(

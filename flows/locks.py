@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable
 
 from prefect.logging import get_run_logger
 
-from flows.commands import CommandError
+from components.processes import CommandError
+from components.stage_graph import is_locked
 
 PAUSE = 5.0
 """Seconds between two tries; a random half is added, so that many who wait do not come all at once."""
-# `--wait-for-lock` waits for the lock of the checkout alone, not for those of a stage's files.
-_BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
-
-
-def is_locked(message: str) -> bool:
-    """Whether DVC failed because another of its processes works on the same files."""
-    return _BUSY.search(message) is not None
 
 
 def when_free(work: Callable[[], None], what: str) -> None:

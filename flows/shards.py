@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
 from components.errors import InputError
-from flows.commands import CommandError
+from components.processes import CommandError
 from flows.tether import run_tied
 
 HOME = "CLIPTUNE_HOME"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
-from flows.commands import CommandError
+from components.processes import CommandError
+from components.stage_graph import DVC
 from flows.gpus import gpu_tokens
 from flows.locks import when_free
 from flows.pulse import pulse
 from flows.tether import run_tied
 
-DVC = (sys.executable, "-m", "dvc")
 HOURS = 24.0
 """How long a stage may take when nothing else is said."""
 # Killed from outside (memory, a machine taken away), or a server or network that was away. What DVC prints for a

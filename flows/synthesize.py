@@ -14,10 +14,10 @@ from prefect.logging import get_run_logger
 from pydantic import PositiveInt
 
 from components.errors import InputError
+from components.processes import CommandError
 from components.records import GENERATIONS
 from components.settings import Scale, Settings, load_settings
-from flows.commands import CommandError
-from flows.graph import outdated, read_graph
+from components.stage_graph import outdated, read_graph
 from flows.owner import working
 from flows.runners import AnyRunner, make_runner
 from flows.shards import Outcome, run_shard

@@ -16,8 +16,9 @@ from uuid import UUID
 from prefect import get_client
 from prefect.runtime import flow_run
 
+from components.processes import CommandError
 from flows import leash
-from flows.commands import GRACE, CommandError, run_logged
+from flows.commands import GRACE, run_logged
 
 _GRACE = GRACE / 2
 """Seconds that a stopped command gets from its leash, which itself has `GRACE` to end."""

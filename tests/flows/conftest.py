@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components import stage_graph
 from components.evaluation import comparison_csv
 from components.evaluation.bootstrap import Interval
 from components.evaluation.comparison import Cell, Comparison
@@ -135,6 +136,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     comparison_csv.write(comparison, tmp_path / "reports" / "comparison.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(tmp_path / "dvc.py")))
+    for module in (flows.stages, stage_graph):
+        monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "dvc.py")))
     monkeypatch.setattr(flows.promote, "PROMOTE", (sys.executable, "-c", FAKE_PROMOTE))
     return Project(tmp_path)

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import flows.commands
-from flows.commands import CommandError, run_logged, stop_group
+from components.processes import CommandError
+from flows.commands import run_logged, stop_group
 
 REPO = Path(__file__).parents[2]
 

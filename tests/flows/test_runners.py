@@ -18,11 +18,12 @@ import yaml
 
 import flows.stages
 import flows.synthesize
+from components import stage_graph
 from components.captions.synthesize import run
 from components.errors import InputError
 from components.records import GENERATIONS, PAIRS
 from components.settings import Scale, Settings
-from flows.graph import outdated, read_graph
+from components.stage_graph import outdated, read_graph
 from flows.runners import make_runner
 from flows.shards import Outcome
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
@@ -126,7 +127,8 @@ def test_two_workers_answer_each_question_once(
     if runner == "threads":
         subprocess.run([*flows.stages.DVC, "init", "--no-scm", "-q"], check=True)
     else:
-        monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(project / "stand_in.py")))
+        for module in (flows.stages, stage_graph):
+            monkeypatch.setattr(module, "DVC", (sys.executable, str(project / "stand_in.py")))
     seen: dict[str, Any] = {}
     over_shards = flows.synthesize.over_shards
 

@@ -20,10 +20,11 @@ import yaml
 import flows.shards
 import flows.stages
 import flows.tether
+from components import stage_graph
 from components.errors import InputError
+from components.processes import CommandError
 from components.records import GENERATIONS
 from components.settings import Settings
-from flows.commands import CommandError
 from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
 
 REPO = Path(__file__).parents[2]
@@ -107,7 +108,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[s
         empty = dict.fromkeys(set(GENERATIONS.schema.names) - columns.keys() - rest.keys(), [None] * 3)
         GENERATIONS.write(tmp_path / "data" / "captions" / f"{task}.parquet", {**columns, **rest, **empty})
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flows.stages, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))
+    for module in (flows.stages, stage_graph):
+        monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))
     monkeypatch.setattr(flows.shards.run_shard, "retry_delay_seconds", [0])
     made = Checkout(tmp_path)
     made.plan()

@@ -12,10 +12,10 @@ import yaml
 import flows.locks
 import flows.stages
 from components.errors import InputError
+from components.processes import CommandError
 from components.settings import Settings
-from flows.commands import CommandError
+from components.stage_graph import read_graph
 from flows.compare import compare_methods
-from flows.graph import read_graph
 from flows.tether import TimeLimitError
 from flows.train import train_paraclip
 from flows.verdict import chosen_methods

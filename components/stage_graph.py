@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import Any
 
-from flows import stages
-from flows.commands import CommandError
-from flows.locks import is_locked
+from components.processes import CommandError
 
+DVC = (sys.executable, "-m", "dvc")
+# `--wait-for-lock` waits for the lock of the checkout alone, not for those of a stage's files.
+_BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
 _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
@@ -81,16 +84,51 @@ def outdated(graph: Graph, wanted: list[str]) -> set[str]:
         CommandError: DVC cannot tell for another reason.
     """
     try:
-        changed = json.loads(_ask("--wait-for-lock", "status", "--json", *wanted))
+        changed = changes(graph, wanted)
     except CommandError as error:
         if is_locked(str(error)):
             return set(wanted)
         raise
-    return graph.downstream(stage for stage in changed if stage in graph.needs) & set(wanted)
+    return graph.downstream(changed) & set(wanted)
+
+
+def changes(graph: Graph, wanted: list[str]) -> dict[str, str]:
+    """Stage -> what changed about it itself, such as `data/pairs deleted`, for those of `wanted` that changed.
+
+    Raises:
+        CommandError: DVC cannot tell, as while another run works on one of them.
+    """
+    told = json.loads(_ask("--wait-for-lock", "status", "--json", *wanted))
+    return {stage: ", ".join(_reasons(entries)) for stage, entries in told.items() if stage in graph.needs}
+
+
+def _reasons(entries: list[Any]) -> Iterator[str]:
+    """What DVC says of one stage: `changed command`, or kinds of things with the state of each."""
+    for entry in entries:
+        kinds = {"": entry} if isinstance(entry, str) else entry
+        for things in kinds.values():
+            if isinstance(things, str):
+                yield things
+            else:
+                yield from (f"{thing} {state}" for thing, state in _flat(things))
+
+
+def _flat(things: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Settings stand below the name of their file."""
+    for thing, state in things.items():
+        if isinstance(state, str):
+            yield thing, state
+        else:
+            yield from _flat(state)
+
+
+def is_locked(message: str) -> bool:
+    """Whether DVC failed because another of its processes works on the same files."""
+    return _BUSY.search(message) is not None
 
 
 def _ask(*arguments: str) -> str:
-    done = subprocess.run([*stages.DVC, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([*DVC, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CommandError(f"`dvc {' '.join(arguments)}` failed: {done.stderr.strip()}")
     return done.stdout
