@@ -186,6 +186,8 @@ def _print_decision(decision: Decision, outcome: str, mood: str) -> None:
         for rule in decision.rules:
             table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", rule.reason)
         Console().print(table)
+    for other in decision.passed_over:
+        console.print(f"also refused: {other.name}: {other.reason}", highlight=False, markup=False)
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""
     place = "nothing written" if mood else f"record: {RECORDS / LATEST}.md"
     console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)

@@ -34,6 +34,7 @@ class Decision(BaseModel):
     Attributes:
         encoder: the candidate's name.
         against: the champion's version, or `base`.
+        passed_over: other candidates that were refused, by name, each with the first rule that it broke.
         fingerprint: hash of everything the decision rests on; the same fingerprint needs no second decision.
         version: the registry version with the candidate's weights; empty when there is none.
         previous_version: the champion before.
@@ -47,6 +48,7 @@ class Decision(BaseModel):
     encoder_sha256: str
     against: str
     rules: tuple[Rule, ...] = ()
+    passed_over: tuple[Rule, ...] = ()
     data_hash: str = ""
     protocol: str = ""
     run_id: str = ""
@@ -81,6 +83,8 @@ class Decision(BaseModel):
                 f"| {rule.name} | {'pass' if rule.passed else '**fail**'} | {rule.reason} |" for rule in self.rules
             ]
             lines.append("")
+        if self.passed_over:
+            lines += ["Also refused:", "", *(f"- **{one.name}**: {one.reason}" for one in self.passed_over), ""]
         facts = {
             "version": self.version,
             "previous champion": self.previous_version,

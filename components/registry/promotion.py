@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.encoders.sidecar import Sidecar, read_sidecar
-from components.errors import InputError
 from components.evaluation.folders import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
+from components.registry.candidates import candidates
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
-from components.registry.gate import judge, metric
+from components.registry.gate import judge
 from components.registry.standing import fingerprint
 from components.settings import Settings
 from components.tracking import make_client, shown_address, tracking_uri
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def promote(
     settings: Settings, dry_run: bool = False, folders: Folders = DEFAULT, *, challenger: bool = False
 ) -> Decision:
-    """Judge the best candidate and, when it passes, make it champion; the old champion becomes `previous`.
+    """Make the best candidate that passes the gate champion; the old champion becomes `previous`.
 
     A version is registered only for a candidate that passes; weights that have a version keep it. Every
     decision is written to `reports/promotion/` and into the candidate's training run. Proposing the
@@ -43,24 +43,18 @@ def promote(
     Raises:
         InputError: results are missing, or the policy names a metric that they lack.
     """
-    policy = settings.promote
-    candidate = best_candidate(settings, folders)
-    sidecar = read_sidecar(folders.models / candidate.encoder)
     client = make_client()
-    champion = versions.find_alias(client, policy.model, versions.CHAMPION)
-    decision = _undecided(settings, candidate, sidecar, champion, folders)
-    if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
-        return decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
-    incumbent = _incumbent(client, champion, candidate, settings, folders)
-    evidence = gather(client, policy, candidate, sidecar, folders)
-    decision = decision.model_copy(update={"rules": judge(candidate, incumbent, policy, evidence)})
-    passed = all(rule.passed for rule in decision.rules)
-    outcome = "challenger" if challenger else "promoted"
-    decision = decision.model_copy(update={"outcome": outcome if passed else "refused"})
+    case = _first_to_pass(client, settings, folders)
+    decision = case.decision
+    if decision.outcome == "already champion":
+        return decision
+    if challenger and decision.outcome == "promoted":
+        decision = decision.model_copy(update={"outcome": "challenger"})
     if dry_run:
         return decision
-    if passed:
-        subject = Subject(decision, sidecar, candidate, incumbent, lineage.tags_of(sidecar, folders))
+    if decision.outcome != "refused":
+        tags = lineage.tags_of(case.sidecar, folders)
+        subject = Subject(decision, case.sidecar, case.candidate, case.incumbent, tags)
         decision = _admit(client, subject, settings, folders)
     last = records.latest(folders.records)
     if last is not None and last.model_copy(update={"time": decision.time}) == decision:
@@ -69,21 +63,52 @@ def promote(
     return decision
 
 
-def best_candidate(settings: Settings, folders: Folders = DEFAULT) -> Report:
-    """The results of the encoder, base aside, that is best on the primary metric.
+@dataclass(frozen=True)
+class _Case:
+    """A candidate, what it has to beat, and what the gate says."""
 
-    Raises:
-        InputError: no other encoder is listed, or one has no results.
+    decision: Decision
+    sidecar: Sidecar
+    candidate: Report
+    incumbent: Report
+
+
+def _first_to_pass(client: MlflowClient, settings: Settings, folders: Folders) -> _Case:
+    """The best candidate that passes or is champion already; the best of all when none does.
+
+    A collapsed encoder gives every text the same images and so leads at agreement; the guards keep it out, and the
+    next one is asked.
     """
-    reports = [read_report(name, folders.metrics) for name in settings.encoders if name != BASE]
-    if not reports:
-        raise InputError("params.yaml: encoders lists no encoder but base: add one to have a candidate")
+    champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
+    refused: list[_Case] = []
+    for candidate in candidates(settings, folders):
+        case = _judged(client, champion, candidate, settings, folders)
+        over = tuple(_why_refused(one.decision) for one in refused)
+        if case.decision.outcome != "refused":
+            return replace(case, decision=case.decision.model_copy(update={"passed_over": over}))
+        refused.append(case)
+    others = tuple(_why_refused(one.decision) for one in refused[1:])
+    return replace(refused[0], decision=refused[0].decision.model_copy(update={"passed_over": others}))
 
-    def merit(report: Report) -> float:
-        result = metric(report, settings.promote.primary, "promote.primary")
-        return result.value if result.higher_is_better else -result.value
 
-    return max(reports, key=merit)
+def _why_refused(decision: Decision) -> Rule:
+    broken = next(rule for rule in decision.rules if not rule.passed)
+    return Rule(name=decision.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
+
+
+def _judged(
+    client: MlflowClient, champion: Any | None, candidate: Report, settings: Settings, folders: Folders
+) -> _Case:
+    sidecar = read_sidecar(folders.models / candidate.encoder)
+    decision = _undecided(settings, candidate, sidecar, champion, folders)
+    if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
+        already = decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
+        return _Case(already, sidecar, candidate, candidate)
+    incumbent = _incumbent(client, champion, candidate, settings, folders)
+    evidence = gather(client, settings.promote, candidate, sidecar, folders)
+    rules = judge(candidate, incumbent, settings.promote, evidence)
+    outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
+    return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
 
 
 def _undecided(

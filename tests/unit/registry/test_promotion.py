@@ -189,6 +189,33 @@ def test_best_of_several_methods_is_proposed(project: Any) -> None:
     assert promote(settings).encoder == "other"
 
 
+def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) -> None:
+    project.add("collapsed", 2, 0.9, recall=0.1)
+    project.add("good", 3, 0.6)
+    project.add("fair", 4, 0.5)
+    settings = project.settings.model_copy(update={"encoders": ("base", "fair", "collapsed", "good")})
+    assert promote(settings, dry_run=True).encoder == "good"
+    decision = promote(settings)
+    assert (decision.encoder, decision.outcome) == ("good", "promoted")
+    [over] = decision.passed_over
+    assert over.name == "collapsed"
+    assert over.reason.startswith("guard retrieval/t2i_recall_at_5")
+    assert "- **collapsed**: guard" in decision.markdown()
+    again = promote(settings)
+    assert (again.encoder, again.outcome) == ("good", "already champion")
+    assert len(records.history()) == 1
+
+
+def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:
+    project.add("one", 2, 0.41)
+    project.add("two", 3, 0.9, recall=0.1)
+    settings = project.settings.model_copy(update={"encoders": ("base", "one", "two")})
+    decision = promote(settings)
+    assert (decision.encoder, decision.outcome) == ("two", "refused")
+    assert [over.name for over in decision.passed_over] == ["one"]
+    assert promote(settings) == decision
+
+
 def test_unscored_method_is_named(project: Any) -> None:
     with pytest.raises(InputError, match=r"paraclip\.json is missing"):
         promote(project.settings)
