@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,10 +14,47 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# safetensors and NumPy tell of it in words alone.
+_FULL_IN_WORDS = re.compile(rf"\(os error ({'|'.join(map(str, _FULL))})\)|requested and \d+ written")
+
+
+def full_disk(error: BaseException) -> int | None:
+    """The error number when a disk or a quota has no room for a file, or the file may not be so long; else None."""
+    if not isinstance(error, OSError | SafetensorError):
+        return None
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno if error.errno in _FULL else None
+    found = _FULL_IN_WORDS.search(str(error))
+    return int(found[1] or errno.ENOSPC) if found else None
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have the error of a full disk name what it has no room for, which libraries do not know."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if (number := full_disk(error)) is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that takes its place when the block succeeds."""
+    """Yield a temporary path beside `path` that takes its place when the block succeeds.
+
+    Raises:
+        OSError: there is no room for it (`full_disk` knows this one), or it cannot be written.
+    """
+    with _naming(path), _atomic_file(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -32,7 +71,13 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+    """Yield a temporary folder beside `path` that takes its place when the block succeeds; raises as `atomic_file`."""
+    with _naming(path), _atomic_folder(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _atomic_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     aside = temporary.with_name(f"{temporary.name}.old")

@@ -1,0 +1,132 @@
+"""A full disk ends a stage in one line that names the file; what was there stays, and a run with room finishes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.records import PAIRS
+from tests.support.small_disk import SmallDisk, small_disk
+from tests.support.stage_project import make_trainable, write_params
+from tests.support.warm_stages import Ended, WarmStage, run_stage
+from tests.unit.training.world import drawing
+
+pytestmark = pytest.mark.integration
+TRAIN, PREPARE = "components.training.train", "components.data.prepare"
+ENTRY = {"method": "paraclip", "batch_size": 16, "epochs": 8, "lr": 0.001, "warmup_steps": 1}
+LITTLE = 1 << 20
+"""Bytes that are left on a full disk: enough for a lock, not for weights."""
+SOME = 4 << 20
+"""Bytes of the longest file where only that can be limited: MLflow's database fits, weights do not."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk of 96 MB."""
+    with small_disk(tmp_path / "disk", 96) as made:
+        yield made
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """What lies below a folder."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _assert_one_line(ended: Ended, name: str, disk: SmallDisk) -> None:
+    """The stage failed and told in one line which file and why, and what to do."""
+    assert ended.code == 1, ended.errors
+    (line,) = ended.complaints
+    assert name in line
+    assert disk.reason in line
+    assert "free space" in line
+    assert "Traceback" not in ended.errors
+
+
+def _trainable(folder: Path, raw: dict[str, Any], state: Path, checkpoint_every: int) -> None:
+    make_trainable(folder)
+    raw["train"] = {"state": str(state), "validate_every": None, "held_out": 12, "checkpoint_every": checkpoint_every}
+    raw["methods"] = {"paraclip": ENTRY}
+    write_params(folder, raw)
+
+
+def test_no_room_for_a_checkpoint(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    project, state = tmp_path / "project", disk.folder / "train"
+    _trainable(project, raw_params, state, checkpoint_every=6)
+    first = WarmStage(project, TRAIN, "--method", "paraclip")
+    while not (found := list(state.glob("paraclip-*/step-*"))):
+        assert first.runs, first.wait()
+        time.sleep(0.005)
+    first.kill()
+    run = found[0].parent
+    kept = {name: digest for name, digest in _hashes(run).items() if name.startswith("step-")}
+
+    disk.fill(leave=LITTLE)
+    second = run_stage(project, TRAIN, "--method", "paraclip", longest=None if disk.real else SOME)
+    _assert_one_line(second, str(run / "step-"), disk)
+    assert {name: digest for name, digest in _hashes(run).items() if name.startswith("step-")} == kept
+    assert not (project / "models" / "paraclip").exists()
+
+    disk.make_room()
+    third = run_stage(project, TRAIN, "--method", "paraclip")
+    assert third.code == 0, third.errors
+    assert (project / "models" / "paraclip" / "encoder.safetensors").is_file()
+    assert not run.exists()
+
+
+def test_no_room_for_the_encoder(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    project, models = tmp_path / "project", disk.folder / "models"
+    _trainable(project, raw_params, tmp_path / "state", checkpoint_every=1000)
+    (project / "models").rename(tmp_path / "made")
+    models.mkdir()
+    (tmp_path / "made" / "base").rename(tmp_path / "base")
+    (project / "models").symlink_to(models)
+    (models / "base").symlink_to(tmp_path / "base")
+    (models / "paraclip").mkdir()
+    (models / "paraclip" / "encoder.json").write_text("an earlier one")
+
+    disk.fill()
+    full = run_stage(project, TRAIN, "--method", "paraclip", longest=None if disk.real else SOME)
+    _assert_one_line(full, "models/paraclip", disk)
+    assert _hashes(models / "paraclip") == {"encoder.json": sha256(b"an earlier one").hexdigest()}
+    assert not [path for path in models.iterdir() if path.name.startswith(".")]
+
+    disk.make_room()
+    assert run_stage(project, TRAIN, "--method", "paraclip").code == 0
+    assert set(_hashes(models / "paraclip")) == {"encoder.safetensors", "encoder.json", "run.json"}
+
+
+def test_no_room_for_a_table(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    project, pictures, rng = disk.folder / "project", tmp_path / "pictures", np.random.default_rng(0)
+    pictures.mkdir()
+    for number in range(6):
+        (pictures / f"{number}.png").write_bytes(drawing(rng, 128))
+    counts = {"train": 4, "val": 1, "test": 1}
+    raw_params["prepare"] |= {"source": "folder", "folder": str(pictures), "counts": counts}
+    write_params(project, raw_params)
+
+    def captions(what: str) -> None:
+        rows = "".join(f"{number}.png\t{what} {number}\n" for number in range(6))
+        (pictures / "captions.tsv").write_text(f"image\tcaption\n{rows}")
+
+    captions("an earlier picture")
+    assert run_stage(project, PREPARE).code == 0
+    before = _hashes(project / "data")
+
+    captions("a later picture")
+    disk.fill()
+    full = run_stage(project, PREPARE, longest=None if disk.real else 1 << 14)
+    _assert_one_line(full, "data/pairs", disk)
+    assert _hashes(project / "data") == before
+
+    disk.make_room()
+    assert run_stage(project, PREPARE).code == 0
+    written = PAIRS.read(project / "data" / "pairs" / "train.parquet")["caption"].to_pylist()
+    assert all(caption.startswith("a later picture") for caption in written)
+    assert not [name for name in _hashes(project / "data") if "/." in name or name.startswith(".")]

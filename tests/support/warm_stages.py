@@ -1,0 +1,126 @@
+"""Stages as processes of their own, started from a parent that has imported everything: ten starts cost one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import runpy
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_S = 200.0
+"""After which a stage is taken to hang."""
+_PRELOADED = ("components.training.train", "components.encoders.base", "mlflow", "mlflow.tracking._tracking_service")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command did; `code` is its exit code, minus a signal's number where that ended it."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """The lines that tell the user what to mend."""
+        return [line for line in self.errors.splitlines() if line.startswith("error: ")]
+
+
+class WarmStage:
+    """A running `python -m <module> <arguments>` in a folder.
+
+    Args:
+        environment: variables that it sees besides those of this process; None takes one away.
+        longest: bytes that a file may have which it writes, all it wants when not given.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        module: str,
+        *arguments: str,
+        environment: Mapping[str, str | None] | None = None,
+        longest: int | None = None,
+    ) -> None:
+        self._printed = tempfile.TemporaryDirectory(prefix="stage-")
+        self.out, self.err = (Path(self._printed.name, name) for name in ("out", "err"))
+        given = (folder, module, arguments, dict(environment or {}), longest, self.out, self.err)
+        self.process = _warm().Process(target=_run, args=given, daemon=True)
+        self.process.start()
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self.process.kill()
+        self.process.join()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        alive: bool = self.process.is_alive()
+        return alive
+
+    def wait(self) -> Ended:
+        """What it did, once it has ended."""
+        self.process.join(PATIENCE_S)
+        if self.runs:
+            self.kill()
+            pytest.fail(f"the stage hangs: {self.err.read_text()}")
+        return Ended(self.process.exitcode, self.out.read_text(), self.err.read_text())
+
+
+def run_stage(
+    folder: Path,
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str | None] | None = None,
+    longest: int | None = None,
+) -> Ended:
+    """Run `python -m <module> <arguments>` in a folder to its end."""
+    return WarmStage(folder, module, *arguments, environment=environment, longest=longest).wait()
+
+
+@cache
+def _warm() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*_PRELOADED, __name__])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        forkserver.ensure_running()
+    return context
+
+
+def _run(
+    folder: Path,
+    module: str,
+    arguments: tuple[str, ...],
+    environment: dict[str, str | None],
+    longest: int | None,
+    out: Path,
+    err: Path,
+) -> None:
+    for number, path in ((1, out), (2, err)):
+        with path.open("wb") as stream:
+            os.dup2(stream.fileno(), number)
+    for name, value in environment.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    if longest is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (longest, resource.RLIM_INFINITY))
+    os.chdir(folder)
+    sys.argv = [module, *arguments]
+    with warnings.catch_warnings():
+        # The module is there already, which is the point.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
