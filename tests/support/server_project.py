@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import yaml
@@ -56,8 +56,8 @@ class ServerProject:
         """The stage's table."""
         return GENERATIONS.read(self.table_path)
 
-    def start(self) -> subprocess.Popen[str]:
-        """Start the stage."""
+    def start(self, errors: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start the stage; `errors` is where its stderr goes."""
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
         if sys.dont_write_bytecode:
             # Each start would compile every library anew, which takes longer than the stage.
@@ -67,7 +67,7 @@ class ServerProject:
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
         )
 
