@@ -13,6 +13,7 @@ from pydantic import Field, PositiveFloat
 
 from components.errors import InputError
 from components.registry import decision as records
+from components.registry.challenger import withdraw
 from components.registry.decision import Decision, Rule
 from components.settings import load_settings
 from flows.commands import run_logged
@@ -64,9 +65,13 @@ def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
 
 
 def _consent(proposal: Decision, wait_hours: float) -> str | None:
-    """Ask a person about a candidate that would be promoted; returns what they said, None for a refusal."""
+    """Ask a person about a candidate that would be promoted; returns what they said, None for a refusal.
+
+    While they think, it is `models:/<model>@challenger`.
+    """
     if proposal.outcome != "promoted":
         return ""
+    propose()
     show_proposal(proposal, "promotion-proposal")
     form = Approval.with_initial_data(description=proposal.markdown())
     seconds = round(wait_hours * 3600)
@@ -97,11 +102,21 @@ def promote() -> None:
 
 
 @task(cache_policy=NO_CACHE)
+def propose() -> None:
+    """Register the best candidate that passes as challenger, for people to try."""
+    run_logged((*PROMOTE, "--challenger"), "proposal")
+
+
+@task(cache_policy=NO_CACHE)
 def write_refusal(proposal: Decision, said: str) -> None:
-    """Store that a person refused; this stands for that flow run alone, not for the next."""
+    """Store that a person refused, and end the candidate's time as challenger.
+
+    The refusal stands for this flow run alone, not for the next.
+    """
     rules = (*proposal.rules, Rule(name="approval", passed=False, reason=said))
     changes = {"outcome": "refused", "rules": rules, "fingerprint": "approval", "time": records.now()}
     records.save(proposal.model_copy(update=changes))
+    withdraw(proposal)
 
 
 @task(cache_policy=NO_CACHE)

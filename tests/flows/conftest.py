@@ -72,11 +72,12 @@ match sys.argv[1:]:
 """
 
 FAKE_PROMOTE = """
+import sys
 from pathlib import Path
 from components.registry import decision
 made = dict(outcome="refused", model="m", encoder="paraclip", encoder_sha256="s", against="base", tracking_uri="u")
 decision.save(decision.Decision(**made, fingerprint="f", time=decision.now()))
-Path("ran.txt").open("a").write("promote\\n")
+Path("ran.txt").open("a").write("propose\\n" if "--challenger" in sys.argv else "promote\\n")
 """
 
 

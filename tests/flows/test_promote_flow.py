@@ -82,17 +82,22 @@ def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
     thread = _answer("asked", approve=True, by="Ada", reason="looks right")
     promote_best.with_options(flow_run_name="asked")(approval=True)
     thread.join()
-    assert project.ran() == ["promote"]
+    assert project.ran() == ["propose", "promote"]
     assert "Approved by Ada: looks right" in _artifact("promotion-decision")
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server", "gate")
-def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(project: Any) -> None:
+def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    withdrawn: list[Decision] = []
+    monkeypatch.setattr(flows.promote, "withdraw", withdrawn.append)
     thread = _answer("denied", approve=False, by="Ada", reason="wrong world")
     promote_best.with_options(flow_run_name="denied")(approval=True)
     thread.join()
-    assert project.ran() == []
+    assert project.ran() == ["propose"]
+    assert [one.encoder_sha256 for one in withdrawn] == ["s"]
     record = read(RECORDS / f"{LATEST}.json")
     assert (record.outcome, record.rules[-1].name, record.rules[-1].passed) == ("refused", "approval", False)
     assert record.rules[-1].reason == "Ada: wrong world"
@@ -106,7 +111,7 @@ def test_consent_is_for_one_candidate(project: Any, gate: list[dict[str, Any]]) 
     with pytest.raises(InputError, match="the best candidate is another by now"):
         promote_best.with_options(flow_run_name="late")(approval=True)
     thread.join()
-    assert project.ran() == []
+    assert project.ran() == ["propose"]
 
 
 @pytest.mark.integration

@@ -12,6 +12,7 @@ import pytest
 from components.encoders.sidecar import read_sidecar
 from components.errors import InputError
 from components.files import write_json
+from components.registry.challenger import withdraw
 from components.registry.folders import Folders
 from components.registry.lineage import find_links, tags_of
 from components.registry.model import CHALLENGER, CHAMPION, find_alias
@@ -94,6 +95,16 @@ def test_required_validation(project: Any, tables: dict[str, Any], words: str) -
     failed = [rule for rule in promote(project.settings).rules if not rule.passed]
     assert [rule.name for rule in failed] == ["validation"]
     assert words in failed[0].reason
+
+
+def test_a_challenger_that_a_person_refuses_is_one_no_more(project: Any) -> None:
+    project.add("paraclip", 2, 0.5)
+    waiting = promote(project.settings, challenger=True)
+    assert not withdraw(waiting.model_copy(update={"encoder_sha256": "another"}))
+    assert find_alias(make_client(), waiting.model, CHALLENGER) is not None
+    assert withdraw(waiting)
+    assert find_alias(make_client(), waiting.model, CHALLENGER) is None
+    assert not withdraw(waiting)
 
 
 def test_challenger_waits_and_then_wins(project: Any) -> None:
