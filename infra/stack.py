@@ -115,15 +115,19 @@ def _mlflow(address: str) -> list[str]:
 def _announce(console: Console, prefect: str, mlflow: str) -> None:
     console.print(f"Prefect  {prefect}\nMLflow   {mlflow}\nlogs     {STATE / 'logs'}/", highlight=False)
     console.print("\nIn another terminal, in this folder:", highlight=False)
-    folder = Path(sys.executable).parent
-    command = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     console.print(
         f"  export PREFECT_API_URL={prefect}/api\n"
-        f"  {command}/prefect deployment run train-paraclip/local --watch\n\n"
+        f"  {programs()}/prefect deployment run train-paraclip/local --watch\n\n"
         "Ctrl-C stops all of it.",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def programs() -> Path:
+    """The folder of this environment's commands, as short as it can be written."""
+    folder = Path(sys.executable).parent
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

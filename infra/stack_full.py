@@ -27,7 +27,7 @@ from infra.credentials import load_credentials, write_private
 from infra.full_settings import BUCKETS, DATABASES, HOST, REGION, FullStack
 from infra.postgres import find_binaries, server_user
 from infra.services import Services, answers, assert_port_free, wait_until
-from infra.stack import POOLS, STATE, environment, interrupt
+from infra.stack import POOLS, STATE, environment, interrupt, programs
 
 _FOLDER = STATE / "stack-full"
 _START_SECONDS = 600
@@ -152,8 +152,8 @@ def _announce(console: Console, stack: FullStack) -> None:
         f"passwords   {folder / 'credentials.yaml'} (the user of both pages is admin)\n\n"
         "In another terminal, in this folder:\n"
         f"  . {folder / 'env'}\n"
-        "  cliptune doctor\n"
-        "  prefect deployment run train-paraclip/local --watch\n\n"
+        f"  {programs()}/cliptune doctor\n"
+        f"  {programs()}/prefect deployment run train-paraclip/local --watch\n\n"
         "Ctrl-C stops all of it.",
         highlight=False,
         soft_wrap=True,
