@@ -41,10 +41,9 @@ def keep_lock(encoder: Path, facts: Mapping[str, str], lock: Path = LOCK, state:
         experiment = client.get_run(run_id).info.experiment_id
     except MlflowException:
         return None
-    run = TrackedRun(client, run_id, str(experiment))
-    run.log_artifact(lock)
+    client.log_artifact(run_id, str(lock))
     tags = {"dvc_lock_sha256": file_hash(lock), **facts}
-    run.set_tags(tags)
+    TrackedRun(client, run_id, str(experiment)).set_tags(tags)
     write_json(state / f"{run_id}.json", {"experiment_id": str(experiment), **tags})
     return run_id
 

@@ -18,6 +18,7 @@ from tenacity import (
 )
 
 from components.tracking.address import shown_address, tracking_uri
+from components.tracking.patience import is_passing
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 _MOST = 1000
 """Metrics that MLflow takes in one request."""
 _LOG = logging.getLogger(__name__)
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether MLflow may take later what it did not take now: nobody answers, too busy, an error of its own."""
-    from mlflow.exceptions import MlflowException
-
-    if not isinstance(error, MlflowException):
-        return False
-    status = error.get_http_status_code()
-    return bool(status >= 500 or status == 429)
 
 
 class Outbox:

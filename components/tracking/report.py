@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.settings import Settings
 from components.tracking import RUN_FILE, make_client, tracked_run
+from components.tracking.patience import impatient
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 Points = list[tuple[int, float]]
 CURVES = ("loss/", "validation/")
 """How the names of metrics begin that are curves worth a plot."""
-_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _LONGEST = 300
 """Points of a curve that a plot can show."""
 
@@ -46,7 +44,7 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
     curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
     if not curves.runs:
         return curves
-    with _impatient():
+    with impatient():
         try:
             client = make_client()
             for encoder, run_id in curves.runs.items():
@@ -121,7 +119,7 @@ def log_comparison(
     """
     params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
     try:
-        with _impatient(), tracked_run("compare", "comparison", settings, params, inputs) as run:
+        with impatient(), tracked_run("compare", "comparison", settings, params, inputs) as run:
             run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items()})
             client = make_client()
             for path in artifacts:
@@ -137,16 +135,3 @@ def log_comparison(
         fault = type(error.__cause__ or error).__name__
         print(f"MLflow has no record of this comparison ({fault}); the report is complete on disk")
         return None
-
-
-@contextmanager
-def _impatient() -> Iterator[None]:
-    """Try a server that is out of reach once more instead of for minutes, unless the user says how often."""
-    if _RETRIES in os.environ:
-        yield
-        return
-    os.environ[_RETRIES] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(_RETRIES, None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ from components.errors import InputError
 from components.settings import Settings
 from components.tracking import unsent
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
-from components.tracking.outbox import Outbox, is_passing
+from components.tracking.artifact import upload
+from components.tracking.outbox import Outbox
+from components.tracking.patience import impatient, is_passing, patiently, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
 
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
-WAIT = "CLIPTUNE_TRACKING_WAIT_S"
-"""Environment variable: how long the end of a run waits for a server that is away, in seconds."""
-_WAIT_S = 600.0
 _KILLED_WAIT_S = 5.0
 _BATCH = 200
 _LOG = logging.getLogger(__name__)
@@ -39,6 +38,7 @@ class TrackedRun:
         self._client = client
         self._buffer: list[Any] = []
         self._outbox = Outbox(client, run_id)
+        self._late: list[Path] = []
         self.id = run_id
         self.experiment = experiment
 
@@ -65,7 +65,7 @@ class TrackedRun:
         """Send what `log_metrics` noted; returns the metrics for which the server stayed away too long.
 
         Args:
-            within_s: how long to wait for a server that is away, in seconds; without it `WAIT` says it.
+            within_s: how long to wait for a server that is away, in seconds; `wait_s` when not given.
 
         Raises:
             MlflowException: the server refused metrics.
@@ -73,7 +73,7 @@ class TrackedRun:
         batch, self._buffer = self._buffer, []
         if batch:
             self._outbox.put(batch)
-        return self._outbox.drain(float(os.environ.get(WAIT) or _WAIT_S) if within_s is None else within_s)
+        return self._outbox.drain(wait_s() if within_s is None else within_s)
 
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested ones get dotted names."""
@@ -81,26 +81,30 @@ class TrackedRun:
 
         flat = [Param(name, str(value)[:6000]) for name, value in _flat(params)]
         for start in range(0, len(flat), 100):
-            self._client.log_batch(self.id, params=flat[start : start + 100])
+            batch = flat[start : start + 100]
+            patiently(partial(self._client.log_batch, self.id, params=batch), wait_s())
 
     def log_dataset(self, name: str, path: Path, digest: str) -> None:
         """Record a file or folder as an input dataset of the run, known by its content hash."""
         from mlflow.entities import Dataset, DatasetInput
 
         source = json.dumps({"uri": str(path)})
-        self._client.log_inputs(self.id, [DatasetInput(Dataset(name, digest[:36], "local", source))])
+        inputs = [DatasetInput(Dataset(name, digest[:36], "local", source))]
+        patiently(lambda: self._client.log_inputs(self.id, inputs), wait_s())
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the run."""
         for name, value in tags.items():
-            self._client.set_tag(self.id, name, value)
+            patiently(partial(self._client.set_tag, self.id, name, value), wait_s())
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file, or a folder under its own name, into the run's artifacts."""
-        if path.is_dir():
-            self._client.log_artifacts(self.id, str(path), path.name)
-        else:
-            self._client.log_artifact(self.id, str(path))
+        """Copy a file, or a folder under its own name, into the run's artifacts; at its end if the server is away."""
+        try:
+            upload(self._client, self.id, path)
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            self._late.append(path)
 
     def end(self, status: str) -> None:
         """Send the last metrics and the status; what a server that is away cannot take goes into a file.
@@ -108,30 +112,34 @@ class TrackedRun:
         Raises:
             MlflowException: the server refused metrics; the status is set all the same.
         """
-        try:
-            # Who is told to stop has little time.
-            left = self.flush(_KILLED_WAIT_S if status == "KILLED" else None)
-        except BaseException:
-            self._close(status, [])
-            raise
-        self._close(status, left)
-
-    def _close(self, status: str, left: list[Any]) -> None:
-        from mlflow.exceptions import MlflowException
         from mlflow.utils.time import get_current_time_millis
 
         ended = get_current_time_millis()
-        if not left:
-            try:
-                self._client.set_terminated(self.id, status, ended)
-            except MlflowException as error:
-                if not is_passing(error):
-                    raise
-            else:
+        # Who is told to stop has little time.
+        within_s = _KILLED_WAIT_S if status == "KILLED" else wait_s()
+        left: list[Any] = []
+        try:
+            left = self.flush(within_s)
+        finally:
+            self._close(status, ended, left, within_s)
+
+    def _close(self, status: str, ended: int, left: list[Any], within_s: float) -> None:
+        try:
+            if not left:
+                patiently(lambda: self._finish(status, ended), within_s)
                 return
-        path = unsent.keep(self.id, left, status, ended)
+        except Exception as error:
+            if not is_passing(error):
+                raise
+        path = unsent.keep(self.id, left, self._late, status, ended)
         where = shown_address(tracking_uri())
         _LOG.warning("%s is away: the end of run %s waits in %s; the next run sends it", where, self.id, path)
+
+    def _finish(self, status: str, ended: int) -> None:
+        while self._late:
+            upload(self._client, self.id, self._late[0])
+            del self._late[0]
+        self._client.set_terminated(self.id, status, ended)
 
 
 def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
@@ -175,7 +183,8 @@ def tracked_run(
     tags = run_tags(stage, name) | input_tags(inputs)
     tracked = _begin(settings.world.name, name, tags)
     status = "FAILED"
-    with stopped_by_signals() as ignore_stops:
+    # It is patient by itself, and otherwise each of its calls would hold the stage up for minutes.
+    with impatient(), stopped_by_signals() as ignore_stops:
         try:
             tracked.log_params(params)
             for key, path in inputs.items():
@@ -197,7 +206,8 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
 
     try:
         client = make_client()
-        unsent.send(client)
+        with impatient():
+            unsent.send(client)
         run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
     except MlflowException as error:
         if not is_passing(error):

@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.files import atomic_file
-from components.tracking.outbox import is_passing
+from components.provenance import path_hash
+from components.tracking.artifact import upload
+from components.tracking.patience import is_passing
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 FOLDER = Path("state/unsent")
+_LOG = logging.getLogger(__name__)
 
 
-def keep(run_id: str, metrics: Sequence[Any], status: str, end_ms: int, folder: Path = FOLDER) -> Path:
-    """Write what a run's server has not: its last metrics, its status and the time of its end in ms since 1970."""
+def keep(
+    run_id: str,
+    metrics: Sequence[Any],
+    artifacts: Sequence[Path],
+    status: str,
+    end_ms: int,
+    folder: Path = FOLDER,
+) -> Path:
+    """Write what a run's server has not.
+
+    Args:
+        run_id: the run.
+        metrics: its last metrics.
+        artifacts: files and folders that were to be copied; they stay where they are.
+        status: how it ended.
+        end_ms: when it ended, in ms since 1970.
+        folder: where to write.
+    """
     rows = [[metric.key, metric.value, metric.timestamp, metric.step] for metric in metrics]
+    files = [[str(path), path_hash(path)] for path in artifacts]
+    content = {"status": status, "end_ms": end_ms, "artifacts": files, "metrics": rows}
     path = folder / f"{run_id}.json"
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps({"status": status, "end_ms": end_ms, "metrics": rows}) + "\n", "utf-8")
+        temporary.write_text(json.dumps(content) + "\n", "utf-8")
     return path
 
 
@@ -35,21 +57,35 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
 
     A run that the server does not know, as after a change of server, keeps its file.
     """
-    from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
+    from requests import RequestException
 
     sent = []
     for path in waiting(folder):
-        kept = json.loads(path.read_text("utf-8"))
-        metrics = [Metric(*row) for row in kept["metrics"]]
         try:
-            for start in range(0, len(metrics), 1000):
-                client.log_batch(path.stem, metrics=metrics[start : start + 1000])
-            client.set_terminated(path.stem, kept["status"], kept["end_ms"])
-        except MlflowException as error:
+            _send(client, path.stem, json.loads(path.read_text("utf-8")))
+        except FileNotFoundError:
+            # Another process has sent it.
+            continue
+        except (MlflowException, RequestException) as error:
             if is_passing(error):
                 break
             continue
-        path.unlink()
+        path.unlink(missing_ok=True)
         sent.append(path.stem)
     return sent
+
+
+def _send(client: MlflowClient, run_id: str, kept: dict[str, Any]) -> None:
+    from mlflow.entities import Metric
+
+    metrics = [Metric(*row) for row in kept["metrics"]]
+    for start in range(0, len(metrics), 1000):
+        client.log_batch(run_id, metrics=metrics[start : start + 1000])
+    for name, digest in kept["artifacts"]:
+        path = Path(name)
+        if path.exists() and path_hash(path) == digest:
+            upload(client, run_id, path)
+        else:
+            _LOG.warning("%s has changed since run %s wrote it: the run in MLflow lacks it", path, run_id)
+    client.set_terminated(run_id, kept["status"], kept["end_ms"])

@@ -48,7 +48,8 @@ def tracking_server(port: int, folder: Path, backend: str) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", backend, "--artifacts-destination", str(folder / "artifacts")]
-    with running(command, f"{address}/health", folder, {}):
+    # Otherwise MLflow keeps half a dozen processes for jobs that nobody submits.
+    with running(command, f"{address}/health", folder, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         yield address
 
 

@@ -16,8 +16,8 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARIL
 from components.settings import Settings
 from components.sweeping.tracked_runs import sweep_runs
 from components.tracking import STORE, make_client, tracked_run, unsent
-from components.tracking.outbox import Outbox, is_passing
-from components.tracking.run import WAIT
+from components.tracking.outbox import Outbox
+from components.tracking.patience import WAIT, is_passing
 
 
 class Server:
@@ -119,6 +119,6 @@ def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
 def test_what_no_server_knows_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
-    path = unsent.keep("0" * 32, _metrics(2), "FINISHED", 5)
+    path = unsent.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
     assert unsent.send(make_client()) == []
     assert unsent.waiting() == [path]

@@ -1,0 +1,58 @@
+"""How long MLflow is waited for where its server is away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+
+WAIT = "CLIPTUNE_TRACKING_WAIT_S"
+"""Environment variable: how long a stage waits for a server that is away, in seconds."""
+_WAIT_S = 600.0
+_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether MLflow may take later what it did not take now: nobody answers, too busy, an error of its own."""
+    from mlflow.exceptions import MlflowException
+
+    if not isinstance(error, MlflowException):
+        return False
+    status = error.get_http_status_code()
+    return bool(status >= 500 or status == 429)
+
+
+def wait_s() -> float:
+    """What `WAIT` says."""
+    return float(os.environ.get(WAIT) or _WAIT_S)
+
+
+def patiently(call: Callable[[], object], within_s: float) -> None:
+    """Call MLflow, again and again while its server is away, at least once.
+
+    Raises:
+        MlflowException: the server refused, or stayed away too long.
+    """
+    for attempt in Retrying(
+        retry=retry_if_exception(is_passing),
+        wait=wait_exponential_jitter(initial=1, max=15),
+        stop=stop_after_delay(within_s),
+        reraise=True,
+    ):
+        with attempt:
+            call()
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Have MLflow's client try twice and give up, not for minutes, unless the user says how often."""
+    if _RETRIES in os.environ:
+        yield
+        return
+    os.environ[_RETRIES] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_RETRIES, None)
