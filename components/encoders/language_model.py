@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import nn
 
 from components.errors import InputError
@@ -26,7 +27,8 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
 
     Raises:
-        InputError: there is none, it cannot be fetched, or it has no stack of layers or not all of its weights.
+        InputError: there is none, it cannot be fetched, it is no safetensors, or it has no stack of layers or not all
+            of its weights.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -35,10 +37,11 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
             config = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
             own_layers = config.num_hidden_layers
             config.num_hidden_layers = own_layers + added_layers
+            # Other forms are pickles.
             model, report = AutoModel.from_pretrained(
-                str(source), config=config, dtype="float32", output_loading_info=True
+                str(source), config=config, dtype="float32", output_loading_info=True, use_safetensors=True
             )
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, SafetensorError) as error:
             raise InputError(
                 f"no language model at '{source}' ({str(error).splitlines()[0]}): download a masked language model "
                 "such as sentence-transformers/all-distilroberta-v1 and give its folder"

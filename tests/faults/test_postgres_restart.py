@@ -1,4 +1,4 @@
-"""PostgreSQL stopped, or killed, and started again while captions are written: the stage waits and goes on by itself."""
+"""PostgreSQL stopped, or killed, and started again while captions are written: the stage waits and goes on."""
 
 from __future__ import annotations
 
