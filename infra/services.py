@@ -31,6 +31,7 @@ class Service:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    stopped_by: signal.Signals = signal.SIGTERM
 
     def check(self) -> None:
         """Raise `InputError` when the process has ended; the message carries the last line of its log."""
@@ -60,14 +61,19 @@ class Services:
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             for service in reversed(self.running):
-                stop(service.process)
+                stop(service.process, service.stopped_by)
         finally:
             self._files.close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
     def start(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, user: int | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        user: int | None = None,
+        stopped_by: signal.Signals = signal.SIGTERM,
     ) -> Service:
         """Start a service; what it prints goes to `<logs>/<name>.log`.
 
@@ -76,6 +82,7 @@ class Services:
             command: its command line, which everybody on this machine can read: secrets belong elsewhere.
             environment: what it sees besides the environment of all.
             user: who runs it; oneself when not given.
+            stopped_by: the signal at which it ends in good order.
         """
         log = self.logs / f"{name}.log"
         stream = self._files.enter_context(log.open("wb"))
@@ -88,7 +95,7 @@ class Services:
             start_new_session=True,
             user=user,
         )
-        service = Service(name, process, log)
+        service = Service(name, process, log, stopped_by)
         self.running.append(service)
         return service
 
@@ -118,10 +125,11 @@ class Services:
                 other.check()
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) -> None:
     """End a service with all its descendants, those in sessions of their own (the worker's flow runs) first.
 
-    They get SIGTERM and time to end their own children; what outlasts the grace is killed.
+    They get SIGTERM, the service itself the signal `by`, and time to end their own children; what outlasts the grace is
+    killed.
     """
     family = _descendants(process.pid)
     sessions = [member for member in family if _leads_session(member.pid)]
@@ -130,7 +138,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + GRACE
     while any(_runs(member) for member in sessions) and time.monotonic() < deadline:
         time.sleep(0.1)
-    signal_group(process.pid, signal.SIGTERM)
+    signal_group(process.pid, by)
     # Waiting through `process` keeps its exit code, which psutil would take.
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE)

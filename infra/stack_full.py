@@ -101,7 +101,8 @@ def _start(services: Services, stack: FullStack, console: Console) -> None:
 def _start_storage(services: Services, stack: FullStack, wait: Callable[[str, Callable[[], bool]], None]) -> None:
     keys, postgres = stack.credentials, stack.postgres
     postgres.initialise(keys.postgres_admin)
-    services.start("postgres", postgres.command(), user=server_user())
+    # At SIGTERM it waits for all connections to end, at SIGINT it ends them.
+    services.start("postgres", postgres.command(), user=server_user(), stopped_by=signal.SIGINT)
     stack.s3.write_config(keys.s3_access_key, keys.s3_secret_key)
     services.start("s3", stack.s3.command())
     wait("PostgreSQL", lambda: postgres.answers(keys.postgres_admin))
