@@ -23,7 +23,9 @@ def test_each_folder_has_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.
     [
         ("postgresql://me:s3cret@host:5432/mlflow", "postgresql://me:***@host:5432/mlflow"),
         ("https://me:s3cret@host", "https://me:***@host"),
+        ("postgresql://me@host/mlflow?password=s3cret&ssl=on", "postgresql://me@host/mlflow?password=***&ssl=on"),
         ("https://host:5000/a@b", "https://host:5000/a@b"),
+        ("http://host:5000 is away, ask a@b", "http://host:5000 is away, ask a@b"),
         ("sqlite:///mlruns/mlflow.db", "sqlite:///mlruns/mlflow.db"),
     ],
 )

@@ -11,20 +11,10 @@ import plotly.graph_objects as go
 import pytest
 
 from components.settings import Settings
-from components.tracking import STORE, make_client, report, tracked_run
+from components.tracking import make_client, report, tracked_run
 from components.tracking.report import log_comparison, training_curves
 
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all tests of this module: making MLflow's tables takes seconds."""
-    return tmp_path_factory.mktemp("tracking")
-
-
-@pytest.fixture(autouse=True)
-def project(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def _encoder(models: Path, name: str, run_id: str) -> None:

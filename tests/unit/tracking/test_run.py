@@ -18,20 +18,8 @@ from components.files import file_hash
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
 
+pytestmark = pytest.mark.usefixtures("project")
 REPO = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all tests of this module: making MLflow's tables takes seconds."""
-    return tmp_path_factory.mktemp("tracking")
-
-
-@pytest.fixture(autouse=True)
-def project(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
-    monkeypatch.delenv(PARENT_RUN, raising=False)
 
 
 def _run(run_id: str) -> Any:
