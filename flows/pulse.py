@@ -13,6 +13,8 @@ from uuid import UUID
 import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
+from flows.impatience import asked_once
+
 BEAT = 10.0
 """Seconds between two signs of life."""
 _PERCENT = re.compile(r"\b(\d{1,3})%")
@@ -25,7 +27,7 @@ def pulse(name: str) -> Iterator[Callable[[str], None]]:
     Yields what is to be called with every line of the stage. A Prefect server that is away costs beats, no stage.
     """
     said, done = _Said(name), threading.Event()
-    with suppress(httpx.HTTPError):
+    with suppress(httpx.HTTPError), asked_once():
         key = f"progress-{re.sub(r'[^a-z0-9]+', '-', name.lower())}"
         made = create_progress_artifact(0, key, said.text())
         said.artifact = made if isinstance(made, UUID) else None
@@ -61,6 +63,6 @@ def _beat(said: _Said, done: threading.Event) -> None:
     ended = False
     while not ended:
         ended = done.wait(BEAT)
-        with suppress(httpx.HTTPError):
+        with suppress(httpx.HTTPError), asked_once():
             if said.artifact is not None:
                 update_progress_artifact(said.artifact, said.percent, said.text())

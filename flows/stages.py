@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
@@ -40,8 +41,9 @@ def can_pass(message: str) -> bool:
 
 
 def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed stage is worth another try."""
-    return isinstance(state.data, CommandError) and can_pass(str(state.data))
+    """Whether a failed stage is worth another try, as it is too where Prefect's server gave no answer."""
+    fault = state.data
+    return isinstance(fault, httpx.TransportError) or (isinstance(fault, CommandError) and can_pass(str(fault)))
 
 
 @task(

@@ -19,6 +19,7 @@ from prefect.runtime import flow_run
 from components.processes import CommandError
 from flows import leash
 from flows.commands import GRACE, run_logged
+from flows.impatience import asked_once
 
 _GRACE = GRACE / 2
 """Seconds that a stopped command gets from its leash, which itself has `GRACE` to end."""
@@ -130,7 +131,8 @@ def _has_ended(flow_run_id: str) -> bool:
     import httpx
 
     try:
-        with get_client(sync_client=True) as client:
+        # The watch has a time limit to keep, and the stage waits for the watch.
+        with asked_once(), get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run_id)).state
     except httpx.HTTPError:
         # A server that cannot be reached says nothing about the flow.

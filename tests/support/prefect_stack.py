@@ -1,0 +1,131 @@
+"""A Prefect server and a worker as `make stack` runs them, of which the server can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import yaml
+from prefect import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
+
+from infra.services import answers
+from infra.services import stop as stop_service
+from infra.stack import environment
+from tests.integration.conftest import free_ports
+
+REPO = Path(__file__).parents[2]
+UP_WITHIN_S = 600.0
+POOL = "local"
+
+
+@dataclass
+class PrefectStack:
+    """The servers of a project folder, which is the current one."""
+
+    folder: Path
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Of the server, without `/api`."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What `make stack` gives its services."""
+        return {**environment(self.address), "PYTHONPATH": str(REPO)}
+
+    def start_server(self) -> None:
+        """Start the server and wait until it answers."""
+        self._start("server", ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)])
+        self.wait_for("the server", lambda: answers(f"{self.address}/api/health"))
+
+    def kill_server(self) -> None:
+        """End the server as a power cut does."""
+        process = self.running.pop("server")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        """Start a worker of the pool `local`, without waiting."""
+        return self._start("worker", ["worker", "start", "--pool", POOL, "--type", "process", "--name", POOL])
+
+    def deploy(self, name: str) -> UUID:
+        """Make the pool and the deployment `<name>/local` of prefect.yaml; returns its id."""
+        entries = yaml.safe_load((REPO / "prefect.yaml").read_text("utf-8"))
+        module = f"flows/train.py:{name.replace('-', '_')}"
+        (entry,) = (one for one in entries["deployments"] if one["entrypoint"] == module and one["name"] == POOL)
+        with get_client(sync_client=True) as client:
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"), overwrite=True)
+            return client.create_deployment(
+                flow_id=client.create_flow_from_name(name),
+                name=entry["name"],
+                entrypoint=entry["entrypoint"],
+                parameters=entry["parameters"],
+                pull_steps=entries["pull"],
+                work_pool_name=POOL,
+                job_variables=entry["work_pool"].get("job_variables", {}),
+            )
+
+    def flow_run(self, run: UUID) -> FlowRun:
+        """A flow run as the server knows it."""
+        with get_client(sync_client=True) as client:
+            return client.read_flow_run(run)
+
+    def has_ended(self, run: UUID) -> bool:
+        """Whether a flow run has ended, however."""
+        state = self.flow_run(run).state
+        return state is not None and state.is_final()
+
+    def wait_for(self, what: str, until: Callable[[], Any]) -> None:
+        """Return when it is so; everything that runs must go on running."""
+        end = time.monotonic() + UP_WITHIN_S
+        while not until():
+            for name, process in self.running.items():
+                if process.poll() is not None or time.monotonic() > end:
+                    pytest.fail(f"{what} does not come about; the log of {name}: {self.log(name)[-6000:]}")
+            time.sleep(0.1)
+
+    def log(self, name: str) -> str:
+        """What `server` or `worker` printed."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def _start(self, name: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "prefect", *arguments],
+                cwd=self.folder,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self.running[name]
+
+
+@contextmanager
+def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
+    """A running server for the project in `folder`, the current one; everything ends with the block."""
+    stack = PrefectStack(folder)
+    # Prefect makes its home in it.
+    (folder / "state").mkdir(exist_ok=True)
+    settings = {PREFECT_API_URL: f"{stack.address}/api", PREFECT_API_KEY: None, PREFECT_API_AUTH_STRING: None}
+    with ExitStack() as ends, temporary_settings(settings):
+        ends.callback(lambda: [stop_service(process) for process in reversed(stack.running.values())])
+        stack.start_server()
+        yield stack
