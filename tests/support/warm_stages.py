@@ -96,6 +96,8 @@ def _warm() -> Any:
     context.set_forkserver_preload([*_PRELOADED, __name__])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        # Tiny models are fastest on one thread, and who shares a core with others waits long for a second one.
+        patch.setenv("OMP_NUM_THREADS", "1")
         forkserver.ensure_running()
     return context
 
