@@ -30,6 +30,6 @@ RUN pip install --no-deps --editable . && \
     install --directory --owner=cliptune data models reports state .dvc/cache mlruns
 
 USER 1000
-# torchrun's own options and the method come from the job: see infra/kubernetes/torchrun-job.yaml.
+# torchrun's own options and the method come from the job: see infra/kubernetes/torchrun/.
 ENTRYPOINT ["torchrun"]
 CMD ["--standalone", "--nproc-per-node=gpu", "-m", "components.training.train", "--method", "paraclip"]

@@ -20,7 +20,8 @@ from infra.compose_env import NAMES, write_env
 INFRA = Path(__file__).parents[3] / "infra"
 COMPOSE = INFRA / "compose.yaml"
 KUBERNETES = INFRA / "kubernetes"
-DOCKERFILES = sorted((INFRA / "docker").glob("*.Dockerfile"))
+DOCKER = INFRA / "docker"
+DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 MANIFESTS = sorted(path for path in KUBERNETES.rglob("*.yaml") if path.name != "kustomization.yaml")
 _VERSION = "1.30"
 
@@ -190,7 +191,28 @@ def test_vllm_is_probed() -> None:
     assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1800
 
 
-def test_the_template_names_only_variables_that_it_has() -> None:
-    text = (KUBERNETES / "work-pool-job.json").read_text("utf-8")
+@pytest.mark.parametrize(
+    "path", [KUBERNETES / "work-pool-job.json", DOCKER / "work-pool-docker.json"], ids=lambda p: p.name
+)
+def test_the_template_names_only_variables_that_it_has(path: Path) -> None:
+    text = path.read_text("utf-8")
     template = json.loads(text)
     assert set(re.findall(r"\{\{ (\w+) \}\}", text)) == set(template["variables"]["properties"])
+
+
+def test_docker_runs_fit_what_a_docker_worker_takes_and_share_the_volumes_of_compose() -> None:
+    template = json.loads((DOCKER / "work-pool-docker.json").read_text("utf-8"))
+    configuration, variables = template["job_configuration"], template["variables"]["properties"]
+    # Fields of DockerWorkerJobConfiguration, prefect-docker 0.7.
+    assert set(configuration) <= {
+        *("command", "env", "labels", "name", "image", "registry_credentials", "image_pull_policy", "networks"),
+        *("network_mode", "auto_remove", "volumes", "stream_output", "mem_limit", "memswap_limit", "privileged"),
+        "container_create_kwargs",
+    }
+    assert configuration["privileged"] is False
+    compose = _compose()
+    assert variables["volumes"]["default"] == [
+        f"{compose['name']}_{volume}" for volume in compose["services"]["worker"]["volumes"]
+    ]
+    assert variables["image"]["default"] == compose["services"]["worker"]["image"]
+    assert variables["networks"]["default"] == [f"{compose['name']}_default"]
