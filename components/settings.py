@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from components.errors import InputError
 
@@ -201,8 +211,15 @@ class Validate(Limits):
     """Rows that are held in memory at once; no result depends on it."""
     database: str | None = None
     """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
-    environment (PGPASSWORD) or a password file."""
+    environment (PGPASSWORD) or a password file: dvc.lock keeps this block."""
     tables: dict[str, Limits] = {}
+
+    @field_validator("database")
+    @classmethod
+    def _has_no_password(cls, url: str | None) -> str | None:
+        if url is not None and re.search(r"://[^/@:\s]*:[^/@\s]+@|[?&]\w*password=", url):
+            raise ValueError("it holds a password, which dvc.lock would keep: give it in PGPASSWORD or a password file")
+        return url
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""

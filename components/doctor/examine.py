@@ -14,6 +14,7 @@ from components.doctor.check import Check, Finding, Surroundings, fail, not_used
 from components.doctor.checks import all_checks
 from components.errors import InputError
 from components.settings import PARAMS, load_settings
+from components.tracking import shown_address
 
 LIMIT = 60.0
 """Seconds for all checks together; imports take most of it on a busy machine."""
@@ -54,17 +55,18 @@ def examine(around: Surroundings, limit: float = LIMIT, checks: Mapping[str, Che
     for check in chosen:
         # Daemons: one that hangs must not keep the command from ending.
         threading.Thread(target=lambda one=check: answers.put((one.title, _look(one, around))), daemon=True).start()
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     deadline = time.monotonic() + limit
-    while len(found) < len(chosen):
+    while len(findings) < len(chosen):
         try:
             title, finding = answers.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
             break
-        found[title] = finding
+        findings[title] = finding
     late = fail(f"no answer within {limit:.0f} s", "see whether the machine or the server is overloaded; try again")
-    lines = [(check.title, found.get(check.title, late)) for check in chosen]
-    return [Line(title, finding.status, finding.detail, finding.mend) for title, finding in lines]
+    lines = [(check.title, findings.get(check.title, late)) for check in chosen]
+    # Addresses come from many settings and libraries, and any of them may hold a password.
+    return [Line(title, found.status, shown_address(found.detail), shown_address(found.mend)) for title, found in lines]
 
 
 def _look(check: Check, around: Surroundings) -> Finding:

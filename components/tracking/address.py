@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.tracking.database import assert_answers
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 STORE = Path("mlruns")
 _SQLITE = "sqlite:///"
+_DATABASES = ("postgresql", "mysql", "mssql")
 
 
 def tracking_uri() -> str:
@@ -20,16 +23,22 @@ def tracking_uri() -> str:
 
 
 def shown_address(uri: str) -> str:
-    """A store's address without the password that it may hold, for records and messages."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri)
+    """A store's address, or a text with addresses in it, without their passwords, for records and messages."""
+    return re.sub(r"([?&]\w*password=)[^&\s]*", r"\1***", re.sub(r"(?<=://)([^/@:\s]*):[^/@\s]*@", r"\1:***@", uri))
 
 
 def make_client() -> MlflowClient:
-    """A client of the tracking store, which is made where it is missing."""
+    """A client of the tracking store, which is made where it is missing.
+
+    Raises:
+        InputError: it is a database that does not answer.
+    """
     from mlflow import MlflowClient
 
     STORE.mkdir(exist_ok=True)
     uri = tracking_uri()
+    if uri.startswith(_DATABASES):
+        assert_answers(uri, shown_address(uri))
     # MLflow keeps one store per address for the life of a process, whatever folder that process has gone to since.
     if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
         uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"

@@ -34,7 +34,12 @@ def _asked(around: Surroundings, uri: str, model: str) -> dict[str, str]:
 
 
 def _read(uri: str, model: str) -> dict[str, str]:
-    return {row[0]: row[1] for row in rows(uri, _ALIASES, model=model)}
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return {row[0]: row[1] for row in rows(uri, _ALIASES, model=model)}
+    except SQLAlchemyError:
+        raise InputError("it does not answer: mend the line 'tracking' first") from None
 
 
 CHECK = Check("registry", 5, _examine, needs_settings=True)

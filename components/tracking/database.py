@@ -1,0 +1,39 @@
+"""A tracking store that is a database on a server: whether it answers, which MLflow itself asks for two minutes."""
+
+from __future__ import annotations
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+
+from components.errors import InputError
+from components.tracking.patience import wait_s
+
+_LONGEST_S = 20.0
+"""How long it may be away as a stage begins: enough for a restart."""
+
+
+def assert_answers(uri: str, shown: str) -> None:
+    """Raise `InputError` where a database does not let us in.
+
+    Args:
+        uri: SQLAlchemy URL.
+        shown: the same without its password.
+    """
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        engine = create_engine(uri, poolclass=NullPool)
+        for attempt in Retrying(
+            retry=retry_if_exception_type(OperationalError),
+            wait=wait_exponential_jitter(initial=0.1, max=2),
+            stop=stop_after_delay(min(wait_s(), _LONGEST_S)),
+            reraise=True,
+        ):
+            with attempt:
+                engine.connect().close()
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise InputError(
+            f"MLFLOW_TRACKING_URI: {shown} does not answer ({reason}): start the server, or correct the address"
+        ) from None
