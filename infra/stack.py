@@ -88,7 +88,8 @@ def _start(services: Services, console: Console, prefect: str, mlflow: str) -> N
 
         port = prefect.rpartition(":")[2]
         services.start("prefect-server", [*tool, "server", "start", "--host", HOST, "--port", port])
-        services.start("mlflow", _mlflow(mlflow))
+        # Not on the command line, which everybody on this machine can read: it may hold a password.
+        services.start("mlflow", _mlflow(mlflow), {"MLFLOW_BACKEND_STORE_URI": tracking_uri()})
         wait_until(
             lambda: answers(f"{prefect}/api/health"), services, START_SECONDS, "Prefect", lambda: tick("Prefect")
         )
@@ -108,8 +109,8 @@ def _start(services: Services, console: Console, prefect: str, mlflow: str) -> N
 def _mlflow(address: str) -> list[str]:
     STORE.mkdir(exist_ok=True)
     port = address.rpartition(":")[2]
-    options = ["--backend-store-uri", tracking_uri(), "--default-artifact-root", str((STORE / "artifacts").resolve())]
-    return [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", port, "--workers", "1", *options]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", port, "--workers", "1"]
+    return [*command, "--default-artifact-root", str((STORE / "artifacts").resolve())]
 
 
 def _announce(console: Console, prefect: str, mlflow: str) -> None:
