@@ -27,6 +27,7 @@ _POLL = 0.2
 _POLLS_PER_QUESTION = 25
 """Asking the Prefect server costs a request, so that is done every 5 s."""
 
+_WAITING = "OMP_WAIT_POLICY"
 _stopped: set[str] = set()
 """Flow runs of this process whose commands are to end."""
 
@@ -72,7 +73,7 @@ def run_tied(
         tied = [sys.executable, leash.__file__, str(os.getpid()), str(_GRACE), str(folder), str(token), *command]
         try:
             with _ends_with_flow(token, hours, late):
-                run_logged(tied, what, environment, hear)
+                run_logged(tied, what, {**_courtesy(), **(environment or {})}, hear)
         except CommandError:
             if late.is_set():
                 raise TimeLimitError(f"{what} took longer than its {hours:g} hours and was ended") from None
@@ -80,6 +81,14 @@ def run_tied(
                 raise StoppedError(f"{what} stopped with its flow") from None
             raise
         return token.with_name(leash.LAST).read_text("utf-8")
+
+
+def _courtesy() -> dict[str, str]:
+    """What lets commands compute side by side: threads that wait sleep, instead of taking a core from the others.
+
+    It changes when threads run and nothing that they compute.
+    """
+    return {} if _WAITING in os.environ else {_WAITING: "PASSIVE"}
 
 
 def stop_commands(flow_run_id: str) -> None:

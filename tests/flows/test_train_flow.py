@@ -87,12 +87,15 @@ def test_one_method_is_not_compared_while_others_have_no_results(project: Any) -
 @pytest.mark.usefixtures("prefect_server")
 def test_methods_work_at_the_same_time_and_a_second_run_does_nothing(project: Any) -> None:
     # Each waits until the other is at work too.
-    meet = "Path(f'{stage}.here').touch()\nwhile len(list(Path('.').glob('train@*.here'))) < 2: time.sleep(0.05)"
+    meet = "Path(f'{stage}.here').touch()\nwhile len(list(Path('.').glob('train@*.here'))) < 2: time.sleep(0.05)\n"
+    # Threads that wait must not take a core from the other method's.
+    meet += "Path('policy.txt').open('a').write(os.environ['OMP_WAIT_POLICY'] + ' ')"
     project.plan(train__paraclip=meet, train__other=meet)
     compare_methods(parallel=2)
     ran = project.ran()
     assert (set(ran[:-2]), ran[-2:], len(ran)) == (ALL, ["compare", "promote"], len(ALL) + 2)
     assert _in_order(ran)
+    assert Path("policy.txt").read_text().split() == ["PASSIVE", "PASSIVE"]
     compare_methods()
     assert project.ran() == [*ran, "promote"]
     rows = json.loads(_artifact("stages").partition("pipeline. ")[2])
