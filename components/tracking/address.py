@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -35,6 +36,8 @@ def make_client() -> MlflowClient:
     """
     from mlflow import MlflowClient
 
+    # It prints the traceback of every error of its database that it also raises.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     STORE.mkdir(exist_ok=True)
     uri = tracking_uri()
     if uri.startswith(_DATABASES):

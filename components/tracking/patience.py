@@ -18,10 +18,15 @@ def is_passing(error: BaseException) -> bool:
     """Whether MLflow may take later what it did not take now: nobody answers, too busy, an error of its own."""
     from mlflow.exceptions import MlflowException
 
-    if not isinstance(error, MlflowException):
+    if not isinstance(error, MlflowException) or is_full(error):
         return False
     status = error.get_http_status_code()
     return bool(status >= 500 or status == 429)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a database that is a file finds no room on its disk, where waiting is no use."""
+    return "database or disk is full" in str(error)
 
 
 def wait_s() -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from components.tracking import unsent
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
 from components.tracking.artifact import upload
 from components.tracking.outbox import Outbox
-from components.tracking.patience import impatient, is_passing, patiently, wait_s
+from components.tracking.patience import impatient, is_full, is_passing, patiently, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
 
@@ -179,26 +181,41 @@ def tracked_run(
 
     Raises:
         InputError: the tracking server does not answer as the run begins.
+        OSError: the tracking database is a file on a disk that is full.
     """
     tags = run_tags(stage, name) | input_tags(inputs)
-    tracked = _begin(settings.world.name, name, tags)
-    status = "FAILED"
-    # It is patient by itself, and otherwise each of its calls would hold the stage up for minutes.
-    with impatient(), stopped_by_signals() as ignore_stops:
-        try:
-            tracked.log_params(params)
-            for key, path in inputs.items():
-                tracked.log_dataset(key, path, tags[f"input.{key}.sha256"])
-            yield tracked
-            status = "FINISHED"
-        except (Killed, KeyboardInterrupt) as stop:
-            status = "KILLED"
-            if isinstance(stop, KeyboardInterrupt):
-                raise
-            raise SystemExit(128 + signal.SIGTERM) from None
-        finally:
-            ignore_stops()
-            tracked.end(status)
+    with _telling_of_a_full_disk():
+        tracked = _begin(settings.world.name, name, tags)
+        status = "FAILED"
+        # It is patient by itself, and otherwise each of its calls would hold the stage up for minutes.
+        with impatient(), stopped_by_signals() as ignore_stops:
+            try:
+                tracked.log_params(params)
+                for key, path in inputs.items():
+                    tracked.log_dataset(key, path, tags[f"input.{key}.sha256"])
+                yield tracked
+                status = "FINISHED"
+            except (Killed, KeyboardInterrupt) as stop:
+                status = "KILLED"
+                if isinstance(stop, KeyboardInterrupt):
+                    raise
+                raise SystemExit(128 + signal.SIGTERM) from None
+            finally:
+                ignore_stops()
+                tracked.end(status)
+
+
+@contextmanager
+def _telling_of_a_full_disk() -> Iterator[None]:
+    """Have a database in a file fail on a full disk as other files do."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if not is_full(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), shown_address(tracking_uri())) from error
 
 
 def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:

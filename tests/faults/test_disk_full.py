@@ -102,6 +102,45 @@ def test_no_room_for_the_encoder(disk: SmallDisk, tmp_path: Path, raw_params: di
     assert set(_hashes(models / "paraclip")) == {"encoder.safetensors", "encoder.json", "run.json"}
 
 
+def test_no_room_for_the_record_of_the_run(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    if not disk.real:
+        pytest.skip("SQLite knows a full disk from files that may not grow: this needs the right to mount one")
+    project = disk.folder / "project"
+    _trainable(project, raw_params, tmp_path / "state", checkpoint_every=1000)
+    assert run_stage(project, TRAIN, "--method", "paraclip").code == 0
+    before = _hashes(project / "models")
+
+    disk.fill()
+    full = run_stage(project, TRAIN, "--method", "paraclip")
+    _assert_one_line(full, "mlruns/mlflow.db", disk)
+    assert _hashes(project / "models") == before
+
+    disk.make_room()
+    assert run_stage(project, TRAIN, "--method", "paraclip").code == 0
+
+
+def test_the_disk_fills_up_in_the_midst_of_a_run(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    if not disk.real:
+        pytest.skip("SQLite knows a full disk from files that may not grow: this needs the right to mount one")
+    project = disk.folder / "project"
+    _trainable(project, raw_params, project / "state", checkpoint_every=6)
+    training = WarmStage(project, TRAIN, "--method", "paraclip")
+    while not list((project / "state").glob("paraclip-*/step-*")):
+        assert training.runs, training.wait()
+        time.sleep(0.005)
+    while training.runs:
+        disk.fill()
+        time.sleep(0.005)
+    ended = training.wait()
+    assert ended.code == 1, ended.errors
+    (line,) = ended.complaints
+    assert "free space" in line
+
+    disk.make_room()
+    again = run_stage(project, TRAIN, "--method", "paraclip")
+    assert again.code == 0, again.errors
+
+
 def test_no_room_for_a_table(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     project, pictures, rng = disk.folder / "project", tmp_path / "pictures", np.random.default_rng(0)
     pictures.mkdir()

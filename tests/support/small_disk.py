@@ -33,7 +33,7 @@ class SmallDisk:
         """Leave so many bytes free."""
         if not self.real:
             return
-        with self._ballast.open("wb", buffering=0) as ballast, suppress(OSError):
+        with self._ballast.open("ab", buffering=0) as ballast, suppress(OSError):
             while True:
                 ballast.write(bytes(_BLOCK))
         os.truncate(self._ballast, max(0, self._ballast.stat().st_size - leave))
