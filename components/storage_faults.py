@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,7 +14,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from components.errors import InputError
 
@@ -25,6 +26,7 @@ _REFUSED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNo
 _CHANGED = {"412", "PreconditionFailed"}
 _PASSING = {"BadDigest", "XAmzContentChecksumMismatch", "RequestTimeout", "SlowDown", "Throttling", "OperationAborted"}
 """A digest that differs means that the bytes were damaged on the way: they are sent again."""
+_LOG = logging.getLogger(__name__)
 _NETWORK = (BotoCoreError, ConnectionError, TimeoutError)
 _LASTING = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
 
@@ -52,9 +54,16 @@ def patiently(call: Callable[[], T], patience: float = PATIENCE) -> T:
         retry=retry_if_exception(can_pass),
         stop=stop_after_delay(patience),
         wait=wait_exponential_jitter(initial=0.2, max=10.0, jitter=0.5),
+        before_sleep=lambda state: _tell(state, patience),
         reraise=True,
     )
     return retrying(call)
+
+
+def _tell(state: RetryCallState, patience: float) -> None:
+    """Say once why nothing happens."""
+    if state.attempt_number == 1 and state.outcome is not None:
+        _LOG.warning("the store is away, tried again for up to %.0f s: %s", patience, state.outcome.exception())
 
 
 @contextmanager
