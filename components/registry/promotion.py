@@ -43,8 +43,9 @@ def promote(
     Raises:
         InputError: results are missing, or the policy names a metric that they lack.
     """
+    asking = candidates(settings, folders)
     client = make_client()
-    case = _first_to_pass(client, settings, folders)
+    case = _first_to_pass(client, asking, settings, folders)
     decision = case.decision
     if decision.outcome == "already champion":
         return decision
@@ -73,7 +74,7 @@ class _Case:
     incumbent: Report
 
 
-def _first_to_pass(client: MlflowClient, settings: Settings, folders: Folders) -> _Case:
+def _first_to_pass(client: MlflowClient, asking: list[Report], settings: Settings, folders: Folders) -> _Case:
     """The best candidate that passes or is champion already; the best of all when none does.
 
     A collapsed encoder gives every text the same images and so leads at agreement; the guards keep it out, and the
@@ -81,7 +82,7 @@ def _first_to_pass(client: MlflowClient, settings: Settings, folders: Folders) -
     """
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     refused: list[_Case] = []
-    for candidate in candidates(settings, folders):
+    for candidate in asking:
         case = _judged(client, champion, candidate, settings, folders)
         over = tuple(_why_refused(one.decision) for one in refused)
         if case.decision.outcome != "refused":
