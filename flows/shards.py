@@ -14,6 +14,7 @@ from typing import Any
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
+from prefect.logging.handlers import APILogHandler
 
 from components.errors import InputError
 from components.processes import CommandError
@@ -45,7 +46,7 @@ def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     retry_jitter_factor=0.5,
     retry_condition_fn=may_pass,
 )
-def run_shard(name: str, shard: str, home: str, host: str) -> Outcome:
+def run_shard(name: str, shard: str, home: str, host: str, process: int) -> Outcome:
     """Have a child process answer one shard of a prompt task's rows into the store.
 
     Args:
@@ -53,6 +54,7 @@ def run_shard(name: str, shard: str, home: str, host: str) -> Outcome:
         shard: which of how many, such as `0/4`.
         home: folder of the checkout on `host`.
         host: where the flow runs; workers elsewhere have a checkout of their own.
+        process: the flow's process on that host.
 
     Raises:
         CommandError: the shard failed; the message has its last lines.
@@ -60,7 +62,12 @@ def run_shard(name: str, shard: str, home: str, host: str) -> Outcome:
         StoppedError: the flow ended first.
     """
     command = [sys.executable, "-m", "components.captions.synthesize", "--task", name, "--shard", shard]
-    last = run_tied(command, f"shard {shard} of {name}", folder=checkout(home, host))
+    try:
+        last = run_tied(command, f"shard {shard} of {name}", folder=checkout(home, host))
+    finally:
+        # Ray ends its workers with the flow's last task, whatever lines they have not sent yet.
+        if (socket.gethostname(), os.getpid()) != (host, process):
+            APILogHandler().flush()
     worker = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
     counts = re.findall(r"([a-z]+) (\d+)\b", last.rpartition(":")[2])
     return Outcome(worker, {word: int(number) for word, number in counts})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import Counter
 from pathlib import Path
@@ -76,7 +77,8 @@ def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
     outcomes, faults = [], []
     shard: Task[..., Any] = run_shard
     with stops_commands():
-        futures = runner.map(shard, {"name": name, "shard": numbers, "home": home, "host": host})
+        where = {"home": home, "host": host, "process": os.getpid()}
+        futures = runner.map(shard, {"name": name, "shard": numbers, **where})
         for future in futures:
             try:
                 outcomes.append(future.result())
