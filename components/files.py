@@ -8,12 +8,15 @@ import json
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any
 
+import psutil
 from safetensors import SafetensorError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -56,7 +59,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def _atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_own_prefix(path))
     os.close(handle)
     temporary = Path(name)
     try:
@@ -79,7 +82,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def _atomic_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=_own_prefix(path)))
     aside = temporary.with_name(f"{temporary.name}.old")
     try:
         yield temporary
@@ -91,6 +94,23 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _own_prefix(path: Path) -> str:
+    """How the name of this process's temporary path begins; those that dead processes left are removed first.
+
+    They would stay for ever, and DVC takes all that lies in a folder for a part of it.
+    """
+    host = f".{path.name}.{socket.gethostname()}-"
+    for left in path.parent.glob(f"{escape(host)}*"):
+        process = left.name.removeprefix(host).partition(".")[0]
+        if not process.isdecimal() or psutil.pid_exists(int(process)):
+            continue
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+    return f"{host}{os.getpid()}."
 
 
 def write_json(path: Path, content: Any) -> None:
