@@ -25,6 +25,7 @@ from infra.services import answers
 from infra.services import stop as stop_service
 from infra.stack import environment
 from tests.integration.conftest import free_ports
+from tests.support.bytecode import kept_bytecode
 
 REPO = Path(__file__).parents[2]
 UP_WITHIN_S = 600.0
@@ -47,7 +48,7 @@ class PrefectStack:
     @property
     def environment(self) -> Mapping[str, str]:
         """What `make stack` gives its services."""
-        return {**environment(self.address), "PYTHONPATH": str(REPO)}
+        return {**environment(self.address), **kept_bytecode(self.folder), "PYTHONPATH": str(REPO)}
 
     def start_server(self) -> None:
         """Start the server and wait until it answers."""
@@ -81,10 +82,20 @@ class PrefectStack:
                 job_variables=entry["work_pool"].get("job_variables", {}),
             )
 
+    def run(self, deployment: UUID) -> UUID:
+        """Have a worker run the deployment; returns the flow run's id."""
+        with get_client(sync_client=True) as client:
+            return client.create_flow_run_from_deployment(deployment).id
+
     def flow_run(self, run: UUID) -> FlowRun:
         """A flow run as the server knows it."""
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run)
+
+    def is_completed(self, run: UUID) -> bool:
+        """Whether a flow run has ended well."""
+        state = self.flow_run(run).state
+        return state is not None and state.is_completed()
 
     def has_ended(self, run: UUID) -> bool:
         """Whether a flow run has ended, however."""

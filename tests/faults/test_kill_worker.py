@@ -1,0 +1,46 @@
+"""A worker and its flow run killed in a stage: no process stays, no lock stops the next run, and it goes on there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.dvc_project import ran
+from tests.support.held_stages import wait_until_gone
+from tests.support.prefect_stack import prefect_stack
+from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, make_waiting_project
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+
+
+def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_waiting_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with prefect_stack(tmp_path) as stack:
+        deployment = stack.deploy("train-paraclip")
+        worker = stack.start_worker()
+        stack.run(deployment)
+        stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
+        family = psutil.Process(worker.pid).children(recursive=True)
+        leashes = [process for process in family if any(part.endswith("/leash.py") for part in process.cmdline())]
+        assert any("work.py" in process.cmdline() for leash in leashes for process in leash.children(recursive=True))
+
+        flow_runs = {os.getpgid(leash.ppid()) for leash in leashes}
+        assert flow_runs.isdisjoint(os.getpgid(leash.pid) for leash in leashes)
+        for group in {os.getpgid(worker.pid), *flow_runs}:
+            os.killpg(group, signal.SIGKILL)
+        stack.running.pop("worker").wait()
+        wait_until_gone(family)
+        assert not has_ended(tmp_path, WAITING)
+
+        let_go(tmp_path)
+        stack.start_worker()
+        again = stack.run(deployment)
+        stack.wait_for("the second flow's end", lambda: stack.has_ended(again))
+        assert stack.is_completed(again), stack.log("worker")[-6000:]
+        assert Counter(ran(tmp_path)) == {**dict.fromkeys(STAGES, 1), WAITING: 2}

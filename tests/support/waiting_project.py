@@ -1,0 +1,48 @@
+"""A project for the flow `train-paraclip`, whose stages take no time but for one, which waits to be let go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.flows.conftest import Project
+from tests.support.dvc_project import REPO, make_project
+
+WAITING = "train@paraclip"
+STAGES = {
+    "prepare": [],
+    "evaluate@base": ["prepare"],
+    WAITING: ["prepare"],
+    "evaluate@paraclip": [WAITING],
+}
+_WAITS = f"""
+import time
+while name == "{WAITING}" and Path("wait").exists():
+    time.sleep(0.02)
+Path(f"{{name}}.ended").touch()
+"""
+
+
+def make_waiting_project(folder: Path) -> None:
+    """Write the project; its scores are there already, and the waiting stage waits until `let_go`."""
+    make_project(folder, STAGES)
+    work = folder / "work.py"
+    work.write_text(work.read_text() + _WAITS)
+    (folder / "wait").touch()
+    (folder / "flows").symlink_to(REPO / "flows")
+    raw = yaml.safe_load((folder / "params.yaml").read_text())
+    raw["methods"]["other"] = {"method": "paraclip"}
+    # Nothing scores the third, so that the flow neither compares nor promotes.
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw | {"encoders": ["base", "paraclip", "other"]}))
+    Project(folder).score("base", "paraclip")
+
+
+def let_go(folder: Path) -> None:
+    """Have the waiting stage go on, now and in later runs."""
+    (folder / "wait").unlink()
+
+
+def has_ended(folder: Path, stage: str) -> bool:
+    """Whether a stage's own work is done."""
+    return (folder / f"{stage}.ended").exists()
