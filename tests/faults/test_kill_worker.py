@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.support.dvc_project import ran
-from tests.support.held_stages import wait_until_gone
+from tests.support.held_stages import command_line, wait_until_gone
 from tests.support.prefect_stack import prefect_stack
 from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, make_waiting_project
 
@@ -27,8 +27,8 @@ def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypat
         stack.run(deployment)
         stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
         family = psutil.Process(worker.pid).children(recursive=True)
-        leashes = [process for process in family if any(part.endswith("/leash.py") for part in process.cmdline())]
-        assert any("work.py" in process.cmdline() for leash in leashes for process in leash.children(recursive=True))
+        leashes = [process for process in family if any(part.endswith("/leash.py") for part in command_line(process))]
+        assert any("work.py" in command_line(process) for process in family)
 
         flow_runs = {os.getpgid(leash.ppid()) for leash in leashes}
         assert flow_runs.isdisjoint(os.getpgid(leash.pid) for leash in leashes)

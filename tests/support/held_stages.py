@@ -122,6 +122,14 @@ def wait_until_gone(family: Sequence[psutil.Process]) -> None:
         time.sleep(0.05)
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """A process's command, empty when it has ended."""
+    try:
+        return list(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
+
+
 def _runs(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
