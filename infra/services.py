@@ -104,6 +104,12 @@ class Services:
         for service in self.running:
             service.check()
 
+    def watch(self) -> None:
+        """Stay until Ctrl-C; raise `InputError` when any service has ended by itself."""
+        while True:
+            self.check()
+            time.sleep(1)
+
     def call(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run a command to its end, logged like a service.
 

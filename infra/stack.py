@@ -49,9 +49,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
         try:
             _start(services, console, prefect, mlflow)
             _announce(console, prefect, mlflow)
-            while True:
-                services.check()
-                time.sleep(1)
+            services.watch()
         except KeyboardInterrupt:
             console.print("stopping")
     console.print("stopped")

@@ -53,9 +53,7 @@ def run(stack: FullStack) -> None:
         try:
             _start(services, stack, console)
             _announce(console, stack)
-            while True:
-                services.check()
-                time.sleep(1)
+            services.watch()
         except KeyboardInterrupt:
             console.print("stopping")
     console.print("stopped")
