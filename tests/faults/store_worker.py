@@ -35,12 +35,14 @@ class Engine:
 
     def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
         """Log, then answer."""
-        done = 0
+        done, end = 0, time.monotonic() + 120
         for batch in batched(wanted, BATCH):
             with self.log.open("ab") as log:
                 log.write("".join(f"{key}\n" for key in keys(batch)).encode())
             done += len(batch)
             while not (self.other.exists() and self.other.stat().st_size >= self.other_bytes):
+                if time.monotonic() > end:
+                    sys.exit("the other worker did not come")
                 time.sleep(0.01)
             if self.stop_after is not None and done > self.stop_after:
                 print("stopped", flush=True)

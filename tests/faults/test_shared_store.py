@@ -62,6 +62,7 @@ def test_two_processes_generate_each_row_once(store_url: str, tmp_path: Path) ->
 
 
 def test_what_a_killed_process_had_taken_is_generated_by_the_other(store_url: str, tmp_path: Path) -> None:
+    GenerationStore(store_url).close()
     # The survivor waits for the victim's last batch: otherwise it may have done everything before the victim begins.
     with (
         _start(store_url, tmp_path, "one", stop_after=STOP_AFTER) as victim,
