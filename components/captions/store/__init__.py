@@ -64,9 +64,7 @@ class GenerationStore:
 
     def now(self) -> datetime:
         """The time by the database's clock, which all workers share."""
-        seconds = float(self._database.read(lambda connection: connection.execute(self._now).scalar_one()))
-        # Rounded down, so that what fails at this very moment has failed since.
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(seconds * 1_000_000))
+        return as_moment(float(self._database.read(lambda connection: connection.execute(self._now).scalar_one())))
 
     def add(self, replies: Sequence[Reply]) -> None:
         """Keep answers and failures and end the claims on them, in one transaction.
@@ -127,3 +125,11 @@ class GenerationStore:
 
     def _pairs(self, query: TextClause, bound: dict[str, Any]) -> list[tuple[str, str]]:
         return self._database.read(lambda found: [(row[0], row[1]) for row in found.execute(query, bound)])
+
+
+def as_moment(seconds: float) -> datetime:
+    """The moment `seconds` after 1970, never later than that, so that what fails at this very moment has failed since.
+
+    The product is rounded, perhaps upwards past the next microsecond, hence one microsecond less than it says.
+    """
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(seconds * 1_000_000) - 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore
+from components.captions.store import GenerationStore, as_moment
 from components.captions.store.rows import split, storable
 from components.errors import InputError
 from tests.unit.captions.store_rows import SAMPLING, failures, keys, replies, request, requests
@@ -96,6 +96,16 @@ def test_what_fails_at_this_moment_has_failed_since(store: GenerationStore) -> N
         since = store.now()
         store.add(failures([asked]))
         assert store.failures([asked.key], since)
+
+
+def test_a_moment_is_never_later_than_its_seconds() -> None:
+    # SQLite's seconds come from a count of days, with an error of its own in every millisecond.
+    start = 1_795_305_660_000 + 210_866_760_000_000
+    for milliseconds in range(start, start + 20_000):
+        seconds = (milliseconds / 86_400_000 - 2440587.5) * 86_400
+        moment = as_moment(seconds).timestamp()
+        assert moment <= seconds
+        assert seconds - moment < 0.000_01
 
 
 def test_an_answer_mends_a_failure_and_no_failure_harms_an_answer(store: GenerationStore) -> None:
