@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from components.captions.store.rows import Row
 from components.errors import InputError
@@ -96,8 +98,11 @@ class Sqlite:
 
 def _set_up(connection: Any, _record: object) -> None:
     connection.isolation_level = None
+    # Of two processes that make a new file's log at once, SQLite refuses one without waiting.
+    locked = retry_if_exception(lambda error: isinstance(error, sqlite3.OperationalError) and "locked" in str(error))
+    retrying = Retrying(retry=locked, wait=wait_random(0.01, 0.1), stop=stop_after_delay(_WAIT_S), reraise=True)
     for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}")
+        retrying(connection.execute, f"PRAGMA {pragma}")
 
 
 def _begin(connection: Connection) -> None:
