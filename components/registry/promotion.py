@@ -82,8 +82,10 @@ def _first_to_pass(client: MlflowClient, asking: list[Report], settings: Setting
     """
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     refused: list[_Case] = []
+    # A champion that was scored on other data is scored again once, however many candidates ask.
+    incumbents: dict[tuple[str, str], Report] = {}
     for candidate in asking:
-        case = _judged(client, champion, candidate, settings, folders)
+        case = _judged(client, champion, candidate, incumbents, settings, folders)
         over = tuple(_why_refused(one.decision) for one in refused)
         if case.decision.outcome != "refused":
             return replace(case, decision=case.decision.model_copy(update={"passed_over": over}))
@@ -98,14 +100,22 @@ def _why_refused(decision: Decision) -> Rule:
 
 
 def _judged(
-    client: MlflowClient, champion: Any | None, candidate: Report, settings: Settings, folders: Folders
+    client: MlflowClient,
+    champion: Any | None,
+    candidate: Report,
+    incumbents: dict[tuple[str, str], Report],
+    settings: Settings,
+    folders: Folders,
 ) -> _Case:
     sidecar = read_sidecar(folders.models / candidate.encoder)
     decision = _undecided(settings, candidate, sidecar, champion, folders)
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
         already = decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
         return _Case(already, sidecar, candidate, candidate)
-    incumbent = _incumbent(client, champion, candidate, settings, folders)
+    data = (candidate.data_hash, candidate.protocol)
+    if data not in incumbents:
+        incumbents[data] = _incumbent(client, champion, candidate, settings, folders)
+    incumbent = incumbents[data]
     evidence = gather(client, settings.promote, candidate, sidecar, folders)
     rules = judge(candidate, incumbent, settings.promote, evidence)
     outcome = "promoted" if all(rule.passed for rule in rules) else "refused"

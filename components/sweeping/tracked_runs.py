@@ -36,10 +36,11 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
         return []
     client = make_client()
     findings = _send_ends(client, dry_run)
+    unsent_runs = {path.stem for path in unsent.waiting()}
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
         silent = (time.time() - _last_sign(client, run)) / 3600
-        if run.info.run_id in {path.stem for path in unsent.waiting()}:
+        if run.info.run_id in unsent_runs:
             continue
         if owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
