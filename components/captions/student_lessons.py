@@ -21,8 +21,8 @@ from components.captions.tasks import find_task
 from components.captions.teacher import Lesson, read_lessons
 from components.errors import InputError
 from components.files import content_hash
-from components.records import Table
 from components.settings import Settings, Student
+from components.table import Table
 
 EVALUATION = Path("data/evaluation")
 _ASKED = "cliptune.asked"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from components.files import content_hash
-from components.records import Table
 from components.settings import Settings
+from components.table import Table
 
 
 @dataclass(frozen=True)

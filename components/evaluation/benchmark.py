@@ -14,7 +14,7 @@ import pyarrow as pa
 from components.errors import InputError
 from components.evaluation.metrics import Features, Indices, Reals
 from components.evaluation.text_features import TextEncoder, embed_new
-from components.records import Table
+from components.table import Table
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from components.records import (
     PAIRS,
     PARAPHRASES,
     REWRITES,
-    Table,
 )
+from components.table import Table
 
 NEIGHBOUR = "neighbour."
 _HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (

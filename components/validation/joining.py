@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from components.errors import InputError
-from components.records import GENERATIONS, PAIRS, Table
+from components.records import GENERATIONS, PAIRS
+from components.table import Table
 from components.validation import joining_sql as sql
 from components.validation.table import Synthesised
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from components.progress import bar
-from components.records import Table, quarantine_of
+from components.records import quarantine_of
 from components.settings import Limits
+from components.table import Table
 from components.validation.columns import add_columns, measured
 from components.validation.joining import Joined
 from components.validation.probes import Probes

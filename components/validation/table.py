@@ -10,8 +10,8 @@ import pandas as pd
 
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
-from components.records import Table
 from components.settings import Limits
+from components.table import Table
 from components.validation.probes import Probes
 
 

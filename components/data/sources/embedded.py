@@ -16,8 +16,9 @@ from components.data.world.evaluation_text import evaluation_text, plain_query, 
 from components.data.world.lexicon import TIERS
 from components.data.world.negation_text import CUES, negation_text
 from components.data.world.scenes import Scene, Split, draw_scenes, pair_is_held_out
-from components.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS, Table
+from components.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
 from components.settings import Settings
+from components.table import Table
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:

@@ -16,7 +16,8 @@ from components.captions.readers import read_answers, read_caption_pairs, read_c
 from components.captions.request import Picture
 from components.captions.sources import SHOWN, Ask, Inputs, Source, anything, short_captions
 from components.errors import InputError
-from components.records import GENERATIONS, PAIRS, Table
+from components.records import GENERATIONS, PAIRS
+from components.table import Table
 
 CAPTIONS = ["a dog", "dog", "two cats", "a " * 16, "red bus", "blue bus"]
 

@@ -15,7 +15,8 @@ from components.evaluation.benchmarks.geometry import gaussian_potential
 from components.evaluation.folders import Folders
 from components.evaluation.protocols.geometry import uniformity
 from components.evaluation.protocols.semclip_scores import composite_score
-from components.records import COMPARISONS, NEGATION_QUERIES, SWAPS, Table
+from components.records import COMPARISONS, NEGATION_QUERIES, SWAPS
+from components.table import Table
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)

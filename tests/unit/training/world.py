@@ -21,9 +21,9 @@ from components.records import (
     PAIRS,
     PARAPHRASES,
     REWRITES,
-    Table,
 )
 from components.settings import Settings
+from components.table import Table
 from components.training.files import Files
 from tests.unit.training.synthetic import REPO, WORDS
 

@@ -1,0 +1,65 @@
+"""params.yaml as frozen, strict settings: one block per stage, an unknown key is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from components.errors import InputError
+from components.settings.block import Block
+from components.settings.captions import Scale, Student, Synthesize, Task
+from components.settings.data import Base, Counts, Embed, Prepare, Scratch, World
+from components.settings.evaluation import Compare, Evaluate
+from components.settings.faults import explain_fault
+from components.settings.limits import Limits, Validate
+from components.settings.promotion import Card, Margin, Promote
+from components.settings.training import Shards, Train
+
+__all__ = [
+    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Limits", "Margin", "Prepare",
+    "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Synthesize", "Task", "Train", "Validate",
+    "World", "explain_fault", "load_settings",
+]  # fmt: skip
+
+PARAMS = Path("params.yaml")
+
+
+class Settings(Block):
+    """All of params.yaml."""
+
+    world: World
+    prepare: Prepare
+    base: Base
+    embed: Embed
+    students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = Field(default_factory=dict)
+    """Name -> who is trained; the adapter of each is `models/students/<name>`."""
+    synthesize: Synthesize
+    validation: Validate = Field(alias="validate")
+    train: Train
+    methods: dict[str, dict[str, Any]]
+    encoders: tuple[str, ...]
+    evaluate: Evaluate
+    compare: Compare
+    promote: Promote
+
+
+def load_settings(path: Path = PARAMS) -> Settings:
+    """Read and check params.yaml.
+
+    Raises:
+        InputError: the file is missing, is no YAML, or has an unknown, missing or ill-typed key;
+            the message names the key.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run the command in the project's folder") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no valid YAML: {error}") from None
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{path}: {explain_fault(error, Settings)}") from None

@@ -1,0 +1,23 @@
+"""How encoders are scored and shown."""
+
+from __future__ import annotations
+
+from pydantic import PositiveInt
+
+from components.settings.block import Block
+
+
+class Evaluate(Block):
+    """Which benchmarks score every encoder, and how intervals are drawn."""
+
+    benchmarks: tuple[str, ...]
+    ks: tuple[PositiveInt, ...]
+    bootstrap: PositiveInt
+    seed: int = 0
+
+
+class Compare(Block):
+    """The report."""
+
+    gallery_queries: PositiveInt
+    gallery_top: PositiveInt = 5
