@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.errors import InputError
 from components.storage import S3
-from components.storage_digest import digest_file
-from components.storage_folder import MANIFEST
+from components.storage.digest import digest_file
+from components.storage.folder import MANIFEST
 
 pytestmark = pytest.mark.integration
 PART = 5 << 20

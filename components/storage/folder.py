@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.errors import InputError
-from components.storage_faults import MissingError
-from components.storage_upload import Stored
+from components.storage.faults import MissingError
+from components.storage.upload import Stored
 
 MANIFEST = "cliptune-manifest.json"
 

@@ -16,7 +16,7 @@ from components.registry.decision import Decision, Rule
 from components.registry.standing import fingerprint
 from components.settings import Settings
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

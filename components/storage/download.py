@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, cast
 
 from components.errors import InputError
 from components.files import atomic_file, file_hash
-from components.storage_reading import ObjectReader
-from components.storage_upload import SHA256
-from components.storage_url import object_url
+from components.storage.reading import ObjectReader
+from components.storage.upload import SHA256
+from components.storage.url import object_url
 
 _READ = 1 << 20
 _MEND = "upload it again"

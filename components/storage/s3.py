@@ -12,15 +12,15 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from components.errors import InputError
-from components.storage_bucket import make_bucket
-from components.storage_digest import PART
-from components.storage_download import download
-from components.storage_faults import PATIENCE, MissingError, explained, patiently
-from components.storage_folder import check_inside, put_folder, read_manifest
-from components.storage_reading import ATTEMPTS, ObjectReader
-from components.storage_state import UPLOADS
-from components.storage_upload import Stored, Uploader
-from components.storage_url import split_url
+from components.storage.bucket import make_bucket
+from components.storage.digest import PART
+from components.storage.download import download
+from components.storage.faults import PATIENCE, MissingError, explained, patiently
+from components.storage.folder import check_inside, put_folder, read_manifest
+from components.storage.reading import ATTEMPTS, ObjectReader
+from components.storage.state import UPLOADS
+from components.storage.upload import Stored, Uploader
+from components.storage.url import split_url
 
 _BUFFER = 1 << 20
 _PATIENT = Config(retries={"mode": "standard", "max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=60)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from components.storage_digest import FileDigest
-from components.storage_faults import patiently
-from components.storage_state import Begun
-from components.storage_url import object_url
+from components.storage.digest import FileDigest
+from components.storage.faults import patiently
+from components.storage.state import Begun
+from components.storage.url import object_url
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components import cli_store
 from components.captions.store import GenerationStore
+from components.cli import store as store_commands
 from components.errors import InputError
 from tests.unit.captions.store_rows import failures, replies, request, requests
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def filled(project: Path) -> GenerationStore:
 
 
 def _output(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(cli_store.store, arguments)
+    result = CliRunner().invoke(store_commands.store, arguments)
     assert result.exit_code == code, result.output
     return result.output if code else result.stdout
 
@@ -99,14 +99,14 @@ def test_faults_are_one_line(arguments: list[str], line: str) -> None:
     ("text", "age"), [("12h", timedelta(hours=12)), ("30d", timedelta(days=30)), ("2w", timedelta(weeks=2))]
 )
 def test_ages_are_before_now(text: str, age: timedelta) -> None:
-    assert abs(datetime.now(UTC) - age - cli_store._moment(text)) < timedelta(minutes=5)
+    assert abs(datetime.now(UTC) - age - store_commands._moment(text)) < timedelta(minutes=5)
 
 
 def test_dates_are_utc_unless_they_say_otherwise() -> None:
-    assert cli_store._moment("2025-01-31") == datetime(2025, 1, 31, tzinfo=UTC)
-    assert cli_store._moment("2025-01-31T12:00+02:00") == datetime(2025, 1, 31, 10, tzinfo=UTC)
+    assert store_commands._moment("2025-01-31") == datetime(2025, 1, 31, tzinfo=UTC)
+    assert store_commands._moment("2025-01-31T12:00+02:00") == datetime(2025, 1, 31, 10, tzinfo=UTC)
     with pytest.raises(InputError):
-        cli_store._moment("")
+        store_commands._moment("")
 
 
 @pytest.mark.parametrize("command", ["stats", "export", "import", "prune"])
@@ -116,7 +116,7 @@ def test_help_has_examples(command: str) -> None:
 
 def test_nothing_heavy_is_imported_for_help() -> None:
     code = (
-        "import sys, components.cli_store; print([name for name in ('sqlalchemy', 'pyarrow') if name in sys.modules])"
+        "import sys, components.cli.store; print([name for name in ('sqlalchemy', 'pyarrow') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

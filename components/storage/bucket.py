@@ -8,8 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from components.errors import InputError
-from components.storage_faults import explained, fault_code
-from components.storage_url import split_url
+from components.storage.faults import explained, fault_code
+from components.storage.url import split_url
 
 _UNKNOWN = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}

@@ -32,7 +32,7 @@ def put(
 
     def command() -> None:
         from components.storage import S3
-        from components.storage_folder import folder_files
+        from components.storage.folder import folder_files
 
         store = S3()
         if source.is_dir():

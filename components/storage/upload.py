@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, cast
 from botocore.exceptions import ClientError
 
 from components.errors import InputError
-from components.storage_digest import PART, FileDigest, digest_file, stream_hash
-from components.storage_faults import PATIENCE, explained, fault_code, patiently
-from components.storage_multipart import Multipart
-from components.storage_reading import ObjectReader
-from components.storage_state import UPLOADS, Begun, UploadState, upload_state
-from components.storage_url import object_url
+from components.storage.digest import PART, FileDigest, digest_file, stream_hash
+from components.storage.faults import PATIENCE, explained, fault_code, patiently
+from components.storage.multipart import Multipart
+from components.storage.reading import ObjectReader
+from components.storage.state import UPLOADS, Begun, UploadState, upload_state
+from components.storage.url import object_url
 
 SHA256 = "sha256"
 """Metadata key with the SHA-256 of the whole content, which S3 itself does not keep for objects of several parts."""

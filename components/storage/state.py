@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from components.errors import InputError
 from components.files import content_hash, write_json
-from components.storage_digest import FileDigest
+from components.storage.digest import FileDigest
 
 UPLOADS = Path("state/uploads")
 

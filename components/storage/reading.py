@@ -9,8 +9,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError
 
 from components.errors import InputError
-from components.storage_faults import explained
-from components.storage_url import split_url
+from components.storage.faults import explained
+from components.storage.url import split_url
 
 ATTEMPTS = 6
 

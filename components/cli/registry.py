@@ -1,4 +1,4 @@
-"""The command `cliptune`: what people do by hand between runs of the pipeline."""
+"""The commands `cliptune promote`, `history`, `rollback` and `export`: encoders in the registry and out of it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli_doctor import doctor
-from components.cli_evaluate import evaluate, table
-from components.cli_plan import plan
-from components.cli_s3 import s3
-from components.cli_store import store
 from components.errors import run_command
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
 
-# Everything else is imported inside the commands: `cliptune --help` must not wait for torch and MLflow.
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",
-)
-profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
-app.add_typer(profile, name="profile")
-app.add_typer(store, name="store")
-app.add_typer(s3, name="s3")
-app.command("doctor")(doctor)
-app.command("plan")(plan)
-app.command("evaluate")(evaluate)
-app.command("table")(table)
-
-
-@app.command()
 def promote(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and print; change and write nothing.")] = False,
     challenger: Annotated[
@@ -50,7 +27,6 @@ def promote(
     run_command(lambda: _promote(dry_run, challenger))
 
 
-@app.command()
 def history(
     of: Annotated[
         str | None,
@@ -64,7 +40,14 @@ def history(
     run_command(lambda: _history() if of is None else _links(of))
 
 
-@app.command()
+def rollback() -> None:
+    """Give the champion's place back to the version before; a second rollback undoes the first.
+
+    Example: cliptune rollback
+    """
+    run_command(_rollback)
+
+
 def export(
     encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
     format_: Annotated[str, typer.Option("--format", help="open_clip or huggingface.")],
@@ -81,76 +64,6 @@ def export(
         from components.registry.export import export_encoder
 
         typer.echo(export_encoder(encoder, format_, output))
-
-    run_command(command)
-
-
-@app.command()
-def rollback() -> None:
-    """Give the champion's place back to the version before; a second rollback undoes the first.
-
-    Example: cliptune rollback
-    """
-    run_command(_rollback)
-
-
-@app.command()
-def report(
-    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
-) -> None:
-    """Print the results table of the last comparison again.
-
-    Examples: cliptune report; cliptune report --groups
-    """
-
-    def command() -> None:
-        from components.evaluation.comparison_csv import read
-        from components.evaluation.folders import DEFAULT
-        from components.evaluation.tables import print_comparison
-        from components.settings import load_settings
-
-        print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
-        typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
-
-    run_command(command)
-
-
-@profile.command("list")
-def list_profiles() -> None:
-    """List the profiles.
-
-    Example: cliptune profile list
-    """
-
-    def command() -> None:
-        from components.profiles import profile_names
-
-        typer.echo("\n".join(profile_names()))
-
-    run_command(command)
-
-
-@profile.command("use")
-def use_profile(
-    name: Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
-) -> None:
-    """Lay a profile over params.yaml; the comments stay, and a result with unknown keys is refused.
-
-    Examples: cliptune profile use toy; cliptune profile use toy --dry-run; git checkout params.yaml (to undo)
-    """
-
-    def command() -> None:
-        from components import profiles
-
-        text = profiles.overlaid(name)
-        difference = profiles.difference(text)
-        typer.echo(difference, nl=False)
-        if not difference:
-            typer.echo(f"params.yaml already holds profile '{name}'")
-        elif not dry_run:
-            profiles.write(text)
-            typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro` would run")
 
     run_command(command)
 
@@ -250,7 +163,3 @@ def _quiet() -> None:
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-
-
-if __name__ == "__main__":
-    app()

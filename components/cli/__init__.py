@@ -1,0 +1,28 @@
+"""The command `cliptune`: what people do by hand between runs of the pipeline."""
+
+from __future__ import annotations
+
+import typer
+
+from components.cli import doctor, evaluate, plan, profile, registry, report, s3, store
+
+# Commands import what they need when they run: `cliptune --help` must not wait for torch and MLflow.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",
+)
+app.command("plan")(plan.plan)
+app.command("report")(report.report)
+app.command("evaluate")(evaluate.evaluate)
+app.command("table")(evaluate.table)
+app.command("promote")(registry.promote)
+app.command("history")(registry.history)
+app.command("rollback")(registry.rollback)
+app.command("export")(registry.export)
+app.command("doctor")(doctor.doctor)
+app.add_typer(profile.profile, name="profile")
+app.add_typer(store.store, name="store")
+app.add_typer(s3.s3, name="s3")

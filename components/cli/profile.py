@@ -1,0 +1,51 @@
+"""The commands `cliptune profile ...`: params.yaml between one world and another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from components.errors import run_command
+
+profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
+
+
+@profile.command("list")
+def list_profiles() -> None:
+    """List the profiles.
+
+    Example: cliptune profile list
+    """
+
+    def command() -> None:
+        from components.profiles import profile_names
+
+        typer.echo("\n".join(profile_names()))
+
+    run_command(command)
+
+
+@profile.command("use")
+def use_profile(
+    name: Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
+) -> None:
+    """Lay a profile over params.yaml; the comments stay, and a result with unknown keys is refused.
+
+    Examples: cliptune profile use toy; cliptune profile use toy --dry-run; git checkout params.yaml (to undo)
+    """
+
+    def command() -> None:
+        from components import profiles
+
+        text = profiles.overlaid(name)
+        difference = profiles.difference(text)
+        typer.echo(difference, nl=False)
+        if not difference:
+            typer.echo(f"params.yaml already holds profile '{name}'")
+        elif not dry_run:
+            profiles.write(text)
+            typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro` would run")
+
+    run_command(command)

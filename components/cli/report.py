@@ -1,0 +1,29 @@
+"""The command `cliptune report`: the last comparison's table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from components.errors import run_command
+
+
+def report(
+    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
+) -> None:
+    """Print the results table of the last comparison again.
+
+    Examples: cliptune report; cliptune report --groups
+    """
+
+    def command() -> None:
+        from components.evaluation.comparison_csv import read
+        from components.evaluation.folders import DEFAULT
+        from components.evaluation.tables import print_comparison
+        from components.settings import load_settings
+
+        print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
+        typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
+
+    run_command(command)
