@@ -21,7 +21,7 @@ from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
 from components.registry.standing import fingerprint
 from components.settings import Settings
-from components.tracking import make_client, shown_address, tracking_uri
+from components.tracking import make_client, shown_address, tracking_uri, unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -45,6 +45,8 @@ def promote(
     """
     asking = candidates(settings, folders)
     client = make_client()
+    if not dry_run:
+        unsent.send(client)
     case = _first_to_pass(client, asking, settings, folders)
     decision = case.decision
     if decision.outcome == "already champion":

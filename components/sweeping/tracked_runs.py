@@ -36,7 +36,7 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
         return []
     client = make_client()
     findings = _send_ends(client, dry_run)
-    unsent_runs = {path.stem for path in unsent.waiting()}
+    unsent_runs = {unsent.run_of(path) for path in unsent.waiting()}
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
         silent = (time.time() - _last_sign(client, run)) / 3600
@@ -50,9 +50,9 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
 
 
 def _send_ends(client: MlflowClient, dry_run: bool) -> list[Finding]:
-    """Ends of runs that their server could not take as they ended."""
-    sent = [path.stem for path in unsent.waiting()] if dry_run else unsent.send(client)
-    return [Finding(_PLACE, f"run {run}", "its server was away as it ended", "sent its end") for run in sent]
+    """Ends and evaluations of runs that their server was away for."""
+    sent = [unsent.run_of(path) for path in unsent.waiting()] if dry_run else unsent.send(client)
+    return [Finding(_PLACE, f"run {run}", "its server was away", "sent what it lacked") for run in sent]
 
 
 def _is_here(owner: str) -> bool:

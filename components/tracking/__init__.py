@@ -1,7 +1,8 @@
 """Runs in MLflow: the only package that talks to them."""
 
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
-from components.tracking.run import RUN_FILE, TrackedRun, add_metrics, tracked_run
+from components.tracking.reference import RUN_FILE, add_metrics
+from components.tracking.run import TrackedRun, tracked_run
 from components.tracking.tags import PARENT_RUN
 
 __all__ = [

@@ -26,8 +26,6 @@ from components.tracking.tags import input_tags, run_tags
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-RUN_FILE = "run.json"
-"""Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
 _KILLED_WAIT_S = 5.0
 _BATCH = 200
 _LOG = logging.getLogger(__name__)
@@ -142,28 +140,6 @@ class TrackedRun:
             upload(self._client, self.id, self._late[0])
             del self._late[0]
         self._client.set_terminated(self.id, status, ended)
-
-
-def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
-    """Log an encoder's evaluation into the run that trained it, so that MLflow compares methods by it.
-
-    An encoder that no tracked stage trained (no `run.json` in its folder), and a run that the store does not
-    know, are passed over: the results on disk are what counts.
-    """
-    from mlflow.exceptions import MlflowException
-
-    reference = encoder / RUN_FILE
-    if not reference.is_file():
-        return
-    run_id = json.loads(reference.read_text("utf-8"))["run_id"]
-    client = make_client()
-    try:
-        experiment = client.get_experiment(client.get_run(run_id).info.experiment_id).name
-    except MlflowException:
-        return
-    run = TrackedRun(client, run_id, experiment)
-    run.log_metrics(metrics)
-    run.flush()
 
 
 @contextmanager

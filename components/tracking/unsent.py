@@ -1,9 +1,10 @@
-"""The end of a run whose server was away: a file, which the next run or the sweep sends."""
+"""What a run's server was away for, its end or an evaluation: a file, which the next run, promotion or sweep sends."""
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,24 +25,25 @@ def keep(
     run_id: str,
     metrics: Sequence[Any],
     artifacts: Sequence[Path],
-    status: str,
-    end_ms: int,
+    status: str | None = None,
+    end_ms: int | None = None,
     folder: Path = FOLDER,
 ) -> Path:
     """Write what a run's server has not.
 
     Args:
         run_id: the run.
-        metrics: its last metrics.
+        metrics: its last metrics, or those that came after its end.
         artifacts: files and folders that were to be copied; they stay where they are.
-        status: how it ended.
+        status: how it ended; None when it had ended before.
         end_ms: when it ended, in ms since 1970.
         folder: where to write.
     """
     rows = [[metric.key, metric.value, metric.timestamp, metric.step] for metric in metrics]
     files = [[str(path), path_hash(path)] for path in artifacts]
     content = {"status": status, "end_ms": end_ms, "artifacts": files, "metrics": rows}
-    path = folder / f"{run_id}.json"
+    # A run ends once, and is evaluated as often as people like.
+    path = folder / (f"{run_id}.json" if status else f"{run_id}.{time.time_ns()}.json")
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content) + "\n", "utf-8")
     return path
@@ -50,6 +52,11 @@ def keep(
 def waiting(folder: Path = FOLDER) -> list[Path]:
     """The files of runs that are not sent."""
     return sorted(folder.glob("*.json"))
+
+
+def run_of(path: Path) -> str:
+    """The run that a file of `waiting` is about."""
+    return path.name.partition(".")[0]
 
 
 def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
@@ -63,7 +70,7 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
     sent = []
     for path in waiting(folder):
         try:
-            _send(client, path.stem, json.loads(path.read_text("utf-8")))
+            _send(client, run_of(path), json.loads(path.read_text("utf-8")))
         except FileNotFoundError:
             # Another process has sent it.
             continue
@@ -72,7 +79,7 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
                 break
             continue
         path.unlink(missing_ok=True)
-        sent.append(path.stem)
+        sent.append(run_of(path))
     return sent
 
 
@@ -88,4 +95,5 @@ def _send(client: MlflowClient, run_id: str, kept: dict[str, Any]) -> None:
             upload(client, run_id, path)
         else:
             _LOG.warning("%s has changed since run %s wrote it: the run in MLflow lacks it", path, run_id)
-    client.set_terminated(run_id, kept["status"], kept["end_ms"])
+    if kept["status"]:
+        client.set_terminated(run_id, kept["status"], kept["end_ms"])

@@ -1,16 +1,18 @@
-"""Artifacts that a server could not take follow with the run's end; one that changed meanwhile is told and not sent."""
+"""What a server could not take follows later: artifacts with the run's end, evaluations by themselves."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, TEMPORARILY_UNAVAILABLE
 
 from components.settings import Settings
-from components.tracking import STORE, make_client, run, tracked_run, unsent
+from components.tracking import RUN_FILE, STORE, add_metrics, make_client, run, tracked_run, unsent
 from components.tracking.patience import WAIT, impatient, patiently
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
@@ -24,7 +26,7 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RETRIES, raising=False)
 
 
-def _away(*_: object) -> None:
+def _away(*_: object, **__: object) -> None:
     raise MlflowException("no answer", TEMPORARILY_UNAVAILABLE)
 
 
@@ -94,3 +96,36 @@ def test_mlflows_own_patience_is_cut_unless_the_user_wants_it(monkeypatch: pytes
     with impatient():
         assert os.environ[RETRIES] == "3"
     assert os.environ[RETRIES] == "3"
+
+
+def test_evaluations_follow_when_the_server_is_back(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tracked_run("train", "far", settings, {}, {}) as tracked:
+        Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", _away)
+        add_metrics(Path(), {"sts/all": 0.5})
+        add_metrics(Path(), {"retrieval/ao_at_10": 0.25})
+    assert caplog.text.count("the next run sends it") == 2
+    client = make_client()
+    assert client.get_run(tracked.id).data.metrics == {}
+    assert unsent.send(client) == [tracked.id] * 2
+    assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
+    assert client.get_run(tracked.id).info.status == "FINISHED"
+    assert unsent.waiting() == []
+
+
+def test_an_evaluation_that_is_refused_is_told_and_not_kept(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tracked_run("train", "far", settings, {}, {}) as tracked:
+        Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MlflowException("no rights", BAD_REQUEST)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", refuse)
+    add_metrics(Path(), {"sts/all": 0.5})
+    assert "refuses the evaluation of . (no rights)" in caplog.text
+    assert unsent.waiting() == []

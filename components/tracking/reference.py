@@ -1,0 +1,50 @@
+"""Metrics for a run that has ended: those of an encoder's evaluation, in the run that trained it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from components.tracking import unsent
+from components.tracking.address import make_client, shown_address, tracking_uri
+from components.tracking.patience import impatient, is_passing
+
+RUN_FILE = "run.json"
+"""Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
+_MOST = 1000
+"""Metrics that MLflow takes in one request."""
+_LOG = logging.getLogger(__name__)
+
+
+def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
+    """Log an encoder's evaluation into the run that trained it, so that MLflow compares methods by it.
+
+    What a server that is away cannot take waits in a file for the next run, promotion or sweep. An encoder that no
+    tracked stage trained (no `run.json` in its folder), and a run that the store does not know, are passed over: the
+    results on disk are what counts.
+    """
+    from mlflow.entities import Metric
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+    from mlflow.utils.time import get_current_time_millis
+
+    reference = encoder / RUN_FILE
+    if not reference.is_file():
+        return
+    run_id = json.loads(reference.read_text("utf-8"))["run_id"]
+    now = get_current_time_millis()
+    batch = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
+    where = shown_address(tracking_uri())
+    try:
+        with impatient():
+            client = make_client()
+            for start in range(0, len(batch), _MOST):
+                client.log_batch(run_id, metrics=batch[start : start + _MOST])
+    except MlflowException as error:
+        if is_passing(error):
+            path = unsent.keep(run_id, batch, [])
+            _LOG.warning("%s is away: the evaluation of %s waits in %s; the next run sends it", where, encoder, path)
+        elif error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, str(error).splitlines()[0])
