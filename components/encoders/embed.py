@@ -13,7 +13,7 @@ from numpy.lib.format import open_memmap
 from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.embeddings import MANIFEST
-from components.encoders.encoder import Encoder, unit_rows
+from components.encoders.encoder import Encoder, Vectors, unit_rows
 from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
 from components.progress import bar
@@ -56,7 +56,7 @@ def _embed(encoder: Encoder, pairs: Path, folder: Path, split: str, batch_size: 
     done = 0
     with bar(f"embed {split}", total, "image") as progress:
         for block in PAIRS.blocks(pairs, ["id", "image"], rows=_BATCHES * batch_size):
-            raw = encoder.image_features(block["image"].to_pylist(), batch_size, names=block["id"].to_pylist())
+            raw = _features(encoder, block["image"].to_pylist(), block["id"].to_pylist(), batch_size)
             rows = slice(done, done + len(raw))
             features[rows], norms[rows] = unit_rows(raw)
             done += len(raw)
@@ -64,6 +64,15 @@ def _embed(encoder: Encoder, pairs: Path, folder: Path, split: str, batch_size: 
     features.flush()
     norms.flush()
     return done
+
+
+def _features(encoder: Encoder, images: list[bytes], ids: list[str], batch_size: int) -> Vectors:
+    """Raw features `[pairs, dim]`; an image that several pairs show, each with another caption, is embedded once."""
+    names = dict(zip(reversed(images), reversed(ids), strict=True))
+    distinct = list(dict.fromkeys(images))
+    raw = encoder.image_features(distinct, batch_size, names=[names[image] for image in distinct])
+    row_of = {image: row for row, image in enumerate(distinct)}
+    return raw[[row_of[image] for image in images]]
 
 
 if __name__ == "__main__":

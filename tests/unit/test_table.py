@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,15 @@ def test_generation_without_answer(path: Path) -> None:
     row |= dict.fromkeys(("text", "other_id", "other_source", "verdict", "written_by"))
     GENERATIONS.write(path, {name: [value] for name, value in row.items()})
     assert GENERATIONS.read(path).to_pylist() == [row]
+
+
+def test_a_picture_of_several_captions_takes_its_room_once(path: Path) -> None:
+    pictures = [random.Random(number).randbytes(150_000) for number in range(8)]
+    rows = [f"row {row}" for row in range(40)]
+    with PAIRS.writer(path) as append:
+        for start in range(0, 40, 16):
+            ids = rows[start : start + 16]
+            images: list[object] = [pictures[(start + row) // 5] for row in range(len(ids))]
+            append({"id": [*ids], "image": images, "caption": [*ids], "facts": [None] * len(ids)})
+    assert path.stat().st_size < 1.6 * 8 * 150_000
+    assert PAIRS.read(path)["image"].to_pylist() == [pictures[row // 5] for row in range(40)]

@@ -54,8 +54,15 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     for split in ("test", "val"):
         for lines in shared[split]:
             yield Pair(split, _read_image(lines[0], table), lines[0].caption)
-    for line in islice(chain.from_iterable(shared["train"]), settings.prepare.counts.train):
-        yield Pair("train", _read_image(line, table), line.caption)
+    captions = chain.from_iterable(_captioned(lines, table) for lines in shared["train"])
+    yield from islice(captions, settings.prepare.counts.train)
+
+
+def _captioned(lines: list[Line], table: Path) -> Iterator[Pair]:
+    """One image to train on with each of its captions."""
+    raw = _read_image(lines[0], table)
+    for line in lines:
+        yield Pair("train", raw, line.caption)
 
 
 def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:

@@ -48,6 +48,29 @@ def test_rows_are_unit_and_lengths_give_the_raw_features_back(
         assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
 
 
+def test_an_image_with_several_captions_is_embedded_once(
+    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
+    ids = [f"row{row}" for row in range(6)]
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ids, "image": images, "caption": ids, "facts": [None] * 6})
+    tiny_encoder.save(tmp_path / "base")
+    seen: list[tuple[int, Any]] = []
+    image_features = Encoder.image_features
+
+    def watched(self: Encoder, images: list[bytes], *arguments: Any, **named: Any) -> Any:
+        seen.append((len(images), named["names"]))
+        return image_features(self, images, *arguments, **named)
+
+    monkeypatch.setattr(Encoder, "image_features", watched)
+    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    assert seen == [(3, ["row0", "row2", "row4"])] * 3
+    found = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet")
+    raw = image_features(tiny_encoder, images)
+    np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
+
+
 def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
     folder, pairs = written
     (folder / "train.norms.npy").unlink()
