@@ -35,7 +35,8 @@ def read_lines(settings: Prepare) -> tuple[Path, list[Line]]:
     """
     path = _path(settings)
     try:
-        text = path.read_text("utf-8")
+        # Spreadsheets begin such a file with a byte order mark.
+        text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)

@@ -176,6 +176,13 @@ def test_table_in_another_encoding(world: Any, tmp_path: Path) -> None:
         _pairs(settings)
 
 
+def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    table = tmp_path / "pictures" / "captions.tsv"
+    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
+    assert sorted(pair.caption for pair in _pairs(settings)) == sorted(caption for _, caption in ROWS)
+
+
 def test_unknown_source() -> None:
     with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of embedded, folder"):
         find_source("web")
