@@ -142,7 +142,7 @@ def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) 
     for member in sessions:
         signal_group(member.pid, signal.SIGTERM)
     deadline = time.monotonic() + GRACE
-    while any(_runs(member) for member in sessions) and time.monotonic() < deadline:
+    while any(runs(member) for member in sessions) and time.monotonic() < deadline:
         time.sleep(0.1)
     signal_group(process.pid, by)
     # Waiting through `process` keeps its exit code, which psutil would take.
@@ -150,7 +150,7 @@ def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) 
         process.wait(timeout=GRACE)
     signal_group(process.pid, signal.SIGKILL)
     process.wait()
-    for member in filter(_runs, family):
+    for member in filter(runs, family):
         with suppress(psutil.NoSuchProcess):
             member.kill()
 
@@ -192,6 +192,14 @@ def assert_port_free(port: int, option: str) -> None:
             raise InputError(f"port {port} is taken: stop what uses it or give another with {option}") from None
 
 
+def runs(process: psutil.Process) -> bool:
+    """Whether a process is alive; one that is dead and not yet waited for is not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def last_line(log: Path) -> str:
     """The last non-empty line of a log."""
     lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
@@ -203,13 +211,6 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
-
-
-def _runs(member: psutil.Process) -> bool:
-    try:
-        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _leads_session(pid: int) -> bool:

@@ -19,6 +19,7 @@ import yaml
 
 from components.processes import CommandError
 from flows import leash, locks
+from infra.services import runs
 from tests.support.bytecode import kept_bytecode
 
 REPO = Path(__file__).parents[2]
@@ -109,7 +110,7 @@ def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]
         worker.wait(PATIENCE_S)
         wait_until_gone(family)
     finally:
-        for process in filter(_runs, family):
+        for process in filter(runs, family):
             process.kill()
         worker.wait()
 
@@ -117,7 +118,7 @@ def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]
 def wait_until_gone(family: Sequence[psutil.Process]) -> None:
     """Return when none of the processes runs; nobody need have asked for an orphan's exit code."""
     end = time.monotonic() + GONE_WITHIN_S
-    while alive := [process for process in family if _runs(process)]:
+    while alive := [process for process in family if runs(process)]:
         assert time.monotonic() < end, f"{alive} go on"
         time.sleep(0.05)
 
@@ -128,13 +129,6 @@ def command_line(process: psutil.Process) -> list[str]:
         return list(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def rerun(folder: Path, stage: str) -> None:
