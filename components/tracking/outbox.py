@@ -18,13 +18,12 @@ from tenacity import (
 )
 
 from components.tracking.address import shown_address, tracking_uri
+from components.tracking.batches import MOST
 from components.tracking.patience import is_passing
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_MOST = 1000
-"""Metrics that MLflow takes in one request."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -94,7 +93,7 @@ class Outbox:
     def _next(self) -> list[Any]:
         """What is to be sent next; nothing ends the thread, and the next `put` starts another."""
         with self._changed:
-            batch = [] if self._giving_up.is_set() else self._waiting[:_MOST]
+            batch = [] if self._giving_up.is_set() else self._waiting[:MOST]
             if not batch:
                 self._sender = None
             return batch

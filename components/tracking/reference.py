@@ -9,12 +9,11 @@ from pathlib import Path
 
 from components.tracking import unsent
 from components.tracking.address import make_client, shown_address, tracking_uri
+from components.tracking.batches import log_metrics
 from components.tracking.patience import impatient, is_passing
 
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
-_MOST = 1000
-"""Metrics that MLflow takes in one request."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,9 +38,7 @@ def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
     where = shown_address(tracking_uri())
     try:
         with impatient():
-            client = make_client()
-            for start in range(0, len(batch), _MOST):
-                client.log_batch(run_id, metrics=batch[start : start + _MOST])
+            log_metrics(make_client(), run_id, batch)
     except MlflowException as error:
         if is_passing(error):
             path = unsent.keep(run_id, batch, [])

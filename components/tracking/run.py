@@ -199,8 +199,7 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
 
     try:
         client = make_client()
-        with impatient():
-            unsent.send(client)
+        unsent.send(client)
         run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
     except MlflowException as error:
         if not is_passing(error):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from components.files import atomic_file
 from components.provenance import path_hash
 from components.tracking.artifact import upload
-from components.tracking.patience import is_passing
+from components.tracking.batches import log_metrics
+from components.tracking.patience import impatient, is_passing
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -70,7 +71,8 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
     sent = []
     for path in waiting(folder):
         try:
-            _send(client, run_of(path), json.loads(path.read_text("utf-8")))
+            with impatient():
+                _send(client, run_of(path), json.loads(path.read_text("utf-8")))
         except FileNotFoundError:
             # Another process has sent it.
             continue
@@ -87,8 +89,7 @@ def _send(client: MlflowClient, run_id: str, kept: dict[str, Any]) -> None:
     from mlflow.entities import Metric
 
     metrics = [Metric(*row) for row in kept["metrics"]]
-    for start in range(0, len(metrics), 1000):
-        client.log_batch(run_id, metrics=metrics[start : start + 1000])
+    log_metrics(client, run_id, metrics)
     for name, digest in kept["artifacts"]:
         path = Path(name)
         if path.exists() and path_hash(path) == digest:
