@@ -16,6 +16,7 @@ from PIL import Image
 
 from components.encoders.images import fitted
 from components.errors import InputError
+from components.evaluation.known_pictures import KnownPictures, picture_key
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import Picture
 from components.evaluation.subject import ImageEncoder, Subject
@@ -32,13 +33,13 @@ class ImageFeatures:
     """Where features are kept; deleting the folder costs only the time to compute them again.
 
     Attributes:
-        folder: one file per image tower and list of pictures.
+        folder: one file per image tower and list of pictures, and one per image tower of every picture it has seen.
         batch_size: pictures that go through the tower at once.
         threads: pictures that are decoded at once.
     """
 
     folder: Path = FOLDER
-    batch_size: int = 64
+    batch_size: int = 32
     threads: int = 4
 
     def of(self, subject: Subject, pictures: Sequence[Picture], title: str = "embed images") -> Features:
@@ -53,17 +54,30 @@ class ImageFeatures:
         key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
         path = self.folder / f"{key}.npy"
         if not path.exists():
-            features = self._compute(encoder, subject.image_size, pictures, title)
+            known = KnownPictures(
+                self.folder / f"{content_hash(subject.image_tower_sha256, str(subject.image_size))}.db"
+            )
+            features = self._compute(encoder, known, subject.image_size, pictures, title)
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 np.save(file, features, allow_pickle=False)
         found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
-    def _compute(self, encoder: ImageEncoder, size: int, pictures: Sequence[Picture], title: str) -> Features:
+    def _compute(
+        self, encoder: ImageEncoder, known: KnownPictures, size: int, pictures: Sequence[Picture], title: str
+    ) -> Features:
         blocks = []
         with bar(title, len(pictures), "image") as progress:
             for pixels in self._decoded(pictures, size):
-                blocks.append(encoder.embed_pixels(torch.from_numpy(pixels).permute(0, 3, 1, 2)))
+                keys = [picture_key(one) for one in pixels]
+                features = known.find(keys)
+                new = {key: row for row, key in enumerate(keys) if key not in features}
+                if new:
+                    tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
+                    embedded = dict(zip(new, encoder.embed_pixels(tensor), strict=True))
+                    known.add(embedded)
+                    features |= embedded
+                blocks.append(np.stack([features[key] for key in keys]))
                 progress.update(len(pixels))
         return np.concatenate(blocks)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from torch import Tensor
 
 from components.encoders.encoder import Encoder
 from components.errors import InputError
@@ -37,7 +39,7 @@ def test_features_are_kept_until_tower_or_pictures_change(tmp_path: Path) -> Non
     path, cache = tmp_path / "a.png", ImageFeatures(tmp_path / "cache")
     colour_image(path, (255, 0, 0))
     cache.of(SUBJECT, [picture_file(path)])
-    kept = list((tmp_path / "cache").iterdir())
+    kept = list((tmp_path / "cache").glob("*.npy"))
     assert len(kept) == 1
     # What is there is believed: a changed file shows that nothing is computed again.
     np.save(kept[0], np.full((1, 3), 7, np.float32))
@@ -46,6 +48,52 @@ def test_features_are_kept_until_tower_or_pictures_change(tmp_path: Path) -> Non
     colour_image(path, (0, 255, 0))
     os.utime(path, (1, 1))
     assert cache.of(SUBJECT, [picture_file(path)]).tolist() == [[0, 1, 0]]
+
+
+class Watched(ToyEncoder):
+    """Notes how many pictures it is shown at once."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.shown: list[int] = []
+
+    def embed_pixels(self, pixels: Tensor) -> Any:
+        self.shown.append(len(pixels))
+        return super().embed_pixels(pixels)
+
+
+def test_benchmarks_that_share_pictures_share_their_features(tmp_path: Path) -> None:
+    encoder, cache = Watched(), ImageFeatures(tmp_path / "cache", batch_size=2)
+    subject = replace(SUBJECT, encoder=encoder)
+    red, green, blue = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
+
+    def pictures(benchmark: str, *colours: tuple[int, int, int]) -> list[Any]:
+        (tmp_path / benchmark).mkdir()
+        paths = [tmp_path / benchmark / f"{number}.png" for number in range(len(colours))]
+        for path, colour in zip(paths, colours, strict=True):
+            colour_image(path, colour)
+        return [picture_file(path) for path in paths]
+
+    assert cache.of(subject, pictures("one", red, green, red)).tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
+    assert encoder.shown == [2]
+    assert cache.of(subject, pictures("other", blue, green)).tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert encoder.shown == [2, 1]
+    # Another tower, or the same at another size, sees for itself.
+    for other in (replace(subject, image_tower_sha256="other"), replace(subject, image_size=4)):
+        cache.of(other, pictures(f"again{other.image_size}", blue, green))
+    assert encoder.shown == [2, 1, 2, 2]
+
+
+def test_a_damaged_file_of_features_is_named(tmp_path: Path) -> None:
+    colour_image(tmp_path / "a.png", (255, 0, 0))
+    cache = ImageFeatures(tmp_path / "cache")
+    cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
+    (damaged,) = (tmp_path / "cache").glob("*.db")
+    damaged.write_bytes(b"no database at all" * 100)
+    for kept in (tmp_path / "cache").glob("*.npy"):
+        kept.unlink()
+    with pytest.raises(InputError, match=rf"{damaged.name} cannot be used .*: delete the file"):
+        cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
 
 
 def test_many_pictures_come_in_their_order(tmp_path: Path) -> None:
