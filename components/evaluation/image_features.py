@@ -16,7 +16,7 @@ from PIL import Image
 
 from components.encoders.images import fitted
 from components.errors import InputError
-from components.evaluation.known_pictures import KnownPictures, picture_key
+from components.evaluation.known_pictures import KnownPictures, known_pictures, picture_key
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import Picture
 from components.evaluation.subject import ImageEncoder, Subject
@@ -54,10 +54,9 @@ class ImageFeatures:
         key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
         path = self.folder / f"{key}.npy"
         if not path.exists():
-            known = KnownPictures(
-                self.folder / f"{content_hash(subject.image_tower_sha256, str(subject.image_size))}.db"
-            )
-            features = self._compute(encoder, known, subject.image_size, pictures, title)
+            # The tower's hash covers the size it sees pictures at.
+            with known_pictures(self.folder / f"{content_hash(subject.image_tower_sha256)}.db") as known:
+                features = self._compute(encoder, known, subject.image_size, pictures, title)
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 np.save(file, features, allow_pickle=False)
         found: Features = np.load(path, mmap_mode="r", allow_pickle=False)

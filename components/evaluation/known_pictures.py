@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from more_itertools import chunked
 
 from components.errors import InputError
 
@@ -25,46 +26,39 @@ def picture_key(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 class KnownPictures:
-    """A SQLite file of features by `picture_key`, which processes may share; deleting it loses nothing but time.
+    """Features by `picture_key`; see `known_pictures`."""
 
-    Args:
-        path: the file of one image tower.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
-        """The features that are known among those of `keys`.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """The features that are known among those of `keys`."""
         found: dict[bytes, npt.NDArray[np.float32]] = {}
-        with self._opened() as connection:
-            for start in range(0, len(keys), _ASKED):
-                asked = keys[start : start + _ASKED]
-                marks = ",".join("?" * len(asked))
-                rows = connection.execute(f"SELECT picture, feature FROM features WHERE picture IN ({marks})", asked)
-                found |= {key: np.frombuffer(feature, dtype="<f4") for key, feature in rows}
+        for asked in chunked(keys, _ASKED):
+            marks = ",".join("?" * len(asked))
+            query = f"SELECT picture, feature FROM features WHERE picture IN ({marks})"
+            rows = self._connection.execute(query, asked)
+            found |= {key: np.frombuffer(feature, dtype="<f4") for key, feature in rows}
         return found
 
     def add(self, features: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
-        """Keep features `[dim]`; those that another process kept meanwhile stay.
-
-        Raises:
-            InputError: the file is damaged, or the disk is full.
-        """
+        """Keep features `[dim]` for good; those that another process kept meanwhile stay."""
         rows = [(key, feature.astype("<f4").tobytes()) for key, feature in features.items()]
-        with self._opened() as connection:
-            connection.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
+        with self._connection:
+            self._connection.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with closing(sqlite3.connect(self._path, timeout=_WAIT_S)) as connection, connection:
-                connection.execute(_TABLE)
-                yield connection
-        except sqlite3.Error as error:
-            raise InputError(f"image features {self._path} cannot be used ({error}): delete the file") from None
+
+@contextmanager
+def known_pictures(path: Path) -> Iterator[KnownPictures]:
+    """What is known of one image tower: a SQLite file that processes may share; deleting it loses nothing but time.
+
+    Raises:
+        InputError: the file is damaged, or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT_S)) as connection:
+            connection.execute(_TABLE)
+            yield KnownPictures(connection)
+    except sqlite3.Error as error:
+        raise InputError(f"image features {path} cannot be used ({error}): delete the file") from None
