@@ -128,6 +128,11 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def image_id(image: bytes) -> str:
+    """What a picture is known by, whatever its file's name: the first 16 hexadecimal digits of its bytes' SHA-256."""
+    return hashlib.sha256(image).hexdigest()[:16]
+
+
 def content_hash(*parts: str | bytes) -> str:
     """SHA-256 over length-prefixed parts, so that no two different lists of parts collide."""
     digest = hashlib.sha256()

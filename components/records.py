@@ -16,8 +16,17 @@ def _schema(*required: tuple[str, pa.DataType], optional: tuple[tuple[str, pa.Da
 
 _TEXT, _BYTES, _INT, _BOOL, _REAL = pa.string(), pa.binary(), pa.int32(), pa.bool_(), pa.float64()
 
-PAIRS = Table("pairs", _schema(("id", _TEXT), ("image", _BYTES), ("caption", _TEXT), optional=(("facts", _TEXT),)))
-"""An image (encoded bytes) with its caption; `facts` is a scene's JSON in the embedded world."""
+PAIRS = Table(
+    "pairs",
+    _schema(
+        ("id", _TEXT), ("image_id", _TEXT), ("image", _BYTES), ("caption", _TEXT), optional=(("facts", _TEXT),)
+    ),
+)  # fmt: skip
+"""An image (encoded bytes) with its caption; `facts` is a scene's JSON in the embedded world.
+
+`id` is the pair's; `image_id` is the image's (`components.files.image_id`), the same in all of its pairs, and is what
+every other table's `image_id` holds.
+"""
 
 PARAPHRASE_QUERIES = Table(
     "paraphrase queries",
@@ -52,6 +61,7 @@ COMPARISONS = Table(
 )  # fmt: skip
 """Two images, how they differ, and how they would if exchanged; `answer` is the one that the true sentence begins with.
 
+`first_id` and `second_id` are image ids.
 `kind` is what they differ in, `size`, `background`, `position` or `object`; in `size` the answer is where a thing is
 larger.
 """

@@ -127,10 +127,11 @@ def _about_captions(settings: Settings, tasks: Sequence[str]) -> list[str]:
 
 def _draw_captions(path: Path, taught: set[str], count: int, seed: int) -> dict[str, str]:
     """Write `count` of the training captions that are not `taught` as a `PAIRS` table; returns their known facts."""
-    rows = (row for block in PAIRS.blocks(TRAIN_PAIRS, ["id", "caption", "facts"]) for row in block.to_pylist())
+    kept = ("id", "image_id", "caption", "facts")
+    rows = (row for block in PAIRS.blocks(TRAIN_PAIRS, kept) for row in block.to_pylist())
     untaught = (row for row in rows if row["caption"] not in taught)
     drawn = nsmallest(count, untaught, key=lambda row: content_hash(str(seed), row["id"]))
     # No question shows pictures here, and the contract wants some bytes.
-    columns = {name: [row[name] for row in drawn] for name in ("id", "caption", "facts")}
+    columns = {name: [row[name] for row in drawn] for name in kept}
     PAIRS.write(path, {**columns, "image": [b"none"] * len(drawn)})
     return {row["id"]: row["facts"] for row in drawn if row["facts"]}

@@ -1,4 +1,7 @@
-"""`captions.tsv` of an image folder: its lines, checked, and how images and lines are shared among the splits."""
+"""`captions.tsv` of an image folder: its lines, checked, and how images and lines are shared among the splits.
+
+An image is known by its bytes, so that a copy of it under another name is the same image.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import csv
 import io
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
+from more_itertools import unique_everseen
+
 from components.errors import InputError
+from components.files import image_id
+from components.progress import track
 from components.settings import Counts, Prepare
 
 NAME = "captions.tsv"
@@ -48,13 +56,14 @@ def read_lines(settings: Prepare) -> tuple[Path, list[Line]]:
 def share(path: Path, lines: list[Line], counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
     """Split -> lines by image. No image is in two splits; `test` and `val` count images, `train` counts lines.
 
+    A line that gives an image the caption of a line before is left out, and the user is told how many are.
+
     Raises:
         InputError: there are too few.
     """
-    by_image: dict[str, list[Line]] = defaultdict(list)
-    for line in lines:
-        by_image[line.image].append(line)
-    images = list(by_image.values())
+    images = [list(unique_everseen(image, attrgetter("caption"))) for image in by_image(path, lines).values()]
+    if repeated := len(lines) - sum(len(image) for image in images):
+        print(f"{path}: {repeated} lines left out that repeat the image and the caption of another")
     random.Random(f"folder-{seed}").shuffle(images)
     rest = images[counts.test + counts.val :]
     left = sum(len(image) for image in rest)
@@ -64,6 +73,34 @@ def share(path: Path, lines: list[Line], counts: Counts, seed: int) -> dict[str,
             f"test, {counts.val} to validate and {counts.train} lines of the others, which have {left}: lower them"
         )
     return {"test": images[: counts.test], "val": images[counts.test : counts.test + counts.val], "train": rest}
+
+
+def by_image(path: Path, lines: list[Line], sizes: Container[int] | None = None) -> dict[str, list[Line]]:
+    """Image id -> its lines, in the file's order; a name that `find_image` refuses stands for an image of its own.
+
+    Args:
+        path: of the file that the lines are from.
+        sizes: only images of so many bytes; None for all. Each of these is read once.
+    """
+    names: dict[str, str] = {}
+    distinct = dict.fromkeys(line.image for line in lines)
+    for name in track(distinct, "identify images", len(distinct), "image"):
+        found = find_image(path, name)
+        if found is None and sizes is None:
+            names[name] = name
+        elif found is not None and (sizes is None or found.stat().st_size in sizes):
+            names[name] = image_id(found.read_bytes())
+    grouped: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.image in names:
+            grouped[names[line.image]].append(line)
+    return grouped
+
+
+def find_image(path: Path, name: str) -> Path | None:
+    """Where the image called `name` lies, or None when it is no file in the folder of `path`."""
+    found = path.parent / name
+    return found if found.resolve().is_relative_to(path.parent.resolve()) and found.is_file() else None
 
 
 def _path(settings: Prepare) -> Path:

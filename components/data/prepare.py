@@ -66,6 +66,7 @@ def _table(pairs: list[Pair]) -> pa.Table:
     return pa.table(
         {
             "id": [pair.id for pair in pairs],
+            "image_id": [pair.image_id for pair in pairs],
             "image": [pair.image for pair in pairs],
             "caption": [pair.caption for pair in pairs],
             "facts": [pair.facts for pair in pairs],

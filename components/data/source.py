@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from components.files import content_hash
+from components.files import content_hash, image_id
 from components.settings import Settings
 from components.table import Table
 
@@ -25,6 +25,11 @@ class Pair:
     def id(self) -> str:
         """First 16 hexadecimal digits of the content's hash."""
         return content_hash(self.image, self.caption)[:16]
+
+    @property
+    def image_id(self) -> str:
+        """The image's, the same in all of its pairs."""
+        return image_id(self.image)
 
 
 EvaluationTables = dict[str, tuple[Table, pa.Table]]

@@ -22,12 +22,14 @@ class ImageEmbeddings:
 
     Attributes:
         ids: of the pairs.
+        image_ids: of their images.
         features: unit rows `[images, dim]`.
         image_tower_sha256: the tower that made them.
         norms: lengths `[images]` that the rows had before they were normalised; their product is the raw features.
     """
 
     ids: list[str]
+    image_ids: list[str]
     features: npt.NDArray[np.float32]
     image_tower_sha256: str
     norms: npt.NDArray[np.float32]
@@ -44,11 +46,11 @@ class ImageEmbeddings:
             if not needed.is_file():
                 raise InputError(f"{needed} is missing: run `dvc repro embed`")
         manifest = json.loads(manifest_path.read_text("utf-8"))
-        ids = PAIRS.read(pairs_file, ["id"]).column("id").to_pylist()
+        ids, image_ids = (column.to_pylist() for column in PAIRS.read(pairs_file, ["id", "image_id"]).columns)
         if manifest["splits"][split]["pairs_sha256"] != file_hash(pairs_file):
             raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")
         features = np.load(path, mmap_mode="r", allow_pickle=False)
         norms = np.load(norms_path, mmap_mode="r", allow_pickle=False)
         if len(ids) != len(features):
             raise InputError(f"{path} has {len(features)} rows, {pairs_file} has {len(ids)}: run `dvc repro embed`")
-        return ImageEmbeddings(ids, features, manifest["image_tower_sha256"], norms)
+        return ImageEmbeddings(ids, image_ids, features, manifest["image_tower_sha256"], norms)

@@ -34,8 +34,8 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     torch.manual_seed(train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")
     model = encoder.model.to(device)
-    rows = PAIRS.read(train_pairs, ["id", "caption"]).to_pandas()
-    images = Images(rows["id"].tolist(), train_pairs, encoder.sidecar.image_size)
+    rows = PAIRS.read(train_pairs, ["id", "image_id", "caption"]).to_pandas()
+    images = Images(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
     wanted, cache = Wanted(frozenset({"image", "caption"}), {}), train.state / "tokens"
     plan = Optimisation(**base.scratch.model_dump(), clip_gradient=1.0, image_tower="random")
     fingerprint = content_hash(

@@ -60,9 +60,9 @@ def image_features(
     """Ids and unit features `[images, dim]` of the test images by this encoder's image tower."""
     stored = ImageEmbeddings.open(embeddings, "test", pairs_file)
     if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
-        return stored.ids, np.asarray(stored.features)
-    pairs = PAIRS.read(pairs_file, ["id", "image"])
-    ids, images = pairs["id"].to_pylist(), pairs["image"].to_pylist()
+        return stored.image_ids, np.asarray(stored.features)
+    pairs = PAIRS.read(pairs_file, ["image_id", "image"])
+    ids, images = pairs["image_id"].to_pylist(), pairs["image"].to_pylist()
     return ids, encoder.embed_images(images, batch_size, "embed test images", ids)
 
 

@@ -62,7 +62,8 @@ def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folde
     lists = [Lists.of(encoder, found) for encoder, found in rankings.items() if QUERY_TOP in found]
     if not lists:
         return Retrieved()
-    gallery_rows = {image: row for row, image in enumerate(PAIRS.read(folders.test_pairs, ["id"])["id"].to_pylist())}
+    images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
+    gallery_rows = {image: row for row, image in enumerate(images)}
     queries = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
     for found in lists:
         if len(found.query) != len(queries):

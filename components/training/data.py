@@ -22,7 +22,7 @@ from components.records import PAIRS, PARAPHRASES
 from components.settings import Settings, Shards
 from components.training.batch import Source
 from components.training.distributed import World
-from components.training.examples import input_files, join_rows
+from components.training.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
 from components.training.files import Files
 from components.training.held_out import HeldOut, Vectors, choose_held_out
 from components.training.optimisation import Optimisation
@@ -64,6 +64,7 @@ def load_data(
         raise InputError(f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`")
     images = Images(
         ids=embeddings.ids,
+        image_ids=embeddings.image_ids,
         pairs=files.pairs / "train.parquet",
         size=encoder.sidecar.image_size,
         features=None if pixels else embeddings.features,
@@ -72,10 +73,12 @@ def load_data(
     )
     wanted = Wanted(method.columns(hyper), method.draws(hyper))
     columns = wanted.joined | method.rows(hyper)
-    rows = join_rows(columns, files.validated, images.pairs)
+    image_of = dict(zip(embeddings.ids, embeddings.image_ids, strict=True))
+    rows = with_image_ids(join_rows(columns, files.validated, images.pairs), image_of)
     inputs = input_files(columns, files.validated, images.pairs)
     watched, inputs = _watched(rows, files.validated, inputs)
-    held = choose_held_out(watched["id"], settings.train.held_out, settings.train.seed)
+    watched = with_image_ids(watched, image_of)
+    held = choose_held_out(watched, settings.train.held_out, settings.train.seed)
 
     def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
         seed, cache = settings.train.seed, settings.train.state / "tokens"
@@ -84,10 +87,10 @@ def load_data(
     def gallery(ids: list[str]) -> Callable[[], Vectors]:
         return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)
 
-    held_ids = rows["id"].isin(held)
-    own = rows[held_ids].drop_duplicates("id")
-    # A row about two pairs would show a held-out one as the other.
-    free = rows[~(held_ids | rows["other_id"].isin(held))] if "other_id" in rows else rows[~held_ids]
+    own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
+    # A row about two images would show a held-out one as the other.
+    shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
+    free = rows[~shows_held]
     training: Source
     if settings.train.shards is not None and pixels:
         training = _shard_source(settings.train.shards, wanted, encoder, hyper.batch_size, settings.train.seed, world)
@@ -96,7 +99,7 @@ def load_data(
     return Data(
         source=training,
         inputs=inputs,
-        held_out=_held_out(watched[watched["id"].isin(held)], gallery),
+        held_out=_held_out(watched[watched["image_id"].isin(held)], gallery),
         held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
     )
 
@@ -132,7 +135,7 @@ def _watched(rows: pd.DataFrame, validated: Path, inputs: dict[str, Path]) -> tu
 
 
 def _held_out(rows: pd.DataFrame, gallery: Callable[[list[str]], Callable[[], Vectors]]) -> HeldOut | None:
-    first = rows.drop_duplicates("id")
+    first = rows.drop_duplicates("image_id")
     if len(first) < _FEWEST or "caption" not in first:
         return None
     return HeldOut(

@@ -6,7 +6,7 @@ of another row whose image looks alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,10 @@ _HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (
 """File, table and the columns that only this table has."""
 
 IMAGES = {"image": "id", "other_image": "other_id"}
-"""Image columns and the column of ids that they come from."""
+"""Image columns and the column of pair ids that they come from."""
+
+IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
+"""Columns of pair ids and the column of ids of these pairs' images."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,22 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
     if joined.empty:
         raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.captions and run `dvc repro`")
     return joined
+
+
+def with_image_ids(rows: pd.DataFrame, image_of: Mapping[str, str]) -> pd.DataFrame:
+    """`rows` with the column `image_id`, and `other_image_id` where they are about two pairs.
+
+    Args:
+        image_of: the image's id by pair id.
+
+    Raises:
+        InputError: a pair is not among them.
+    """
+    named = rows.assign(**{image: rows[pair].map(image_of) for pair, image in IMAGE_IDS.items() if pair in rows})
+    for pair, image in IMAGE_IDS.items():
+        for missing in named.loc[named[image].isna(), pair][:1] if pair in named else ():
+            raise InputError(f"training pair {missing} has no image embedding: run `dvc repro`")
+    return named
 
 
 def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:

@@ -22,9 +22,16 @@ RECALL_AT, OVERLAP_AT = 5, 10
 Vectors = npt.NDArray[np.float32]
 
 
-def choose_held_out(ids: pd.Series[str], count: int, seed: int) -> frozenset[str]:
-    """Up to `count` pairs, and at most a tenth of all, that no method trains on: the same ones for every method."""
-    distinct = sorted(set(ids), key=lambda name: content_hash(str(seed), name))
+def choose_held_out(rows: pd.DataFrame, count: int, seed: int) -> frozenset[str]:
+    """Ids of up to `count` images, and at most a tenth of all, that no method trains on: the same for every method.
+
+    An image's place in the draw follows from the smallest id of its pairs.
+
+    Args:
+        rows: with the columns `id` and `image_id`.
+    """
+    first = rows.groupby("image_id")["id"].min()
+    distinct = sorted(first.index, key=lambda image: content_hash(str(seed), first[image]))
     return frozenset(distinct[: min(count, len(distinct) // 10)])
 
 

@@ -18,7 +18,7 @@ def nearest(features: npt.NDArray[np.float32], images: Rows, count: int = NEIGHB
 
     Args:
         features: unit image features `[images, dim]`.
-        images: the image of each row, `[rows]`.
+        images: the image of each row, `[rows]`, the same number wherever it is the same image.
 
     Raises:
         InputError: there are too few different images.
@@ -28,7 +28,7 @@ def nearest(features: npt.NDArray[np.float32], images: Rows, count: int = NEIGHB
         raise InputError(f"{len(distinct)} different images are too few to draw from {count} neighbours: add rows")
     chosen = np.ascontiguousarray(features[distinct])
     best = top_k(chosen, chosen, count + 1)
-    # A duplicate picture may stand before the image itself, which is then not in the list at all.
+    # An image with the same features may stand before the image itself, which is then not in the list at all.
     itself = best == np.arange(len(distinct))[:, None]
     itself[~itself.any(axis=1), -1] = True
     others = best[~itself].reshape(len(distinct), count)

@@ -18,7 +18,7 @@ from components.errors import InputError
 from components.progress import track
 from components.records import PAIRS
 from components.training.distributed import World
-from components.training.examples import IMAGES, NEIGHBOUR, Columns
+from components.training.examples import IMAGE_IDS, IMAGES, NEIGHBOUR, Columns
 from components.training.neighbours import nearest
 from components.training.sampler import Rows, Sampler
 from components.training.table_source import TableSource
@@ -31,10 +31,11 @@ _MOST_PIXELS = 8e9
 
 @dataclass(frozen=True)
 class Images:
-    """The images that rows name by pair id: cached features of a frozen image tower, or files to decode.
+    """The images that rows name: cached features of a frozen image tower, or files to decode.
 
     Attributes:
         ids: the pairs in the order of `features` and of the table `pairs`.
+        image_ids: the images of these pairs.
         pairs: table with the encoded images; only read when pixels are wanted.
         size: of the image tower's input, in pixels.
         features: unit image features `[images, dim]`; None when the image tower trains.
@@ -43,6 +44,7 @@ class Images:
     """
 
     ids: list[str]
+    image_ids: list[str]
     pairs: Path
     size: int
     features: Vectors | None = None
@@ -79,7 +81,7 @@ def table_source(
     cache: Path,
     world: World | None = None,
 ) -> TableSource:
-    """A source over `rows`, which have been joined already.
+    """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
 
     Args:
         batch_size: of the global batch.
@@ -95,16 +97,18 @@ def table_source(
         name: cached_tokens(rows[name].tolist(), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
         for name in columns.texts
     }
-    ids = rows["id"].tolist()
     places = {name: _places(rows[IMAGES[name]].tolist(), images.ids) for name in columns.images}
-    groups = _places(ids, images.ids)
+    shown = _first_places(rows["image_id"].tolist(), images.image_ids)
     neighbours = None
     if images.neighbours_by is not None and any(column.startswith(NEIGHBOUR) for column in wanted.columns):
-        neighbours = nearest(images.neighbours_by, groups)
-    pixels, at = _decoded(images, places) if images.features is None and places else (None, places)
+        neighbours = nearest(images.neighbours_by, shown)
+    pixels, at = None, places
+    if images.features is None and places:
+        once = {name: _first_places(rows[IMAGE_IDS[IMAGES[name]]].tolist(), images.image_ids) for name in places}
+        pixels, at = _decoded(images, once)
     return TableSource(
-        sampler=Sampler(groups, batch_size, seed),
-        names=ids,
+        sampler=Sampler(shown, batch_size, seed),
+        names=rows["id"].tolist(),
         tokens=tokens,
         lengths={name: tokenizer.lengths(np.asarray(column)) for name, column in tokens.items()},
         images=at,
@@ -125,6 +129,12 @@ def _places(ids: Sequence[str], known: Sequence[str]) -> Rows:
     if missing:
         raise InputError(f"pair {missing[0]} has no image embedding: run `dvc repro embed`")
     return np.array([position[pair] for pair in ids], dtype=np.int64)
+
+
+def _first_places(image_ids: Sequence[str], known: Sequence[str]) -> Rows:
+    """Where each image first is among the `known`, so that an image with several captions has one place."""
+    first = {known[row]: row for row in reversed(range(len(known)))}
+    return np.array([first[image] for image in image_ids], dtype=np.int64)
 
 
 def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[str, Rows]]:

@@ -58,7 +58,8 @@ def write_world(root: Path, rows: int) -> Files:
         for block in batched(range(pairs), _BLOCK):
             captions = [_text("caption", number) for number in block]
             images: list[object] = [b"x"] * len(block)
-            append({"id": _ids(block), "image": images, "caption": [*captions], "facts": [None] * len(block)})
+            ids = _ids(block)
+            append({"id": ids, "image_id": ids, "image": images, "caption": [*captions], "facts": [None] * len(block)})
     for number, task in enumerate(TASKS):
         with GENERATIONS.writer(files.captions / f"{task}.parquet") as append:
             for block in batched(range(pairs * SAMPLES), _BLOCK):

@@ -102,7 +102,8 @@ def test_an_adapter_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dic
     models = {"hostile": {"engine": "embedded", "adapter": str(adapter), "base": str(base)}}
     raw_params["synthesize"] |= {"models": models, "model": "hostile", "replay": None, "tasks": {"rewrite": task}}
     write_params(project, raw_params)
-    rows = {"id": ["a", "b"], "image": [b"i"] * 2, "caption": ["a dog", "a cat"], "facts": [None] * 2}
+    rows = {"id": ["a", "b"], "image_id": ["i", "j"], "image": [b"i"] * 2, "caption": ["a dog", "a cat"]}
+    rows["facts"] = [None] * 2
     PAIRS.write(project / "data" / "pairs" / "train.parquet", rows)
     _assert_refused(run_stage(project, SYNTHESIZE, "--task", "rewrite"), str(file), "train it again")
     assert not (project / "data" / "captions").exists()

@@ -35,7 +35,8 @@ def _stored(project: Path) -> dict[str, str]:
 @pytest.fixture
 def project(tmp_path: Path, raw_params: dict[str, Any]) -> Path:
     captions = [f"a small dog number {number} left of a large cat" for number in range(ROWS)]
-    pairs = {"id": [f"p{n}" for n in range(ROWS)], "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
+    ids = [f"p{n}" for n in range(ROWS)]
+    pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     models = {"raw": {"engine": "embedded", "batch_size": BATCH}}
     raw_params["synthesize"] |= {"models": models, "model": "raw", "replay": None, "captions": ROWS}

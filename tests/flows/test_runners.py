@@ -72,7 +72,8 @@ def project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any], server: tuple[FakeServer, Path]
 ) -> Path:
     captions = [f"a small dog number {number} left of a large cat" for number in range(ROWS)]
-    pairs = {"id": [f"p{n}" for n in range(ROWS)], "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
+    ids = [f"p{n}" for n in range(ROWS)]
+    pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     models = {"fake": {"engine": "server", "urls": [server[0].url], "model": "fake"}}
     tasks = {TASK: {"input": "data/pairs/train.parquet"}}

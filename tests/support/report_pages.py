@@ -74,7 +74,8 @@ def _write_tables(folders: Folders) -> None:
     ids = [f"image_{row}" for row in range(IMAGES)]
     captions = [f"a <b>thing</b> number {row} of many that stand in a row" for row in range(IMAGES)]
     pictures: list[object] = [_picture(row) for row in range(IMAGES)]
-    PAIRS.write(folders.test_pairs, {"id": [*ids], "image": pictures, "caption": [*captions], "facts": [None] * IMAGES})
+    pairs = {"id": [*ids], "image_id": [*ids], "image": pictures, "caption": [*captions], "facts": [None] * IMAGES}
+    PAIRS.write(folders.test_pairs, pairs)
     asked = [row % IMAGES for row in range(QUERIES)]
     PARAPHRASE_QUERIES.write(
         folders.evaluation / "paraphrase_queries.parquet",

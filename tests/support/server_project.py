@@ -32,7 +32,7 @@ class ServerProject:
         """Write a project of so many captions; `params` is the repository's params.yaml, `options` the engine's."""
         captions = [f"a small dog number {number} left of a large cat" for number in range(rows)]
         ids, nothing = [f"p{number}" for number in range(rows)], [None] * rows
-        pairs = {"id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
+        pairs = {"id": ids, "image_id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
         PAIRS.write(folder / "data" / "pairs" / "train.parquet", pairs)
         models = {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}}
         task = {"input": "data/pairs/train.parquet"}

@@ -47,11 +47,20 @@ def test_null_or_empty_text(path: Path, value: list[str | None], row: int) -> No
 
 def test_empty_image(path: Path) -> None:
     with pytest.raises(InputError, match="row 1 has no 'image'"):
-        PAIRS.write(path, {"id": ["a", "b"], "image": [b"x", b""], "caption": ["c", "d"], "facts": [None, None]})
+        PAIRS.write(
+            path,
+            {
+                "id": ["a", "b"],
+                "image_id": ["x", "y"],
+                "image": [b"x", b""],
+                "caption": ["c", "d"],
+                "facts": [None, None],
+            },
+        )
 
 
 def test_optional_column_may_be_null(path: Path) -> None:
-    PAIRS.write(path, {"id": ["a"], "image": [b"x"], "caption": ["c"], "facts": [None]})
+    PAIRS.write(path, {"id": ["a"], "image_id": ["x"], "image": [b"x"], "caption": ["c"], "facts": [None]})
     assert PAIRS.read(path)["facts"].to_pylist() == [None]
 
 
@@ -123,6 +132,6 @@ def test_a_picture_of_several_captions_takes_its_room_once(path: Path) -> None:
         for start in range(0, 40, 16):
             ids = rows[start : start + 16]
             images: list[object] = [pictures[(start + row) // 5] for row in range(len(ids))]
-            append({"id": [*ids], "image": images, "caption": [*ids], "facts": [None] * len(ids)})
+            append({"id": [*ids], "image_id": [*ids], "image": images, "caption": [*ids], "facts": [None] * len(ids)})
     assert path.stat().st_size < 1.6 * 8 * 150_000
     assert PAIRS.read(path)["image"].to_pylist() == [pictures[row // 5] for row in range(40)]

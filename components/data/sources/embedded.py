@@ -44,8 +44,8 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
     for position, (pair, scene) in enumerate(scenes):
         text = evaluation_text(scene, rng, TIERS[position % len(TIERS)])
         held_out = "pair" if scene.kind == "pair" and pair_is_held_out(*scene.names) else "scene"
-        queries.append((pair.id, text.query, text.paraphrase, text.tier, held_out))
-        captions += [(pair.id, text.query, "plain"), (pair.id, pair.caption, "alt_text")]
+        queries.append((pair.image_id, text.query, text.paraphrase, text.tier, held_out))
+        captions += [(pair.image_id, text.query, "plain"), (pair.image_id, pair.caption, "alt_text")]
         for kind in ("relation", "attribute"):
             other = swapped(scene, kind)
             if other is not None:
@@ -53,10 +53,10 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
                 true = plain_query(scene, rng)
                 rng.setstate(state)
                 group = scene.relation if kind == "relation" else "size"
-                swaps.append((pair.id, true, plain_query(other, rng), kind, group))
+                swaps.append((pair.image_id, true, plain_query(other, rng), kind, group))
         if scene.kind != "pair":
-            labels.append((pair.id, scene.first.name))
-    named = [(pair.id, scene) for pair, scene in scenes]
+            labels.append((pair.image_id, scene.first.name))
+    named = [(pair.image_id, scene) for pair, scene in scenes]
     rows = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
         ("caption_queries", CAPTION_QUERIES, captions),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from components.data.captions_file import Line, read_lines, share
+from components.data.captions_file import Line, by_image, find_image, read_lines, share
 from components.data.source import EvaluationTables, Pair, Source
 from components.errors import InputError
 from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
@@ -29,8 +29,8 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, list[list[Line]]]]:
 
 
 def _read_image(line: Line, table: Path) -> bytes:
-    path = table.parent / line.image
-    if not path.resolve().is_relative_to(table.parent.resolve()) or not path.is_file():
+    path = find_image(table, line.image)
+    if path is None:
         raise InputError(
             f"{table}: line {line.number} names {line.image}, which is not in {table.parent}: add or remove it"
         )
@@ -67,12 +67,14 @@ def _captioned(lines: list[Line], table: Path) -> Iterator[Pair]:
 
 def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
     """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
-    _, shared = _shared(settings)
-    lines = [(pair.id, line) for pair, image in zip(test, shared["test"], strict=True) for line in image]
+    table, every = read_lines(settings.prepare)
+    lines_of = by_image(table, every, {len(pair.image) for pair in test})
+    lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
+    told = dict.fromkeys((image, line.caption) for image, line in lines)
     captions = {
-        "image_id": [image for image, _ in lines],
-        "text": [line.caption for _, line in lines],
-        "register": ["plain"] * len(lines),
+        "image_id": [image for image, _ in told],
+        "text": [caption for _, caption in told],
+        "register": ["plain"] * len(told),
     }
     tables: EvaluationTables = {"caption_queries": (CAPTION_QUERIES, pa.table(captions, schema=CAPTION_QUERIES.schema))}
     paraphrased = [(image, line) for image, line in lines if line.paraphrase]

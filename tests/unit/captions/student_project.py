@@ -49,7 +49,8 @@ def parrot(texts: Sequence[str]) -> str:
 def make_project(folder: Path, params: dict[str, Any], students: dict[str, dict[str, Any]]) -> Settings:
     """Write params.yaml and the training captions; `params` is the repository's params.yaml."""
     count = len(CAPTIONS)
-    columns = {"id": [f"p{n}" for n in range(count)], "image": [b"i"] * count, "facts": [None] * count}
+    ids = [f"p{n}" for n in range(count)]
+    columns = {"id": ids, "image_id": ids, "image": [b"i"] * count, "facts": [None] * count}
     PAIRS.write(folder / "data" / "pairs" / "train.parquet", columns | {"caption": CAPTIONS})
     params["synthesize"]["replay"] = None
     params["synthesize"]["models"]["teacher"] = {"engine": "embedded"}

@@ -27,7 +27,9 @@ def pairs(tmp_path: Path, png: Any) -> Path:
     path = tmp_path / "pairs.parquet"
     images = [png((number, 0, 0)) for number in range(len(CAPTIONS))]
     ids = [f"p{number}" for number in range(len(CAPTIONS))]
-    PAIRS.write(path, {"id": ids, "image": images, "caption": list(CAPTIONS), "facts": [None] * len(ids)})
+    PAIRS.write(
+        path, {"id": ids, "image_id": ids, "image": images, "caption": list(CAPTIONS), "facts": [None] * len(ids)}
+    )
     return path
 
 
@@ -140,7 +142,9 @@ def test_a_picture_that_is_missing_or_no_image_is_named(tmp_path: Path, pairs: P
     path = _write_answers(tmp_path / "answers.parquet", [{"id": "gone"}])
     with pytest.raises(InputError, match=r"pairs\.parquet has no pair gone to show"):
         list(read_answers("difference")(path, anything, Ask(5, pictures=True, images=pairs)))
-    PAIRS.write(pairs, {"id": ["p0"], "image": [b"no image"], "caption": ["a dog"], "facts": [None]})
+    PAIRS.write(
+        pairs, {"id": ["p0"], "image_id": ["i0"], "image": [b"no image"], "caption": ["a dog"], "facts": [None]}
+    )
     with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an image that cannot be shown"):
         list(read_captions(pairs, short_captions, Ask(5, pictures=True)))
 

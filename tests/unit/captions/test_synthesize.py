@@ -58,7 +58,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
 @pytest.fixture
 def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
     captions = ["one dog", "two cats here", "x", "say nothing", "word " * 16, "one dog", "a red bus"]
-    pairs = {"id": [f"p{n}" for n in range(7)], "image": [b"i"] * 7, "caption": captions, "facts": [None] * 7}
+    ids = [f"p{n}" for n in range(7)]
+    pairs = {"id": ids, "image_id": ids, "image": [b"i"] * 7, "caption": captions, "facts": [None] * 7}
     PAIRS.write(tmp_path / "pairs" / "train.parquet", pairs)
     raw_params["synthesize"] |= {
         "captions": 5,

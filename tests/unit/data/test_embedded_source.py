@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_tables(raw_params: dict[str, Any]) -> None
 
 def test_rows_are_of_test_pictures(raw_params: dict[str, Any]) -> None:
     tests, tables = _made(raw_params, 40)
-    ids = [pair.id for pair in tests]
+    ids = [pair.image_id for pair in tests]
     assert tables["negations"][1]["image_id"].to_pylist() == ids
     compared = tables["comparisons"][1]
     for first, second in zip(compared["first_id"].to_pylist(), compared["second_id"].to_pylist(), strict=True):

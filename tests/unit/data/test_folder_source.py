@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.data import prepare
+from components.data.source import Pair, Source
 from components.data.sources import find_source
 from components.errors import InputError
 from components.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES
@@ -68,7 +70,7 @@ def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(
     assert len(set.union(*images.values())) == 6
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
     assert len(queries) == 6
-    captions = {pair["id"]: pair["caption"] for pair in splits["test"]}
+    captions = {pair["image_id"]: pair["caption"] for pair in splits["test"]}
     assert {query["image_id"] for query in queries} == set(captions)
     for query in queries:
         assert query["text"].rpartition(" ")[0] == captions[query["image_id"]].rpartition(" ")[0]
@@ -81,7 +83,7 @@ def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path:
     prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     found = PARAPHRASE_QUERIES.read(tmp_path / "evaluation" / "paraphrase_queries.parquet").to_pylist()
     tested = PAIRS.read(tmp_path / "pairs" / "test.parquet").to_pylist()
-    expected = {(pair["id"], pair["caption"]) for pair in tested if int(pair["caption"][-1]) % 2}
+    expected = {(pair["image_id"], pair["caption"]) for pair in tested if int(pair["caption"][-1]) % 2}
     assert {(row["image_id"], row["query"]) for row in found} == expected
     assert {row["paraphrase"] for row in found} == {f"photo of {caption}" for _, caption in expected}
 
@@ -188,10 +190,46 @@ def test_unknown_source() -> None:
         find_source("web")
 
 
-def test_pair_in_two_splits(world: Any, tmp_path: Path) -> None:
-    settings = world([(name, "the same picture") for name, _ in ROWS])
-    for number in range(1, 6):
-        shutil.copy(tmp_path / "pictures" / "0.png", tmp_path / "pictures" / f"{number}.png")
+def _copied(tmp_path: Path, name: str, *copies: str) -> None:
+    for copy in copies:
+        shutil.copy(tmp_path / "pictures" / name, tmp_path / "pictures" / copy)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Path, seed: int) -> None:
+    settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
+    settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
+    _copied(tmp_path, "0.png", "copy.png")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in prepare.SPLITS}
+    first = hashlib.sha256((tmp_path / "pictures" / "0.png").read_bytes()).hexdigest()[:16]
+    assert [[pair["image_id"] for pair in pairs].count(first) > 0 for pairs in splits.values()].count(True) <= 1
+    for pairs in splits.values():
+        assert all(hashlib.sha256(pair["image"]).hexdigest()[:16] == pair["image_id"] for pair in pairs)
+    images = [{pair["image_id"] for pair in pairs} for pairs in splits.values()]
+    assert sum(map(len, images)) == len(set.union(*images))
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    told = {query["text"] for query in queries if query["image_id"] == first}
+    assert told in (set(), {"picture number 0", "the first again", "a copy of the first"})
+
+
+def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
+    world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = world([*ROWS, *ROWS, ("copy.png", ROWS[3][1])])
+    _copied(tmp_path, "3.png", "copy.png")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = [PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in prepare.SPLITS]
+    assert [len(pairs) for pairs in splits] == [4, 1, 1]
+    assert sorted(pair["caption"] for pairs in splits for pair in pairs) == sorted(text for _, text in ROWS)
+    assert CAPTION_QUERIES.count(tmp_path / "evaluation" / "caption_queries.parquet") == 1
+    assert "captions.tsv: 7 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
+
+
+def test_pair_in_two_splits(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, pairs = world(), [Pair(split, b"picture", "the same picture") for split in ("train", "test")]
+    source = Source(pairs=lambda _settings: iter(pairs), total=lambda _settings: 2)
+    monkeypatch.setattr(prepare, "find_source", lambda _name: source)
     with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
         prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     assert not (tmp_path / "pairs").exists()

@@ -12,6 +12,7 @@ from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
 from components.errors import InputError
+from components.files import image_id
 from components.records import PAIRS
 from components.settings import Settings
 
@@ -26,7 +27,8 @@ def written(tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path)
     pairs.mkdir()
     for number, split in enumerate(("train", "val", "test")):
         images = [png((200, 20 * number, row)) for row in (0, 120, 240)]
-        columns = {"id": [f"{split}{row}" for row in range(3)], "image": images}
+        ids = [f"{split}{row}" for row in range(3)]
+        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images}
         pq.write_table(pa.table(columns), pairs / f"{split}.parquet")
     tiny_encoder.save(tmp_path / "base")
     run(settings, tmp_path / "embeddings", pairs, tmp_path / "base")
@@ -54,7 +56,8 @@ def test_an_image_with_several_captions_is_embedded_once(
     images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
     ids = [f"row{row}" for row in range(6)]
     for split in ("train", "val", "test"):
-        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ids, "image": images, "caption": ids, "facts": [None] * 6})
+        columns = {"id": ids, "image_id": ids, "image": images, "caption": ids, "facts": [None] * 6}
+        PAIRS.write(tmp_path / f"{split}.parquet", columns)
     tiny_encoder.save(tmp_path / "base")
     seen: list[tuple[int, Any]] = []
     image_features = Encoder.image_features

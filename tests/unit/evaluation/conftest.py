@@ -101,9 +101,9 @@ def folders(tmp_path: Path) -> Folders:
         tmp_path / "models", tmp_path / "pairs", tmp_path / "embeddings", tmp_path / "tables", tmp_path / "reports"
     )
     captions = [f"caption <{image}>" for image in IMAGES]
-    PAIRS.write(
-        places.test_pairs, {"id": list(IMAGES), "image": [PIXEL] * 4, "caption": [*captions], "facts": [None] * 4}
-    )
+    ids = [f"pair of {image}" for image in IMAGES]
+    columns = {"id": ids, "image_id": list(IMAGES), "image": [PIXEL] * 4, "caption": captions, "facts": [None] * 4}
+    PAIRS.write(places.test_pairs, {name: list(values) for name, values in columns.items()})
     places.embeddings.mkdir()
     np.save(places.embeddings / "test.npy", np.eye(4, dtype=np.float32))
     np.save(places.embeddings / "test.norms.npy", np.ones(4, dtype=np.float32))

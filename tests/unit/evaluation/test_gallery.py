@@ -47,7 +47,13 @@ def test_rankings_of_other_queries_are_refused(folders: Folders) -> None:
 
 def test_a_query_about_an_image_that_is_not_there_is_named(folders: Folders) -> None:
     three = np.zeros((3, 1), dtype=np.int64)
-    columns: dict[str, list[object]] = {"id": ["a"], "image": [b"none"], "caption": ["a"], "facts": [None]}
+    columns: dict[str, list[object]] = {
+        "id": ["a"],
+        "image_id": ["a"],
+        "image": [b"none"],
+        "caption": ["a"],
+        "facts": [None],
+    }
     PAIRS.write(folders.test_pairs, columns)
     with pytest.raises(InputError, match=r"paraphrase_queries.parquet names image 'c', not in .*test.parquet"):
         read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
@@ -86,7 +92,13 @@ def test_large_and_unusual_images_become_small_jpegs(size: tuple[int, int], kind
 
 
 def test_a_broken_image_is_named(tmp_path: Path) -> None:
-    columns: dict[str, list[object]] = {"id": ["a"], "image": [b"none"], "caption": ["a"], "facts": [None]}
+    columns: dict[str, list[object]] = {
+        "id": ["a"],
+        "image_id": ["a"],
+        "image": [b"none"],
+        "caption": ["a"],
+        "facts": [None],
+    }
     PAIRS.write(tmp_path / "test.parquet", columns)
     with pytest.raises(InputError, match=r"test.parquet: row 0 holds no image"):
         read_pictures(tmp_path / "test.parquet", [0])

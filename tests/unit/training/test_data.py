@@ -18,6 +18,7 @@ from components.errors import InputError
 from components.records import PAIRS, PARAPHRASES
 from components.training.data import Data, load_data
 from components.training.distributed import World as Ranks
+from components.training.held_out import choose_held_out
 from components.training.shard_source import ShardSource
 from components.training.shards import write_shards
 from components.training.train import find_entry
@@ -81,6 +82,46 @@ def test_held_out_pairs_are_in_no_training_batch(name: str, world: World, held: 
     shown = _shown(world, _load(world, name))
     assert not shown & held
     assert len(shown) > len(world.captions) / 2
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world whose training images have five captions each."""
+    folder = tmp_path_factory.mktemp("shared")
+    torch.manual_seed(0)
+    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"), 5)
+
+
+def _image_of(world: World) -> dict[str, bytes]:
+    pairs = PAIRS.read(world.files.pairs / "train.parquet")
+    return dict(zip(pairs["id"].to_pylist(), pairs["image"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_held_out_image_is_not_trained_on_through_another_caption(name: str, shared: World) -> None:
+    pairs = PAIRS.read(shared.files.pairs / "train.parquet", ["id", "image_id"]).to_pandas()
+    held = choose_held_out(pairs, HELD_OUT, 0)
+    image_of = dict(zip(pairs["id"], pairs["image_id"], strict=True))
+    shown = {image_of[pair] for pair in _shown(shared, _load(shared, name, batch_size=8))}
+    assert len(held) == 2
+    assert not shown & held
+    assert len(shown) > 16
+
+
+@pytest.mark.parametrize("name", ["paraclip", "coco_ft", "laclip_ft", "negclip", "conclip"])
+def test_captions_of_one_image_are_in_no_batch_together(name: str, shared: World) -> None:
+    image_of, source = _image_of(shared), _load(shared, name, batch_size=8).data.source
+    for batch in source.epoch(0):
+        assert len({image_of[pair] for pair in batch.ids}) == 8
+
+
+@pytest.mark.parametrize("name", ["negclip", "conclip"])
+def test_a_similar_image_is_never_the_rows_own(name: str, shared: World) -> None:
+    source = _load(shared, name, batch_size=8).data.source
+    for epoch in range(3):
+        for batch in source.epoch(epoch):
+            own, similar = batch.features["image"].numpy(), batch.features["neighbour.image"].numpy()
+            assert not (own == similar).all(axis=1).any()
 
 
 @pytest.mark.parametrize("name", METHODS)

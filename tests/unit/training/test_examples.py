@@ -40,7 +40,8 @@ def _negations(folder: Path, *samples: tuple[str, int]) -> None:
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     ids = ["a", "b", "c"]
-    columns = {"id": ids, "image": [b"i"] * 3, "caption": [f"{pair} alt" for pair in ids], "facts": [None] * 3}
+    captions = [f"{pair} alt" for pair in ids]
+    columns = {"id": ids, "image_id": ids, "image": [b"i"] * 3, "caption": captions, "facts": [None] * 3}
     PAIRS.write(tmp_path / "train.parquet", {name: list(values) for name, values in columns.items()})
     return tmp_path / "train.parquet"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,18 +15,40 @@ from components.training.held_out import HeldOut, Vectors, choose_held_out, embe
 from tests.unit.training.world import sentence
 
 
+def _rows(ids: list[str], images: list[str]) -> pd.DataFrame:
+    return pd.DataFrame({"id": pd.Series(ids, dtype=str), "image_id": pd.Series(images, dtype=str)})
+
+
 @given(st.lists(st.text("abcdef", min_size=1, max_size=4)), st.integers(0, 20), st.integers(0, 3))
 def test_at_most_a_tenth_is_held_out_whatever_the_order(ids: list[str], count: int, seed: int) -> None:
-    held = choose_held_out(pd.Series(ids, dtype=str), count, seed)
-    assert held <= set(ids)
-    assert len(held) == min(count, len(set(ids)) // 10)
-    assert held == choose_held_out(pd.Series([*sorted(ids), *ids], dtype=str), count, seed)
-    assert choose_held_out(pd.Series(ids, dtype=str), count // 2, seed) <= held
+    images = [f"image {name[0]}{len(name)}" for name in ids]
+    held = choose_held_out(_rows(ids, images), count, seed)
+    assert held <= set(images)
+    assert len(held) == min(count, len(set(images)) // 10)
+    again = sorted(zip(ids, images, strict=True))
+    more = _rows([*(name for name, _ in again), *ids], [*(image for _, image in again), *images])
+    assert held == choose_held_out(more, count, seed)
+    assert choose_held_out(_rows(ids, images), count // 2, seed) <= held
 
 
 def test_seeds_choose_otherwise() -> None:
-    ids = pd.Series([f"pair-{row}" for row in range(200)])
-    assert choose_held_out(ids, 20, 0) != choose_held_out(ids, 20, 1)
+    rows = _rows([f"pair-{row}" for row in range(200)], [f"image-{row}" for row in range(200)])
+    assert choose_held_out(rows, 20, 0) != choose_held_out(rows, 20, 1)
+
+
+def test_images_of_one_caption_are_drawn_by_their_pairs_ids() -> None:
+    """SHA-256 over seed and id, each with its length in eight bytes before it: the draw of all published figures."""
+    ids = [f"pair-{row}" for row in range(100)]
+
+    def draw(name: str) -> str:
+        parts = (b"3", name.encode())
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
+
+    expected = {f"image of {name}" for name in sorted(ids, key=draw)[:7]}
+    assert choose_held_out(_rows(ids, [f"image of {name}" for name in ids]), 7, 3) == expected
+    # More captions of an image, with larger ids, leave its place as it is.
+    more = [f"z{name}" for name in ids]
+    assert choose_held_out(_rows([*more, *ids], [f"image of {name}" for name in ids] * 2), 7, 3) == expected
 
 
 def _ranked(texts: Vectors, gallery: Vectors) -> list[list[int]]:

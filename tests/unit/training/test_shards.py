@@ -18,7 +18,8 @@ from tests.unit.training.shard_making import picture
 
 def _pairs(path: Path, rows: list[tuple[str, bytes, str]]) -> Path:
     ids, images, captions = map(list, zip(*rows, strict=True))
-    columns: dict[str, list[Any]] = {"id": ids, "image": images, "caption": captions, "facts": [None] * len(rows)}
+    columns: dict[str, list[Any]] = {"id": ids, "image_id": ids, "image": images, "caption": captions}
+    columns["facts"] = [None] * len(rows)
     PAIRS.write(path, columns)
     return path
 

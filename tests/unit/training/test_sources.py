@@ -22,6 +22,7 @@ from tests.unit.training.world import drawing, sentence
 
 COUNT, SIZE = 12, 16
 IDS = [f"pair-{row}" for row in range(COUNT)]
+IMAGE_IDS = [f"image-{row}" for row in range(COUNT)]
 TOKENIZER = ClipTokenizer(24)
 
 
@@ -30,20 +31,23 @@ def images(tmp_path: Path) -> Images:
     rng = np.random.default_rng(0)
     columns: dict[str, list[Any]] = {
         "id": IDS,
+        "image_id": IMAGE_IDS,
         "image": [drawing(rng) for _ in IDS],
         "caption": [sentence(rng) for _ in IDS],
         "facts": [None] * COUNT,
     }
     PAIRS.write(tmp_path / "train.parquet", columns)
     features = rng.normal(size=(COUNT, 5)).astype(np.float32)
-    return Images(IDS, tmp_path / "train.parquet", SIZE, features, np.ones(COUNT, np.float32), features)
+    return Images(IDS, IMAGE_IDS, tmp_path / "train.parquet", SIZE, features, np.ones(COUNT, np.float32), features)
 
 
 # Two rows about the first pair, in another order than the images'.
 ROWS = pd.DataFrame(
     {
         "id": [*reversed(IDS), IDS[0]],
+        "image_id": [*reversed(IMAGE_IDS), IMAGE_IDS[0]],
         "other_id": [*IDS, IDS[5]],
+        "other_image_id": [*IMAGE_IDS, IMAGE_IDS[5]],
         "caption": [f"caption of {pair}" for pair in [*reversed(IDS), IDS[0]]],
         "rewrite": [f"rewrite {row}" for row in range(COUNT + 1)],
     }
@@ -97,7 +101,7 @@ def test_neighbours_are_only_looked_for_when_a_column_asks(images: Images, tmp_p
 
 
 def test_images_are_decoded_where_the_image_tower_trains(images: Images, tmp_path: Path) -> None:
-    pixels = Images(IDS, images.pairs, SIZE)
+    pixels = Images(IDS, IMAGE_IDS, images.pairs, SIZE)
     raw = PAIRS.read(images.pairs, ["image"])["image"].to_pylist()
     source = table_source(ROWS[:4], Wanted(frozenset({"image", "other_image"}), {}), pixels, TOKENIZER, 4, 0, tmp_path)
     for batch in source.epoch(0):
@@ -115,11 +119,11 @@ def test_more_images_than_memory_holds_are_refused(
 ) -> None:
     monkeypatch.setattr(sources, "_MOST_PIXELS", COUNT * 3 * SIZE**2 - 1)
     with pytest.raises(InputError, match="12 images of 16 pixels do not fit into memory: write shards"):
-        _source(Images(IDS, images.pairs, SIZE), Wanted(frozenset({"image", "caption"}), {}), tmp_path)
+        _source(Images(IDS, IMAGE_IDS, images.pairs, SIZE), Wanted(frozenset({"image", "caption"}), {}), tmp_path)
 
 
 def test_a_pair_without_an_image_is_named(images: Images, tmp_path: Path) -> None:
-    few = Images(IDS[1:], images.pairs, SIZE, images.features)
+    few = Images(IDS[1:], IMAGE_IDS[1:], images.pairs, SIZE, images.features)
     with pytest.raises(InputError, match="pair pair-0 has no image embedding: run `dvc repro embed`"):
         _source(few, Wanted(frozenset({"image", "caption"}), {}), tmp_path)
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from components.encoders.embed import run as embed
 from components.encoders.encoder import Encoder
+from components.files import image_id
 from components.records import (
     DIFFERENCES,
     HARD_NEGATIVES,
@@ -51,18 +52,21 @@ def world_settings(state: Path, **train: Any) -> Settings:
     return Settings.model_validate(raw)
 
 
-def make_world(folder: Path, encoder: Encoder, settings: Settings) -> World:
-    """Pairs, validated tables, a base encoder and its embeddings below `folder`."""
+def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each: int = 1) -> World:
+    """Pairs, validated tables, a base encoder and its embeddings below `folder`.
+
+    Every training image has `captions_each` pairs, which do not stand together.
+    """
     files = Files(folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models")
     rng = np.random.default_rng(0)
     captions: dict[str, str] = {}
     for split, count in COUNTS.items():
         ids = [f"{split}-{row:03}" for row in range(count)]
         texts = [sentence(rng) for _ in ids]
-        images = [drawing(rng) for _ in ids]
-        PAIRS.write(
-            files.pairs / f"{split}.parquet", {"id": ids, "image": images, "caption": texts, "facts": [None] * count}
-        )
+        distinct = count // captions_each if split == "train" else count
+        images = [drawing(rng) for _ in range(distinct)] * (count // distinct)
+        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images, "caption": texts}
+        PAIRS.write(files.pairs / f"{split}.parquet", {**columns, "facts": [None] * count})
         captions |= dict(zip(ids, texts, strict=True)) if split == "train" else {}
     for name, table in TABLES.items():
         table.write(files.validated / f"{name}.parquet", _rows(table, captions, rng))

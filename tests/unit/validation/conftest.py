@@ -149,6 +149,7 @@ def write_world(root: Path, pairs: list[int], caption: str = CAPTION) -> Files:
         files.pairs,
         {
             "id": [f"pair{number}" for number in numbers],
+            "image_id": [f"image{number}" for number in numbers],
             "image": [b"png"] * len(numbers),
             "caption": [OTHER_CAPTION if other and number == 0 else caption for number in numbers],
             "facts": [(OTHER_SCENE if other and number == 0 else SCENE).to_json() for number in numbers],

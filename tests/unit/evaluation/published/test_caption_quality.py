@@ -68,6 +68,7 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path) -> None:
     _write(tmp_path, "a good one")
     pairs = {
         "id": ["p1", "p0"],
+        "image_id": ["red", "green"],
         "image": [_png("red"), _png("green")],
         "caption": ["a dog", "a cat"],
         "facts": [None] * 2,
