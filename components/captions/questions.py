@@ -79,7 +79,8 @@ class Questions:
         self.skipped.clear()
         limit = self.asked.captions or self.settings.synthesize.captions
         pictures = self.asked.pictures and self.task.pictures
-        ask = Ask(limit, self.settings.world.seed, self.asked.pairs, pictures, self.skipped)
+        seed, asked = self.settings.world.seed, self.asked
+        ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
         sources = self.task.reads(self.asked.input, self.task.accepts, ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):

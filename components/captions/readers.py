@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,28 @@ from components.captions.pairing import paired
 from components.captions.pictures import pictures_of, to_picture
 from components.captions.pool import pooled
 from components.captions.sources import SHOWN, Accepts, Ask, Reader, Source
+from components.files import content_hash
 from components.records import GENERATIONS, PAIRS
 
 
 def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
-    """The first captions of a `PAIRS` table that the task accepts, as input `caption`."""
-    sources = _captions(path, pictures=ask.pictures)
-    return islice(accepted(sources, accepts, ask.skipped), ask.limit)
+    """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
+
+    With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. Data
+    sources give images in random order, so the first are a random sample.
+    """
+    captions = _captions(path, pictures=ask.pictures)
+    if ask.one_per_image:
+        return islice(_one_per_image(captions, accepts, ask), ask.limit)
+    return islice(accepted((source for _, source in captions), accepts, ask.skipped), ask.limit)
 
 
 def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
 
-    PC-CLIP (section 3) compares all ordered pairs of 1,000 captions; no caption meets itself.
+    PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so none meets itself.
     """
-    with pooled(read_captions(path, accepts, ask)) as pool:
+    with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
         yield from paired(pool, ask.pairs, ask.seed)
 
 
@@ -56,13 +64,24 @@ def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str])
             skipped[reason] += 1
 
 
-def _captions(path: Path, *, pictures: bool) -> Iterator[Source]:
-    columns = ["id", "caption", "image"] if pictures else ["id", "caption"]
+def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """An accepted caption of each image, whose captions stand together; an image that comes again later is skipped."""
+    seen: set[str] = set()
+    for image, own in groupby(captions, key=itemgetter(0)):
+        usable = list(accepted((source for _, source in own), accepts, ask.skipped))
+        if usable and image not in seen:
+            seen.add(image)
+            yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
+
+
+def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
+    """Every caption with its image's id."""
+    columns = ["id", "image_id", "caption", *(["image"] if pictures else [])]
     for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
         for row in block.to_pylist():
             shown = (to_picture(row["image"], path, row["id"]),) if pictures else ()
             inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
-            yield Source(row["id"], 0, inputs, pictures=shown)
+            yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
 
 
 def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:

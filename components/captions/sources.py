@@ -41,8 +41,9 @@ class Ask:
 
     Attributes:
         limit: how many captions at most; the first that the task accepts.
-        seed: draws the pairs of a task about two captions.
+        seed: draws the pairs of a task about two captions, and an image's caption.
         pairs: how many ordered pairs of captions are drawn; None for one of every caption.
+        one_per_image: whether at most one caption of an image is wanted, drawn by `seed`; `limit` then counts images.
         pictures: whether the sources carry the pictures of their captions.
         skipped: how many rows were not asked about, by reason; counted while the sources are read.
         images: the `PAIRS` table that has the pictures, for a task that reads another table.
@@ -51,6 +52,7 @@ class Ask:
     limit: int
     seed: int = 0
     pairs: int | None = None
+    one_per_image: bool = False
     pictures: bool = False
     skipped: Counter[str] = field(default_factory=Counter, compare=False)
     images: Path = Path("data/pairs/train.parquet")

@@ -48,7 +48,9 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
             model=model,
             trained=dict(model.named_parameters()),
             losses=_losses,
-            source=table_source(rows, wanted, images, encoder.tokenizer, plan.batch_size, train.seed, cache),
+            source=table_source(
+                rows, wanted, images, encoder.tokenizer, plan.batch_size, train.seed, cache, visits="pairs"
+            ),
             optimisation=plan,
             engine=Engine(
                 device=device,

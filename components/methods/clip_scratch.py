@@ -38,5 +38,6 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
+    visits=lambda _hyper: "pairs",
     tower=lambda base, _hyper: with_random_weights(base),
 )

@@ -16,6 +16,7 @@ from components.methods import find_method
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.optimisation import Optimisation
+from components.training.sampler import Visits
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -114,6 +115,16 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return losses
 
 
+def _visits(hyper: Hyper) -> Visits:
+    """`images` as soon as one part needs it, because all parts share the batch.
+
+    A row joins a caption's texts with one comparison of its image, so visiting every comparison would show the other
+    parts the same captions again and again, and several of one image in a batch.
+    """
+    parts: set[Visits] = {part.method.visits(part.hyper) for part in hyper.members.values()}
+    return "images" if "images" in parts else "pairs"
+
+
 METHOD = Joint(
     name="joint",
     citation="ours; the losses are those of the methods in `parts`",
@@ -121,6 +132,7 @@ METHOD = Joint(
     columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
     losses=_losses,
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
+    visits=_visits,
     draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
     trains=lambda hyper: tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values()))),
     extra=_extra,

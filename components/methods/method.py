@@ -15,6 +15,7 @@ from components.encoders.architecture import image_tower
 from components.errors import InputError
 from components.training.features import Features
 from components.training.optimisation import Optimisation
+from components.training.sampler import Visits
 
 if TYPE_CHECKING:
     from components.encoders.encoder import Encoder
@@ -39,6 +40,8 @@ class Method:
         columns: the columns whose features its losses read, see `components.training.examples`.
         losses: named loss terms of a batch; the loop minimises their sum.
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
+        visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
+            one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
         draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
         trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
             image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
@@ -53,6 +56,7 @@ class Method:
     columns: Callable[[Any], frozenset[str]]
     losses: Callable[[Features, Any], dict[str, Tensor]] = field(repr=False)
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
+    visits: Callable[[Any], Visits] = lambda _hyper: "images"
     draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base

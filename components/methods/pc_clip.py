@@ -80,5 +80,6 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
     losses=_losses,
+    visits=lambda _hyper: "pairs",
     trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
 )

@@ -175,6 +175,7 @@ METHOD = Method(
     columns=_columns,
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
+    visits=lambda _hyper: "pairs",
     extra=Projection,
     warnings=_warnings,
 )

@@ -24,6 +24,9 @@ class Task(Block):
     """For a task about two captions: how many ordered pairs of them are drawn; as many as captions when not given."""
     model: str | None = None
     """Who answers, a key of `synthesize.models`; `synthesize.model` when not given."""
+    one_per_image: bool = False
+    """Ask about one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two
+    captions always do, because two captions of one image have no difference."""
     pictures: bool = False
     """Show the model the captions' pictures too, where the task and the engine can."""
 

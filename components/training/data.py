@@ -81,8 +81,8 @@ def load_data(
     held = choose_held_out(watched, settings.train.held_out, settings.train.seed)
 
     def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
-        seed, cache = settings.train.seed, settings.train.state / "tokens"
-        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world)
+        seed, cache, visits = settings.train.seed, settings.train.state / "tokens", method.visits(hyper)
+        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world, visits)
 
     def gallery(ids: list[str]) -> Callable[[], Vectors]:
         return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +13,23 @@ from components.errors import InputError
 
 Rows = npt.NDArray[np.int64]
 
+Visits = Literal["images", "pairs"]
+"""What an epoch visits once: every image, by one of its captions, or every pair, whatever else shows its image.
+
+A pair is an image with a caption or, where rows are about two images, one image with another in this order.
+"""
+
 
 @dataclass(frozen=True)
 class Sampler:
     """Batches of row numbers.
 
-    An epoch visits every group once, by one of its rows drawn at random, because two rows about one image
-    would be each other's false negatives in a contrastive batch. The partial last batch is dropped.
+    An epoch visits every group once, by one of its rows drawn at random. The partial last batch is dropped.
+
+    Attributes:
+        groups: the group of each row, `[rows]`, see `groups_of`.
+        batch_size: of the global batch.
+        seed: draws the order.
     """
 
     groups: Rows
@@ -33,7 +45,9 @@ class Sampler:
         """Raise `InputError` when there are too few rows for a single batch."""
         if self.steps_per_epoch == 0:
             distinct = len(np.unique(self.groups))
-            raise InputError(f"{what} has {distinct} distinct pairs, fewer than batch_size {self.batch_size}: lower it")
+            raise InputError(
+                f"{what} visits {distinct} rows in an epoch, fewer than batch_size {self.batch_size}: lower it"
+            )
 
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch."""
@@ -43,3 +57,18 @@ class Sampler:
         rows = rng.permutation(shuffled[first])
         size = self.batch_size
         return [rows[start * size : (start + 1) * size] for start in range(self.steps_per_epoch)]
+
+
+def groups_of(visits: Visits, images: Rows, pairs: Iterable[Rows]) -> Rows:
+    """The group of each row, `[rows]`.
+
+    Args:
+        images: the image of each row, `[rows]`.
+        pairs: the pair of each row, and the other pair where rows are about two, `[rows]` each.
+    """
+    if visits == "images":
+        return images
+    groups = np.zeros_like(images)
+    for part in pairs:
+        groups = groups * (part.max(initial=0) + 1) + part
+    return groups

@@ -20,7 +20,7 @@ from components.records import PAIRS
 from components.training.distributed import World
 from components.training.examples import IMAGE_IDS, IMAGES, NEIGHBOUR, Columns
 from components.training.neighbours import nearest
-from components.training.sampler import Rows, Sampler
+from components.training.sampler import Rows, Sampler, Visits, groups_of
 from components.training.table_source import TableSource
 from components.training.token_cache import cached_tokens
 
@@ -80,12 +80,14 @@ def table_source(
     seed: int,
     cache: Path,
     world: World | None = None,
+    visits: Visits = "images",
 ) -> TableSource:
     """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
 
     Args:
         batch_size: of the global batch.
         cache: folder of token files.
+        visits: what an epoch visits once.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
@@ -98,6 +100,7 @@ def table_source(
         for name in columns.texts
     }
     places = {name: _places(rows[IMAGES[name]].tolist(), images.ids) for name in columns.images}
+    about = [_places(rows[pair].tolist(), images.ids) for pair in IMAGE_IDS if pair in rows]
     shown = _first_places(rows["image_id"].tolist(), images.image_ids)
     neighbours = None
     if images.neighbours_by is not None and any(column.startswith(NEIGHBOUR) for column in wanted.columns):
@@ -107,7 +110,7 @@ def table_source(
         once = {name: _first_places(rows[IMAGE_IDS[IMAGES[name]]].tolist(), images.image_ids) for name in places}
         pixels, at = _decoded(images, once)
     return TableSource(
-        sampler=Sampler(shown, batch_size, seed),
+        sampler=Sampler(groups_of(visits, shown, about), batch_size, seed),
         names=rows["id"].tolist(),
         tokens=tokens,
         lengths={name: tokenizer.lengths(np.asarray(column)) for name, column in tokens.items()},

@@ -69,7 +69,8 @@ class Job:
     @property
     def fingerprint(self) -> str:
         train = self.settings.train
-        parts = self.entry.name, self.entry.method.name, repr(self.entry.hyper)
+        method, hyper = self.entry.method, self.entry.hyper
+        parts = self.entry.name, method.name, repr(hyper), method.visits(hyper)
         chosen = str(train.seed), str(train.held_out), train.export
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 

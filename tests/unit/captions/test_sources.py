@@ -84,6 +84,42 @@ def test_one_caption_alone_makes_no_pair(pairs: Path) -> None:
     assert list(read_caption_pairs(pairs, short_captions, Ask(1, pairs=5))) == []
 
 
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Six images with five captions each, every second too short; the first image comes again at the end."""
+    places = [*(divmod(row, 5) for row in range(30)), (0, 5)]
+    columns = {
+        "id": [f"p{image}-{place}" for image, place in places],
+        "image_id": [f"i{image}" for image, _ in places],
+        "image": [b"i"] * len(places),
+        "caption": [f"picture {image} {place}" if place % 2 == 0 else "short" for image, place in places],
+        "facts": [None] * len(places),
+    }
+    columns["caption"][-1] = "picture 0 again"
+    PAIRS.write(tmp_path / "several.parquet", {name: list(values) for name, values in columns.items()})
+    return tmp_path / "several.parquet"
+
+
+def test_a_task_can_ask_about_one_caption_of_each_image(several: Path) -> None:
+    ask = Ask(5, one_per_image=True)
+    found = list(read_captions(several, short_captions, ask))
+    assert [source.id[:2] for source in found] == ["p0", "p1", "p2", "p3", "p4"]
+    assert ask.skipped == {"caption has fewer than 2 words": 10}
+    assert len(list(read_captions(several, short_captions, Ask(9, one_per_image=True)))) == 6
+    drawn = {s.id for seed in range(40) for s in read_captions(several, short_captions, Ask(1, seed, None, True))}
+    assert drawn == {"p0-0", "p0-2", "p0-4"}
+
+
+@pytest.mark.parametrize("pairs", [None, 30])
+def test_no_image_is_compared_with_itself(several: Path, pairs: int | None) -> None:
+    found = list(read_caption_pairs(several, short_captions, Ask(6, pairs=pairs)))
+    assert len(found) == (pairs or 6)
+    assert all(source.id[:2] != str(source.other_id)[:2] for source in found)
+    assert len({source.id for source in found}) == 6
+    captions = {source.id for source in read_captions(several, short_captions, Ask(6, one_per_image=True))}
+    assert {source.id for source in found} | {source.other_id for source in found} == captions
+
+
 def test_accepted_answers_of_the_first_captions(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"id": "p0", "text": "A."},
@@ -155,7 +191,7 @@ def test_nothing_is_read_beyond_the_last_row_wanted(pairs: Path, monkeypatch: py
     def blocks(table: Table, path: Path, columns: list[str], rows: int) -> Iterator[pa.Table]:
         for row, caption in enumerate(CAPTIONS):
             read.append(row)
-            yield pa.table({"id": [f"p{row}"], "caption": [caption]})
+            yield pa.table({"id": [f"p{row}"], "image_id": [f"i{row}"], "caption": [caption]})
 
     monkeypatch.setattr(Table, "blocks", blocks)
     found = read_captions(pairs, anything, Ask(3))
@@ -169,7 +205,7 @@ def test_nothing_is_read_beyond_the_last_row_wanted(pairs: Path, monkeypatch: py
 def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, ids = tmp_path / "pairs.parquet", [f"p{number}" for number in range(30)]
     captions = [None if number == 25 else "a dog" for number in range(30)]
-    pq.write_table(pa.table({"id": ids, "caption": captions}), path, row_group_size=7)
+    pq.write_table(pa.table({"id": ids, "image_id": ids, "caption": captions}), path, row_group_size=7)
     blocks = PAIRS.blocks(path, ["id", "caption"], rows=4)
     assert sum(next(blocks).num_rows for _ in range(6)) == 24
     with pytest.raises(InputError, match=r"pairs\.parquet: row 25 has no 'caption'"):

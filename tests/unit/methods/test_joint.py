@@ -56,6 +56,16 @@ def test_defaults_teach_paraphrase_negation_and_difference() -> None:
     assert METHOD.warnings(hyper) == []
 
 
+def test_images_are_visited_once_as_soon_as_one_part_needs_that() -> None:
+    parts: list[tuple[dict[str, Any], str]] = [
+        ({"pc_clip": {}}, "pairs"),
+        ({"pc_clip": {}, "semclip": {}}, "pairs"),
+        ({"pc_clip": {}, "paraclip": {}}, "images"),
+    ]
+    for given, expected in parts:
+        assert METHOD.visits(METHOD.settings({"parts": given})) == expected
+
+
 def test_what_any_part_trains_is_trained(tiny_encoder: Encoder) -> None:
     assert METHOD.trains(METHOD.settings({"parts": {"pc_clip": {}}})) == (TEXT_BLOCKS,)
     hyper = METHOD.settings({"parts": {"pc_clip": {}, "paraclip": {}}})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -15,7 +16,7 @@ from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
 from components.encoders.images import decode
 from components.errors import InputError
-from components.records import PAIRS, PARAPHRASES
+from components.records import DIFFERENCES, PAIRS, PARAPHRASES
 from components.training.data import Data, load_data
 from components.training.distributed import World as Ranks
 from components.training.held_out import choose_held_out
@@ -106,6 +107,20 @@ def test_a_held_out_image_is_not_trained_on_through_another_caption(name: str, s
     assert len(held) == 2
     assert not shown & held
     assert len(shown) > 16
+
+
+def test_comparisons_are_all_visited_in_an_epoch_and_never_one_twice(shared: World) -> None:
+    source = _load(shared, "pc_clip", batch_size=8).data.source
+    table = DIFFERENCES.read(shared.files.validated / "differences.parquet").to_pandas()
+    pairs = PAIRS.read(shared.files.pairs / "train.parquet", ["id", "image_id"]).to_pandas()
+    image_of, held = pairs.set_index("id")["image_id"], choose_held_out(pairs, HELD_OUT, 0)
+    free = table[~(table["id"].map(image_of).isin(held) | table["other_id"].map(image_of).isin(held))]
+    distinct = len(free[["id", "other_id"]].drop_duplicates())
+    assert distinct > 60
+    assert source.steps_per_epoch == distinct // 8
+    shown = [pair for batch in source.epoch(0) for pair in batch.ids]
+    assert len(shown) == distinct // 8 * 8
+    assert not pd.Series(shown).value_counts().gt(free.drop_duplicates(["id", "other_id"])["id"].value_counts()).any()
 
 
 @pytest.mark.parametrize("name", ["paraclip", "coco_ft", "laclip_ft", "negclip", "conclip"])

@@ -170,6 +170,6 @@ def test_a_neighbours_columns_are_all_of_the_same_neighbour() -> None:
 
 
 def test_too_few_rows_are_named_and_ranks_are_free_on_resume() -> None:
-    with pytest.raises(InputError, match="toy has 60 distinct pairs, fewer than batch_size 61"):
+    with pytest.raises(InputError, match="toy visits 60 rows in an epoch, fewer than batch_size 61"):
         _source(61).check("toy")
     assert replace(_source(), rank=1, ranks=2).describe() == _source().describe()

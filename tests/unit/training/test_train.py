@@ -13,6 +13,7 @@ import torch
 
 from components.encoders.encoder import Encoder
 from components.errors import InputError
+from components.methods import find_method
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client
 from components.training import train
@@ -218,7 +219,9 @@ def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | N
     return Job(settings, entry_, encoder, {}, data, hashes or {"a": "1"}).fingerprint
 
 
-def test_checkpoints_belong_to_everything_that_the_weights_depend_on(world: World) -> None:
+def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = {"method": "paraclip"}
     known = [
         _fingerprint(world, entry),
@@ -229,6 +232,9 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(world: Worl
         _fingerprint(world, entry, held_out=5),
         _fingerprint(world, entry, export="validation/loss"),
     ]
+    monkeypatch.setattr(train, "find_method", lambda name: replace(find_method(name), visits=lambda _hyper: "pairs"))
+    known.append(_fingerprint(world, entry))
+    monkeypatch.undo()
     assert len(set(known)) == len(known)
     same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
     assert same == known[0]
