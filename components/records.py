@@ -106,7 +106,7 @@ _JUDGEMENT = (("verdict", _TEXT), ("written_by", _TEXT))
 REWRITES = _answers("rewrites", "rewrite")
 """A caption said in other words; similarities, here and below, are MiniLM cosines to the caption."""
 
-SEMCLIP_PARAPHRASES = _answers("semclip paraphrases", "paraphrase", judged=True)
+SEMCLIP_PARAPHRASES = _answers("semclip paraphrases", "semclip_paraphrase", judged=True)
 """A caption said in other words; `verdict` is a judge's of the first attempt, and `written_by` says who wrote this."""
 
 NEGATIONS = _answers("negations", "negation", judged=True)

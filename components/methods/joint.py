@@ -29,7 +29,8 @@ class Part(TypedDict, total=False):
 def _default_parts() -> dict[str, Part]:
     return {
         "paraclip": {"weight": 1.0},
-        "semclip": {"weight": 1.0, "contrastive_weight": 0.0},  # type: ignore[typeddict-unknown-key]
+        # ParaCLIP's first paraphrase serves both, so that a row need not be in a table more.
+        "semclip": {"weight": 1.0, "contrastive_weight": 0.0, "paraphrase": "paraphrase_1"},  # type: ignore[typeddict-unknown-key]
         "pc_clip": {"weight": 1.0},
     }
 

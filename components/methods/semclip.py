@@ -32,7 +32,7 @@ class Hyper(Optimisation):
         protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4); `released` contrasts raw
             features at a new logit scale that starts at 1/0.07 and has no upper bound, as the authors' code does.
         basis_seed: of the directions; they are the same on every rank.
-        paraphrase: which column is the paraphrase.
+        paraphrase: which column is the paraphrase: the paper's own, or one of ParaCLIP's.
         rows: columns that a row must have, so that variants without a term can be held to the same rows.
         learn_logit_scale: of the encoder's scale; off wherever no term uses it.
     """
@@ -54,7 +54,7 @@ class Hyper(Optimisation):
     normalised: bool = True
     protocol: Literal["paper", "released"] = "paper"
     basis_seed: int = 0
-    paraphrase: Literal["paraphrase_1", "paraphrase_2"] = "paraphrase_1"
+    paraphrase: Literal["semclip_paraphrase", "paraphrase_1", "paraphrase_2"] = "semclip_paraphrase"
     rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from components.encoders.images import decode, normalise
 from components.errors import InputError
 from components.methods.method import Method
 from components.records import PAIRS, PARAPHRASES
-from components.settings import Settings, Shards
+from components.settings import Settings, Train
 from components.training.batch import Source
 from components.training.distributed import World
 from components.training.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
@@ -93,7 +93,7 @@ def load_data(
     free = rows[~shows_held]
     training: Source
     if settings.train.shards is not None and pixels:
-        training = _shard_source(settings.train.shards, wanted, encoder, hyper.batch_size, settings.train.seed, world)
+        training = _shard_source(settings.train, wanted, held, encoder, hyper.batch_size, world)
     else:
         training = source(free, hyper.batch_size, world)
     return Data(
@@ -105,17 +105,20 @@ def load_data(
 
 
 def _shard_source(
-    shards: Shards, wanted: Wanted, encoder: Encoder, batch_size: int, seed: int, world: World
+    train: Train, wanted: Wanted, held_out: frozenset[str], encoder: Encoder, batch_size: int, world: World
 ) -> ShardSource:
+    shards = train.shards
+    assert shards is not None
     return ShardSource(
         shards.urls,
         encoder.tokenizer,
         encoder.sidecar.image_size,
         batch_size,
-        seed,
+        train.seed,
         texts=shards.columns,
         draws=wanted.draws,
         wanted=wanted.columns - {"image"},
+        held_out=held_out,
         samples_per_epoch=shards.samples_per_epoch,
         max_error_share=shards.max_error_share,
         world=world,

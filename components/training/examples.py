@@ -21,6 +21,7 @@ from components.records import (
     PAIRS,
     PARAPHRASES,
     REWRITES,
+    SEMCLIP_PARAPHRASES,
 )
 from components.table import Table
 
@@ -28,6 +29,7 @@ NEIGHBOUR = "neighbour."
 _HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (
     ("paraphrases", PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
     ("rewrites", REWRITES, ("rewrite",)),
+    ("semclip_paraphrases", SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
     ("negations", NEGATIONS, ("negation",)),
     ("negated_terms", NEGATED_TERMS, ("negated_term",)),
     ("hard_negatives", HARD_NEGATIVES, ("hard_negative",)),

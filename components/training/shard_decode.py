@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from components.encoders.images import MAX_PIXELS, decode
 from components.errors import InputError
+from components.files import image_id
 from components.training.shard_reader import RawSample
 from components.training.shard_tar import Fault
 
@@ -36,15 +37,18 @@ class SampleDecoder:
         images: members by image column, the first that is there is taken: `jpg|jpeg|png|webp`.
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
         size: pixels on a side.
+        held_out: ids of images that are not to be trained on, see `components.files.image_id`.
 
     Raises:
         InputError: a column's member is not written like that.
     """
 
-    def __init__(self, images: Mapping[str, str], texts: Mapping[str, str], size: int) -> None:
+    def __init__(
+        self, images: Mapping[str, str], texts: Mapping[str, str], size: int, held_out: Collection[str] = ()
+    ) -> None:
         self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
         self._texts = {column: given.partition(":") for column, given in texts.items()}
-        self._size = size
+        self._size, self._held_out = size, frozenset(held_out)
         for column, given in {**images, **texts}.items():
             if not all(part.strip() for part in given.replace("|", ":").split(":")):
                 raise InputError(f"column '{column}' cannot come from '{given}': write jpg|png, txt or json:field")
@@ -52,15 +56,24 @@ class SampleDecoder:
         self.members |= {ending.lower() for ending, _, _ in self._texts.values()}
         """Endings of all members that are needed."""
 
-    def __call__(self, sample: RawSample) -> Example | Fault:
-        """The example, or the reason why there is none."""
+    def __call__(self, sample: RawSample) -> Example | Fault | None:
+        """The example, the reason why it cannot be used, or None when it shows a held-out image."""
         try:
             if sample.fault is not None:
                 raise sample.fault
+            if self._held_out and any(image_id(raw) in self._held_out for raw in self._encoded(sample)):
+                return None
             texts = {column: _text(sample, ending, key) for column, (ending, _, key) in self._texts.items()}
             return Example(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
         except Fault as fault:
             return fault
+
+    def _encoded(self, sample: RawSample) -> Iterator[bytes]:
+        """The images as they lie in the sample."""
+        for endings in self._images.values():
+            for ending in endings:
+                if isinstance(raw := sample.members.get(ending), bytes):
+                    yield raw
 
     def _pixels(self, sample: RawSample, column: str) -> Tensor:
         found = [sample.members[ending] for ending in self._images[column] if ending in sample.members]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class ShardOrder:
             found = False
             for sample in self._mixed(itertools.chain.from_iterable(map(self.read, own)), rng):
                 found = True
-                yield sample
+                yield replace(sample, again=again)
             if not found:
                 raise InputError(f"shard {own[0]} and the rest of rank {self.world.rank}'s hold no samples")
 

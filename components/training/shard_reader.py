@@ -25,6 +25,7 @@ class RawSample:
         members: content by ending, such as `jpg` or `txt`.
         fault: why the sample as a whole cannot be used.
         lost: how many samples a fault stands for.
+        again: how often the shards were read to their end before it, in this epoch.
     """
 
     shard: str
@@ -32,6 +33,7 @@ class RawSample:
     members: Mapping[str, bytes | Fault] = field(default_factory=dict, repr=False)
     fault: Fault | None = None
     lost: int = 1
+    again: int = 0
 
     @property
     def name(self) -> str:

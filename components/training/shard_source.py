@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from components.training.shard_tar import Fault
 IMAGES: Mapping[str, str] = MappingProxyType({"image": "jpg|jpeg|png|webp"})
 TEXTS: Mapping[str, str] = MappingProxyType({"caption": "txt"})
 
+_log = logging.getLogger(__name__)
+
 _STEPS = 1 << 32
 _AHEAD_PER_WORKER = 16
 
@@ -55,7 +58,8 @@ class ShardSource:
         batch_size: of the global batch.
         images, texts: the members that columns come from, see `SampleDecoder`.
         draws: made-up text column -> the columns of `texts` it is drawn from at random, with their shares.
-        wanted: the text columns to deliver; None for all of `texts` and `draws`.
+        wanted: the text columns to deliver; None for all of `texts` and `draws`. Others are not read.
+        held_out: ids of images that are left out, see `components.files.image_id`.
         samples_per_epoch: over all ranks; None takes the sum of `sizes.json` beside the shards.
         buffer: samples that wait in memory, encoded, to be drawn from.
         workers: threads that decode.
@@ -79,6 +83,7 @@ class ShardSource:
         texts: Mapping[str, str] = TEXTS,
         draws: Mapping[str, Mapping[str, float]] | None = None,
         wanted: Collection[str] | None = None,
+        held_out: Collection[str] = (),
         samples_per_epoch: int | None = None,
         buffer: int = 2_000,
         workers: int = 4,
@@ -96,13 +101,16 @@ class ShardSource:
                 "shards as ranks, better a multiple"
             )
         self._samples = listed.samples() if samples_per_epoch is None else samples_per_epoch
-        self._decoder = SampleDecoder(images, texts, size)
+        self._wanted = sorted({*texts, *(draws or {})} if wanted is None else wanted)
+        self._draws = {column: shares for column, shares in (draws or {}).items() if column in self._wanted}
+        needed = _needed(texts, self._draws, self._wanted)
+        self._decoder = SampleDecoder(images, needed, size, held_out)
         usual = max(1, self._samples // len(listed.urls))
         reader = ShardReader(files, self._decoder.members, listed.sizes, usual)
         self._order = ShardOrder(listed.urls, reader.read, seed, buffer, self._world)
-        self._tokenizer, self._draws, self._seed = tokenizer, dict(draws or {}), seed
-        self._wanted = sorted({*texts, *self._draws} if wanted is None else wanted)
-        _check_columns(texts, self._draws, self._wanted)
+        self._tokenizer, self._seed = tokenizer, seed
+        self.held_out = 0
+        """Samples of this rank that were left out because they show a held-out image."""
         self._workers, self._ahead = workers, ahead
         self._count = ErrorCount(max_error_share)
 
@@ -139,7 +147,8 @@ class ShardSource:
         """The batches of an epoch from `cursor` on; close it to stop its threads.
 
         Raises:
-            InputError: too many samples cannot be used, or a shard is missing or out of reach.
+            InputError: too many samples cannot be used, or none in all of the rank's shards, or a shard is missing or
+                out of reach.
         """
         return prefetched(lambda stop: self._batches(epoch, cursor, stop), self._ahead)
 
@@ -152,12 +161,19 @@ class ShardSource:
             self._skip(samples, used)
             examples: list[Example] = []
             lost = 0
+            usable = None
             for sample, result in self._decoded(samples):
                 used += 1
-                if isinstance(result, Fault):
-                    self._count.lost(sample, result)
-                    lost += sample.lost
+                usable = sample.again if usable is None else usable
+                if not isinstance(result, Example):
+                    lost += self._left_out(sample, result)
+                    if sample.again > usable + 1:
+                        raise InputError(
+                            f"shard {sample.shard} and the rest of rank {self._world.rank}'s hold no sample that can "
+                            f"be used ({self._causes()}): correct train.shards"
+                        )
                     continue
+                usable = sample.again
                 self._count.good()
                 examples.append(result)
                 if len(examples) == self._rows:
@@ -165,9 +181,23 @@ class ShardSource:
                     yield self._batch(examples, epoch, step, used * _STEPS + step, lost)
                     examples, lost = [], 0
                     if step == self.steps_per_epoch:
+                        if self.held_out:
+                            _log.info("left out %d samples of held-out images so far", self.held_out)
                         return
 
-    def _decoded(self, samples: Iterator[RawSample]) -> Iterator[tuple[RawSample, Example | Fault]]:
+    def _left_out(self, sample: RawSample, result: Fault | None) -> int:
+        """Count a sample that is not used; returns how many are lost with it, which held-out ones are not."""
+        if result is None:
+            self.held_out += 1
+            return 0
+        self._count.lost(sample, result)
+        return sample.lost
+
+    def _causes(self) -> str:
+        counted = self.errors + Counter({"held out": self.held_out})
+        return ", ".join(f"{count} {name}" for name, count in counted.most_common())
+
+    def _decoded(self, samples: Iterator[RawSample]) -> Iterator[tuple[RawSample, Example | Fault | None]]:
         with ThreadPoolExecutor(self._workers, "decode") as pool:
             try:
                 yield from in_order(pool, self._decoder, samples, _AHEAD_PER_WORKER * self._workers)
@@ -195,7 +225,9 @@ class ShardSource:
         return Batch([example.name for example in examples], tokens, lengths, {}, pixels, cursor, lost)
 
 
-def _check_columns(texts: Mapping[str, str], draws: Mapping[str, Mapping[str, float]], wanted: list[str]) -> None:
+def _needed(texts: Mapping[str, str], draws: Mapping[str, Mapping[str, float]], wanted: list[str]) -> dict[str, str]:
+    """Those of `texts` that the wanted columns come from."""
     needed = {name for column in wanted for name in draws.get(column, [column])}
     for column in sorted(needed - set(texts)):
         raise InputError(f"no member of the shards gives the text column '{column}': name one, such as json:{column}")
+    return {column: texts[column] for column in sorted(needed)}

@@ -39,16 +39,17 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settin
 def _expected(settings: Settings, entry: Entry) -> list[int]:
     columns = Wanted(entry.method.columns(entry.hyper), entry.method.draws(entry.hyper)).joined
     tables = input_files(columns | entry.method.rows(entry.hyper), Path(), Path())
-    images, compared = settings.prepare.counts.train, False
-    if tables.keys() == {"pairs"} and settings.train.shards is not None and entry.hyper.image_tower != "frozen":
-        images = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD
+    hyper, images, compared = entry.hyper, settings.prepare.counts.train, False
+    if tables.keys() == {"pairs"} and settings.train.shards is not None and hyper.image_tower != "frozen":
+        streamed = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD
+        steps = streamed // hyper.batch_size // hyper.accumulate
+        return [streamed, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
     for task in (answer.task for name in tables if name != "pairs" for answer in find_table(name).answers):
         asked = settings.synthesize.tasks[task]
         images = min(images, asked.captions or settings.synthesize.captions)
         if find_task(task).reads is read_caption_pairs:
             compared = True
             assert asked.pairs == images * (images - 1)
-    hyper = entry.hyper
     rows, batches = _epoch(images, compared, entry.method.visits(hyper), hyper.batch_size)
     steps = batches // hyper.accumulate
     return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]

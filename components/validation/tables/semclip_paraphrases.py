@@ -9,6 +9,6 @@ from components.validation.table import Answer, Synthesised
 TABLE = Synthesised(
     name="semclip_paraphrases",
     table=SEMCLIP_PARAPHRASES,
-    answers=(Answer("paraphrase", "judge_paraphrase", (*COMMON, *KEPT, FAITHFUL)),),
+    answers=(Answer("semclip_paraphrase", "judge_paraphrase", (*COMMON, *KEPT, FAITHFUL)),),
     quarantine="semclip_paraphrases_quarantine",
 )

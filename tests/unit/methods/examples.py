@@ -32,16 +32,25 @@ CASES: dict[str, dict[str, Any]] = {
     "negclip, no hard images": {"method": "negclip", "hard_images": False},
     "conclip": {"method": "conclip"},
     "conclip, no distractors": {"method": "conclip", "distractors": False},
-    "semclip": {"method": "semclip"},
+    "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
     "semclip, contrastive only": {"method": "semclip", "paraphrase_weight": 0, "negation_weight": 0},
     "semclip, three directions": {"method": "semclip", "n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
-    "semclip, a bit": {"method": "semclip", "n": 1},
-    "semclip, a plain projection": {"method": "semclip", "n": 1, "normalised": False},
-    "semclip, released": {"method": "semclip", "protocol": "released"},
+    "semclip, a bit": {"method": "semclip", "paraphrase": "paraphrase_1", "n": 1},
+    "semclip, a plain projection": {
+        "method": "semclip",
+        "paraphrase": "paraphrase_1",
+        "n": 1,
+        "normalised": False,
+    },
+    "semclip, released": {"method": "semclip", "paraphrase": "paraphrase_1", "protocol": "released"},
     "joint": {"method": "joint"},
     "joint, others": {
         "method": "joint",
-        "parts": {"conclip": {"weight": 0.5}, "laclip_ft": {}, "semclip": {"protocol": "released"}},
+        "parts": {
+            "conclip": {"weight": 0.5},
+            "laclip_ft": {},
+            "semclip": {"paraphrase": "paraphrase_1", "protocol": "released"},
+        },
     },
 }
 """Variants of methods that hold whatever params.yaml says."""

@@ -14,9 +14,20 @@ from torch import Tensor
 
 from components.errors import InputError
 from components.methods.semclip import METHOD, Projection
-from tests.unit.methods.examples import DIM, SCALE, as_features, extra_of, losses_of, picking, random_columns, unit
+from components.settings import Settings
+from tests.unit.methods.examples import (
+    DIM,
+    SCALE,
+    as_features,
+    configured,
+    extra_of,
+    losses_of,
+    picking,
+    random_columns,
+    unit,
+)
 
-COLUMNS = random_columns(("image", "caption", "paraphrase_1", "paraphrase_2", "negation"))
+COLUMNS = random_columns(("image", "caption", "semclip_paraphrase", "paraphrase_1", "paraphrase_2", "negation"))
 ONLY = {"contrastive_weight": 0, "paraphrase_weight": 0, "negation_weight": 0}
 
 
@@ -87,7 +98,7 @@ def test_released_contrasts_raw_features_at_its_own_scale() -> None:
     assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
 
 
-@pytest.mark.parametrize("column", ["paraphrase_1", "paraphrase_2"])
+@pytest.mark.parametrize("column", ["semclip_paraphrase", "paraphrase_1", "paraphrase_2"])
 def test_paraphrase_term_is_equation_5(column: str) -> None:
     expected = (1 - _cosines(_projected("caption"), _projected(column))).mean()
     found = losses_of({"method": "semclip", **ONLY, "paraphrase_weight": 1, "paraphrase": column}, COLUMNS)
@@ -113,10 +124,10 @@ def test_weights_are_normalised_as_in_equation_7() -> None:
 @pytest.mark.parametrize(
     ("given_weights", "columns"),
     [
-        ({"negation_weight": 0}, {"image", "caption", "paraphrase_1"}),
+        ({"negation_weight": 0}, {"image", "caption", "semclip_paraphrase"}),
         ({"paraphrase_weight": 0}, {"image", "caption", "negation"}),
         ({"paraphrase_weight": 0, "negation_weight": 0}, {"image", "caption"}),
-        ({"contrastive_weight": 0}, {"caption", "paraphrase_1", "negation"}),
+        ({"contrastive_weight": 0}, {"caption", "semclip_paraphrase", "negation"}),
     ],
 )
 def test_a_term_of_weight_zero_needs_no_column(given_weights: dict[str, float], columns: set[str]) -> None:
@@ -164,11 +175,11 @@ def _pulls(normalised: bool, protocol: str = "paper") -> tuple[Tensor, Tensor]:
     extra.directions.copy_(torch.eye(1, DIM))
     rows = {
         "caption": _row(0.3, 0.9, 0.0),
-        "paraphrase_1": _row(-0.2, 0.0, 0.9).requires_grad_(),
+        "semclip_paraphrase": _row(-0.2, 0.0, 0.9).requires_grad_(),
         "negation": _row(0.2, 0.9, 0.2).requires_grad_(),
     }
     torch.stack(list(METHOD.losses(as_features(rows, extra), hyper).values())).sum().backward()
-    paraphrase, negation = rows["paraphrase_1"].grad, rows["negation"].grad
+    paraphrase, negation = rows["semclip_paraphrase"].grad, rows["negation"].grad
     assert paraphrase is not None
     assert negation is not None
     return paraphrase, negation
@@ -203,7 +214,7 @@ def test_one_direction_is_said_at_start(settings: dict[str, Any], says: str) -> 
 
 
 def test_one_direction_by_hand() -> None:
-    one, other = _projected("caption", n=1), _projected("paraphrase_1", n=1)
+    one, other = _projected("caption", n=1), _projected("semclip_paraphrase", n=1)
     soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)
     entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1}
     assert losses_of(entry, COLUMNS) == pytest.approx({"paraphrase": (1 - soft).mean()})
@@ -220,3 +231,10 @@ def test_learnt_directions_count_by_direction_alone() -> None:
     assert all(torch.isclose(before[name], after[name]) for name in before)
     sum(after.values()).backward()  # type: ignore[union-attr]
     assert extra.directions.grad.abs().max() > 0
+
+
+def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own_texts(settings: Settings) -> None:
+    for name in ("semclip", "semclip_paraphrase", "semclip_negation"):
+        method, hyper = configured(settings.methods[name], name)
+        held_to = method.columns(hyper) | method.rows(hyper)
+        assert held_to == {"image", "caption", "semclip_paraphrase", "negation"}, name

@@ -242,3 +242,13 @@ def test_shards_are_streamed_where_the_image_tower_trains(world: World) -> None:
     expected = loaded.encoder.tokenizer([world.captions[name.rpartition("/")[2]] for name in batch.ids])
     assert (batch.tokens["rewrite"] == expected).all()
     assert not isinstance(_load(world, "rewrite_ft", train).data.source, ShardSource)
+
+
+def test_held_out_pairs_are_not_trained_on_through_shards(world: World, held: set[str]) -> None:
+    shards = world.folder / "shards of all"
+    write_shards(world.files.pairs / "train.parquet", shards, 30)
+    train = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 0}}
+    source = _load(world, "coco_ft", train, image_tower="trained").data.source
+    shown = {name.rpartition("/")[2] for batch in source.epoch(0) for name in batch.ids}
+    assert not shown & held
+    assert len(shown) > len(world.captions) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from pathlib import Path
@@ -241,3 +242,42 @@ def test_a_shard_that_vanishes_reaches_the_reader_as_an_error(tmp_path: Path) ->
     (tmp_path / "001.tar").unlink()
     with pytest.raises(InputError, match=r"001\.tar cannot be read"):
         list(source.epoch(0))
+
+
+def _numbers(batches: list[Batch]) -> list[int]:
+    return [int(name.rpartition("/s")[2]) for batch in batches for name in batch.ids]
+
+
+def test_held_out_images_are_left_out_and_counted_but_are_no_errors(tmp_path: Path) -> None:
+    shards = make_shards(tmp_path, 3, 10)
+    held = {hashlib.sha256(picture(number)).hexdigest()[:16] for number in (2, 11, 12, 29)}
+    source = _source(shards, held_out=held, max_error_share=0.0)
+    batches = list(source.epoch(0))
+    assert len(batches) == 30 // 4
+    assert not {2, 11, 12, 29} & set(_numbers(batches))
+    # The four are replaced from the next order, in which more of them may come.
+    assert source.held_out >= 4
+    assert not source.errors
+    assert sum(batch.lost for batch in batches) == 0
+    for place in (1, 4):
+        rest = list(_source(shards, held_out=held).epoch(0, batches[place].cursor))
+        assert all(_same(one, other) for one, other in zip(rest, batches[place + 1 :], strict=True))
+
+
+def test_a_column_that_no_loss_reads_costs_no_sample(tmp_path: Path) -> None:
+    texts = {"caption": "txt", "rewrite": "json:rewrite"}
+    source = _source(make_shards(tmp_path, 2, 8), texts=texts, wanted={"caption"}, max_error_share=0.0)
+    batches = list(source.epoch(0))
+    assert sorted(_numbers(batches)) == list(range(16))
+    assert set(batches[0].tokens) == {"caption"}
+
+
+@pytest.mark.parametrize("why", ["broken", "held out"])
+def test_shards_without_a_usable_sample_stop_the_run_however_many_may_be_lost(why: str, tmp_path: Path) -> None:
+    shards = make_shards(tmp_path, 2, 6, range(12) if why == "broken" else ())
+    held = {hashlib.sha256(picture(number)).hexdigest()[:16] for number in range(12)}
+    with pytest.raises(
+        InputError, match=r"shard .*\.tar and the rest of rank 0's hold no sample that can be used \("
+    ) as told:
+        list(_source(shards, held_out=held, **ANY).epoch(0))
+    assert ("not an image" if why == "broken" else "held out") in str(told.value)

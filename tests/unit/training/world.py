@@ -22,6 +22,7 @@ from components.records import (
     PAIRS,
     PARAPHRASES,
     REWRITES,
+    SEMCLIP_PARAPHRASES,
 )
 from components.settings import Settings
 from components.table import Table
@@ -78,6 +79,7 @@ def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each
 TABLES: dict[str, Table] = {
     "paraphrases": PARAPHRASES,
     "rewrites": REWRITES,
+    "semclip_paraphrases": SEMCLIP_PARAPHRASES,
     "negations": NEGATIONS,
     "negated_terms": NEGATED_TERMS,
     "hard_negatives": HARD_NEGATIVES,

@@ -37,8 +37,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("rewrite_few_new_words", "A small dog left of a large cat, red."),
     ],
     "semclip_paraphrases": [
-        ("paraphrase_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
-        ("paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone."),
+        ("semclip_paraphrase_fault:size", "Scarlet backdrop; a huge hound waits to the left of one huge tabby."),
+        ("semclip_paraphrase_fault:object_missing", "Scarlet backdrop; a tiny hound waits alone."),
     ],
     "negations": [
         ("negation_affirmed:no_cue", "A small dog is left of a large cat, red background."),
