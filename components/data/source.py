@@ -14,12 +14,13 @@ from components.table import Table
 
 @dataclass(frozen=True)
 class Pair:
-    """One image (encoded bytes) and its caption."""
+    """One image (encoded bytes) and its caption; `name` is the path of the image's file, where it has one."""
 
     split: str
     image: bytes
     caption: str
     facts: str | None = None
+    name: str = ""
 
     @property
     def id(self) -> str:

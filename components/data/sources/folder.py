@@ -53,7 +53,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     table, shared = _shared(settings)
     for split in ("test", "val"):
         for lines in shared[split]:
-            yield Pair(split, _read_image(lines[0], table), lines[0].caption)
+            yield Pair(split, _read_image(lines[0], table), lines[0].caption, name=_name(lines[0], table))
     captions = chain.from_iterable(_captioned(lines, table) for lines in shared["train"])
     yield from islice(captions, settings.prepare.counts.train)
 
@@ -62,7 +62,12 @@ def _captioned(lines: list[Line], table: Path) -> Iterator[Pair]:
     """One image to train on with each of its captions."""
     raw = _read_image(lines[0], table)
     for line in lines:
-        yield Pair("train", raw, line.caption)
+        yield Pair("train", raw, line.caption, name=_name(line, table))
+
+
+def _name(line: Line, table: Path) -> str:
+    """The image's path from the folder on, whose own name may say whose images these are."""
+    return f"{table.parent.name}/{line.image}"
 
 
 def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
