@@ -38,6 +38,11 @@ class _NoEncoder:
         raise NotImplementedError("a test set is read without an encoder")
 
 
+def reading(folder: Path, *, allow_partial: bool = False) -> Trial:
+    """What a benchmark's readers are given, of its files in `folder` and of no encoder."""
+    return Trial(Subject("none", _NoEncoder(), ""), folder, allow_partial=allow_partial)
+
+
 def test_sets(data: Path) -> Iterator[TestSet]:
     """The test sets that lie in the folder of `cliptune evaluate --data`, one at a time, sorted by name.
 
@@ -55,8 +60,7 @@ def test_sets(data: Path) -> Iterator[TestSet]:
         # Benchmarks may share a folder; one whose own files are not there at all is not there.
         if not any((folder / need.path).exists() for need in benchmark.needs):
             continue
-        trial = Trial(Subject(name, _NoEncoder(), ""), folder, allow_partial=True)
         try:
-            yield TestSet(name, benchmark.tested(trial))
+            yield TestSet(name, benchmark.tested(reading(folder, allow_partial=True)))
         except (InputError, OSError) as fault:
             yield TestSet(name, None, " ".join(str(fault).split()))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from components.data.captions_file import Line, read_lines, share
+from components.data.captions_file import NAME, Line, read_lines, share
 from components.data.source import EvaluationTables, Pair, Source
 from components.errors import InputError
 from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
@@ -34,6 +34,15 @@ def _read_image(line: Line, table: Path) -> bytes:
         raise InputError(
             f"{table}: line {line.number} names {line.image}, which is not in {table.parent}: add or remove it"
         )
+    return read_picture(path)
+
+
+def read_picture(path: Path) -> bytes:
+    """The bytes of an image file, of which all pixels can be decoded.
+
+    Raises:
+        InputError: they cannot, or are too many.
+    """
     raw = path.read_bytes()
     try:
         with Image.open(io.BytesIO(raw)) as image:
@@ -98,4 +107,10 @@ def _total(settings: Settings) -> int:
     return counts.train + counts.val + counts.test
 
 
-SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)
+SOURCE = Source(
+    pairs=_pairs,
+    total=_total,
+    evaluation=_evaluation,
+    file=NAME,
+    how="write one line for each caption: image<TAB>caption",
+)

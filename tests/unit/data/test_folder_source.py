@@ -184,7 +184,7 @@ def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
 
 
 def test_unknown_source() -> None:
-    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of embedded, folder"):
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, embedded, folder"):
         find_source("web")
 
 
