@@ -35,7 +35,7 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     """
     chosen = sorted(set(rows))
     found: dict[int, Picture] = {}
-    for row, pair in zip(chosen, PAIRS.read(pairs_file, ["image", "caption"]).take(chosen).to_pylist(), strict=True):
+    for row, pair in zip(chosen, PAIRS.take(pairs_file, chosen, ["image", "caption"]).to_pylist(), strict=True):
         try:
             found[row] = Picture(data_uri(pair["image"], side), pair["caption"])
         except (UnidentifiedImageError, OSError, ValueError) as error:
