@@ -151,6 +151,9 @@ QUERY_PARAPHRASES = Table(
 """An evaluation query of image `id` in other words; never to be trained on."""
 
 
+PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
+"""What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
+
 _IDS = ("id", "other_id")
 
 

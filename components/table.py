@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
@@ -77,6 +78,21 @@ class Table:
                 self.check(block, path, first)
                 first += block.num_rows
                 yield block
+
+    def take(self, path: Path, rows: Iterable[int], columns: Iterable[str], block: int = 512) -> pa.Table:
+        """Rows by their numbers, which ascend; memory holds these and `block` rows.
+
+        Arrow's own `take` ends in "offset overflow" where a column of a file, such as 20,000 photographs, has 2 GiB.
+
+        Raises:
+            InputError: as for `read`.
+        """
+        wanted, columns, first, found = np.fromiter(rows, np.int64), list(columns), 0, []
+        for part in self.blocks(path, columns, block):
+            begin, end = np.searchsorted(wanted, (first, first + part.num_rows))
+            found.append(part.take(wanted[begin:end] - first))
+            first += part.num_rows
+        return pa.concat_tables(found) if found else self.schema.empty_table().select(columns)
 
     def count(self, path: Path) -> int:
         """The number of rows of a file of this table.

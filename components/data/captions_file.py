@@ -38,8 +38,9 @@ def read_lines(settings: Prepare) -> tuple[Path, list[Line]]:
     """The file's path and its lines.
 
     Raises:
-        InputError: the folder or the file is missing, no UTF-8 or without the columns image and caption, or a caption
-            is empty or too long; the message names the line.
+        InputError: the folder or the file is missing, no UTF-8, without the columns image and caption or with one of
+            them twice; or a line has more or fewer fields than columns, or a caption that is empty or too long; the
+            message names the line.
     """
     path = _path(settings)
     try:
@@ -47,10 +48,17 @@ def read_lines(settings: Prepare) -> tuple[Path, list[Line]]:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-    if reader.fieldnames is None or not {"image", "caption"} <= set(reader.fieldnames):
-        raise InputError(f"{path}: the first line must name the columns image and caption, separated by a tab")
-    return path, [_line(path, reader.line_num, row, settings.max_caption_words) for row in reader]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+    try:
+        columns = next(reader, [])
+        _check_columns(path, columns)
+        rows = ((reader.line_num, fields) for fields in reader if fields)
+        return path, [
+            _line(path, number, _row(path, number, fields, columns), settings.max_caption_words)
+            for number, fields in rows
+        ]
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num} cannot be read ({error}): shorten or remove it") from None
 
 
 def share(path: Path, lines: list[Line], counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
@@ -114,8 +122,26 @@ def _path(settings: Prepare) -> Path:
     return folder / NAME
 
 
-def _line(path: Path, number: int, row: Mapping[str, str | None], longest: int) -> Line:
-    image, caption = row["image"] or "", (row["caption"] or "").strip()
+def _check_columns(path: Path, columns: list[str]) -> None:
+    if not {"image", "caption"} <= set(columns):
+        raise InputError(f"{path}: the first line must name the columns image and caption, separated by a tab")
+    twice = [name for name in ("image", "caption", "paraphrase") if columns.count(name) > 1]
+    if twice:
+        raise InputError(f"{path}: the first line names the column {twice[0]} twice: rename or remove one of them")
+
+
+def _row(path: Path, number: int, fields: list[str], columns: list[str]) -> dict[str, str]:
+    """Column -> field. Exact counts, or a tab within a caption would cut it or make its rest another column."""
+    if len(fields) != len(columns):
+        raise InputError(
+            f"{path}: line {number} has {len(fields)} fields, the first line {len(columns)}: write spaces for tabs "
+            "within a caption, and a tab before a field that is empty"
+        )
+    return dict(zip(columns, fields, strict=True))
+
+
+def _line(path: Path, number: int, row: Mapping[str, str], longest: int) -> Line:
+    image, caption = row["image"], row["caption"].strip()
     words = len(caption.split())
     if not caption:
         raise InputError(f"{path}: line {number} ({image}) has an empty caption: write or remove it")
@@ -124,4 +150,4 @@ def _line(path: Path, number: int, row: Mapping[str, str | None], longest: int) 
             f"{path}: line {number} ({image}) has a caption of {words} words: shorten it or raise "
             f"prepare.max_caption_words (now {longest})"
         )
-    return Line(number, image, caption, (row.get("paraphrase") or "").strip())
+    return Line(number, image, caption, row.get("paraphrase", "").strip())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
 from components.errors import InputError, run_command
@@ -26,15 +27,20 @@ _BLOCK = 1024
 
 
 def run(settings: Settings, pairs_folder: Path = PAIRS_FOLDER, evaluation_folder: Path = EVALUATION_FOLDER) -> None:
-    """Write `<split>.parquet` for every split and one Parquet per benchmark table.
+    """Write `<split>.parquet` for every split, one Parquet per benchmark table, and beside the pairs `leaks/`.
 
     Raises:
         InputError: the source is missing something or holds a row that cannot be used.
     """
+    guard = Guard.of(settings.prepare)
     source = find_source(settings.prepare.source)
     pairs = track(source.pairs(settings), "prepare", source.total(settings), "pair")
     with atomic_folder(pairs_folder) as folder:
-        test = _write_splits(pairs, folder)
+        test = _write_splits(guard.clean(pairs), folder)
+    with atomic_folder(pairs_folder.with_name("leaks")) as folder:
+        guard.write(folder)
+    if guard.benchmarks is not None:
+        print(f"prepare: {guard.counts().told}")
     with atomic_folder(evaluation_folder) as folder:
         for name, (table, rows) in source.evaluation(settings, test).items():
             table.write(folder / f"{name}.parquet", rows)

@@ -14,12 +14,13 @@ from components.table import Table
 
 @dataclass(frozen=True)
 class Pair:
-    """One image (encoded bytes) and its caption."""
+    """One image (encoded bytes) and its caption; `name` is the path of the image's file, where it has one."""
 
     split: str
     image: bytes
     caption: str
     facts: str | None = None
+    name: str = ""
 
     @property
     def id(self) -> str:
@@ -44,8 +45,12 @@ class Source:
         pairs: yields the pairs of all splits, in the same order for the same settings.
         total: how many pairs `pairs` will yield.
         evaluation: builds the benchmark tables from the test pairs; may return none.
+        file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
+        how: how a user comes by that file.
     """
 
     pairs: Callable[[Settings], Iterator[Pair]]
     total: Callable[[Settings], int]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
+    file: str | None = None
+    how: str = ""

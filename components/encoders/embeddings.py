@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from components.arrays import mapped_array
 from components.errors import InputError
 from components.files import file_hash
 from components.records import PAIRS
@@ -39,7 +40,7 @@ class ImageEmbeddings:
         """Map the features of `split` into memory.
 
         Raises:
-            InputError: they are missing, or were made from another version of `pairs_file`.
+            InputError: they are missing or damaged, or were made from another version of `pairs_file`.
         """
         path, norms_path, manifest_path = folder / f"{split}.npy", folder / f"{split}.norms.npy", folder / MANIFEST
         for needed in (path, norms_path, manifest_path):
@@ -49,8 +50,8 @@ class ImageEmbeddings:
         ids, image_ids = (column.to_pylist() for column in PAIRS.read(pairs_file, ["id", "image_id"]).columns)
         if manifest["splits"][split]["pairs_sha256"] != file_hash(pairs_file):
             raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")
-        features = np.load(path, mmap_mode="r", allow_pickle=False)
-        norms = np.load(norms_path, mmap_mode="r", allow_pickle=False)
+        fix = "delete its folder and run `dvc repro embed`"
+        features, norms = mapped_array(path, fix), mapped_array(norms_path, fix)
         if len(ids) != len(features):
             raise InputError(f"{path} has {len(features)} rows, {pairs_file} has {len(ids)}: run `dvc repro embed`")
         return ImageEmbeddings(ids, image_ids, features, manifest["image_tower_sha256"], norms)

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from components.encoders.rgb import rgb
 from components.errors import InputError
 
 _MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
@@ -52,11 +53,14 @@ def _check(image: Image.Image, size: int) -> None:
 def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
     """RGB pixels `[size, size, 3]` of an opened image, as torchvision's resize and centre crop give them.
 
+    The pixels are taken as they are stored: a rotation in the EXIF data is left alone, as open_clip's transform,
+    torchvision's loaders and CLIP_benchmark leave it, or published figures could not be met.
+
     Raises:
-        OSError, SyntaxError, ValueError: it cannot be decoded, or is too long and narrow.
+        OSError, SyntaxError, ValueError: it cannot be decoded, has pixels of no known range, or is too long and narrow.
     """
     _check(image, size)
-    image = image.convert("RGB")
+    image = rgb(image)
     if image.size != (size, size):
         # Rounded as torchvision rounds, so that published figures can be met.
         short = min(image.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,11 @@ def read_pairs(trial: Trial) -> Pairs:
     return Pairs(*([row[name] for row in good] for name in ("query", "paraphrase", "image")))
 
 
+def picture_files(folder: Path) -> list[Path]:
+    """The images that lie in `folder`, sorted by name."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".png"})
+
+
 def gallery(trial: Trial, folders: Sequence[str]) -> tuple[list[str], Features]:
     """File names and unit features `[images, dim]` of all images of `folders`, in their order, sorted by name in each.
 
@@ -63,7 +68,7 @@ def gallery(trial: Trial, folders: Sequence[str]) -> tuple[list[str], Features]:
     names: list[str] = []
     features = []
     for folder in folders:
-        paths = sorted(path for path in (trial.folder / folder).iterdir() if path.suffix.lower() in {".jpg", ".png"})
+        paths = picture_files(trial.folder / folder)
         trial.expect(f"{folder}: images", len(paths), IMAGES[folder])
         if paths:
             names += [path.name for path in paths]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from components.evaluation.benchmark import Metric, Scores
 from components.files import content_hash, file_hash
 
 if TYPE_CHECKING:
+    from components.evaluation.picture_source import Picture
     from components.evaluation.trial import Trial
 
 _LARGE = 1 << 26
@@ -47,6 +48,24 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Tested:
+    """What a benchmark shows an encoder, which training may not hold.
+
+    Attributes:
+        texts: its sentences, the false ones too; prompts made of class names are none.
+        files: its picture files, whether or not they are there.
+        pictures: pictures of benchmarks that know no file of each.
+        names: folder in which the publisher of the pictures keeps them, where the benchmark's own folder has another
+            name and so does not say whose numbers the files' names are.
+    """
+
+    texts: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    pictures: Sequence[Picture] = ()
+    names: str = ""
+
+
+@dataclass(frozen=True)
 class Published:
     """One benchmark in the format in which its authors publish it.
 
@@ -61,6 +80,7 @@ class Published:
         score: scores the trial's encoder.
         text_only: whether encoders without an image tower can be scored.
         options: what a user may choose for it, `--option <key>=<value>`, and what it means.
+        tested: reads what no training pair may hold; None where another benchmark of the same folder tells it.
     """
 
     name: str
@@ -73,6 +93,7 @@ class Published:
     score: Callable[[Trial], Scores] = field(repr=False)
     text_only: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    tested: Callable[[Trial], Tested] | None = field(default=None, repr=False)
 
     def check_files(self, data: Path) -> Path:
         """The benchmark's folder below `data`.

@@ -14,6 +14,7 @@ import torch
 from more_itertools import chunked
 from PIL import Image
 
+from components.arrays import mapped_array
 from components.encoders.images import fitted
 from components.errors import InputError
 from components.evaluation.known_pictures import KnownPictures, known_pictures, picture_key
@@ -46,7 +47,7 @@ class ImageFeatures:
         """Unit features `[pictures, dim]`.
 
         Raises:
-            InputError: the encoder has no image tower, or a picture cannot be decoded.
+            InputError: the encoder has no image tower, a picture cannot be decoded, or a file of features is damaged.
         """
         encoder = subject.encoder
         if subject.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
@@ -59,7 +60,7 @@ class ImageFeatures:
                 features = self._compute(encoder, known, subject.image_size, pictures, title)
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 np.save(file, features, allow_pickle=False)
-        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+        found: Features = mapped_array(path, "delete it and score again, which computes it anew")
         return found
 
     def _compute(

@@ -23,11 +23,13 @@ class Picture:
         name: how errors call it; with `stamp`, what tells it from all others of its benchmark.
         stamp: changes when the picture does, such as its size and time of change.
         open: gives the picture, whose pixels may not be decoded yet; raises `OSError` or `ValueError` where it cannot.
+        encoded: gives the bytes that it is published as; None where it is published as bare pixels.
     """
 
     name: str
     stamp: str
     open: Callable[[], Image.Image]
+    encoded: Callable[[], bytes] | None = None
 
 
 def picture_file(path: Path, box: Box | None = None) -> Picture:
@@ -45,14 +47,15 @@ def picture_file(path: Path, box: Box | None = None) -> Picture:
     def opened() -> Image.Image:
         return _cropped(Image.open(path), box)
 
-    return Picture(name, f"{path} {status.st_size} {status.st_mtime_ns}", opened)
+    return Picture(name, f"{path} {status.st_size} {status.st_mtime_ns}", opened, path.read_bytes)
 
 
 def picture_bytes(name: str, content: bytes) -> Picture:
     """An encoded image in memory, such as a member of an archive."""
     import hashlib
 
-    return Picture(name, hashlib.sha256(content).hexdigest(), lambda: Image.open(io.BytesIO(content)))
+    stamp = hashlib.sha256(content).hexdigest()
+    return Picture(name, stamp, lambda: Image.open(io.BytesIO(content)), lambda: content)
 
 
 def _cropped(image: Image.Image, box: Box | None) -> Image.Image:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from components.encoders.rgb import rgb
 from components.errors import InputError
 from components.records import PAIRS
 
@@ -34,10 +35,10 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     """
     chosen = sorted(set(rows))
     found: dict[int, Picture] = {}
-    for row, pair in zip(chosen, PAIRS.read(pairs_file, ["image", "caption"]).take(chosen).to_pylist(), strict=True):
+    for row, pair in zip(chosen, PAIRS.take(pairs_file, chosen, ["image", "caption"]).to_pylist(), strict=True):
         try:
             found[row] = Picture(data_uri(pair["image"], side), pair["caption"])
-        except (UnidentifiedImageError, OSError) as error:
+        except (UnidentifiedImageError, OSError, ValueError) as error:
             raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
     return found
 
@@ -47,7 +48,7 @@ def data_uri(image: bytes, side: int = SIDE) -> str:
     with Image.open(io.BytesIO(image)) as opened:
         kind = opened.format or ""
         if max(opened.size) > side or kind not in _WEB_FORMATS:
-            small = opened.convert("RGB")
+            small = rgb(opened)
             small.thumbnail((side, side))
             stream = io.BytesIO()
             small.save(stream, "JPEG", quality=85)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.data.leaks.report import read_counts
 from components.encoders.sidecar import Sidecar
 from components.errors import InputError
 from components.evaluation.results import Report, Result
@@ -115,6 +116,8 @@ def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
     card = settings.promote.card
     lines = [_stated(settings, (card.data,) if card.data else ())]
     lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
+    if (leaks := read_counts(folders.leaks)) is not None:
+        lines.append(f"- Published test sets: {leaks.told}.")
     counts = _counts(folders.validation_summary)
     for table in tables_trained_on(sidecar.data_hashes, folders.validated.name):
         if table in counts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
 
 BASE = "base"
@@ -20,6 +21,7 @@ class Folders:
     validated: Path = Path("data/validated")
     records: Path = field(default=RECORDS)
     dvc_lock: Path = Path("dvc.lock")
+    leaks: Path = LEAKS_FOLDER
 
     @property
     def validation_summary(self) -> Path:

@@ -34,6 +34,11 @@ class Prepare(Block):
     folder: Path | None = None
     """For source `folder`: holds `captions.tsv` (image, caption) and the image files it names."""
     max_caption_words: PositiveInt = 100
+    benchmarks: Path | None = None
+    """The folder of `cliptune evaluate --data`: what its test sets hold is not trained on. Run `dvc repro -f prepare`
+    once something was put there."""
+    leaks: Literal["drop", "refuse"] = "drop"
+    """What becomes of pairs to train or validate with that a test set of `benchmarks` holds."""
 
 
 class Scratch(Block):

@@ -148,7 +148,7 @@ def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[s
             f"{len(used)} images of {images.size} pixels do not fit into memory: write shards "
             "(`python -m components.training.shards --help`) and name them in train.shards"
         )
-    encoded = PAIRS.read(images.pairs, ["id", "image"]).take(used)
+    encoded = PAIRS.take(images.pairs, used, ["id", "image"])
     ids, raw = encoded["id"].to_pylist(), encoded["image"].to_pylist()
     block = 512
     parts = [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from components.arrays import mapped_array
 from components.encoders.tokens import Tokens
 from components.files import atomic_file, content_hash
 from components.progress import bar
@@ -22,11 +23,14 @@ def cached_tokens(
 
     Args:
         identity: what the tokenizer is; with the texts it names the file.
+
+    Raises:
+        InputError: the file is damaged.
     """
     path = folder / f"{content_hash(identity, str(context_length), *texts)[:32]}.npy"
     if not path.is_file():
         _write(texts, tokenise, context_length, path)
-    return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    return mapped_array(path, "delete it and run the stage again, which makes it anew")
 
 
 def _write(texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, path: Path) -> None:

@@ -18,6 +18,7 @@ import torch
 import typer
 from torch import Tensor, nn
 
+from components.data.leaks.report import leak_tags
 from components.encoders.encoder import Encoder
 from components.errors import InputError, run_command
 from components.files import content_hash, write_json
@@ -109,6 +110,8 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
         job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()))
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
+        if tracked is not None:
+            tracked.set_tags(leak_tags(files.leaks))
         checkpoints = _train(job, world, device, tracked)
         if tracked is not None:
             _save(job, files.models / name, tracked)

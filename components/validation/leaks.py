@@ -1,4 +1,4 @@
-"""Evaluation sentences, which no training text may hold."""
+"""Evaluation sentences, which no training text may hold: this project's own, and those of published test sets."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from components.data.leaks.report import FOLDER, find_text, read_texts
 from components.encoders.tokens import token_lengths
 from components.errors import InputError
 from components.settings import Settings
@@ -52,13 +53,17 @@ class Probes:
     facts: FactChecks | None
 
 
-def find_probes(settings: Settings, evaluation: Path) -> Probes:
+def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> Probes:
     """The probes that fit the source: only the embedded world can check facts, frames and its last tier of words.
+
+    Args:
+        evaluation: tables of this project's own benchmarks.
+        leaks: what stage `prepare` knows of published test sets.
 
     Raises:
         InputError: facts are to be checked where there are none.
     """
-    sentences = evaluation_sentences(evaluation)
+    sentences, published = evaluation_sentences(evaluation), read_texts(leaks)
     embedded = settings.prepare.source == "embedded"
     if settings.validation.check_facts and not embedded:
         raise InputError("params.yaml: validate.check_facts needs prepare.source 'embedded': set it to false")
@@ -66,6 +71,8 @@ def find_probes(settings: Settings, evaluation: Path) -> Probes:
     def find_leak(text: str) -> str | None:
         if normalised(text) in sentences:
             return "sentence"
+        if (test_set := find_text(text, published)) is not None:
+            return f"published_{test_set}"
         return world_checks.find_leak(text) if embedded else None
 
     facts = _world_facts() if settings.validation.check_facts else None

@@ -40,11 +40,12 @@ class Files:
     encoder: Path = Path("models/base")
     validated: Path = Path("data/validated")
     docs: Path = Path("reports/data_docs")
+    leaks: Path = Path("data/leaks")
 
     @property
     def inputs(self) -> dict[str, Path]:
         """What the results depend on."""
-        read = {"captions": self.captions, "pairs": self.pairs, "evaluation": self.evaluation}
+        read = {"captions": self.captions, "pairs": self.pairs, "evaluation": self.evaluation, "leaks": self.leaks}
         return read | {"encoder": self.encoder / SIDECAR}
 
 
@@ -63,7 +64,7 @@ def run(
     for name in settings.validation.tables:
         find_table(name, "params.yaml: validate.tables has")
     tables = tables_of(settings.synthesize.tasks)
-    probes = probes or find_probes(settings, files.evaluation)
+    probes = probes or find_probes(settings, files.evaluation, files.leaks)
     suites = Suites(settings.validation.database)
     try:
         checked = [_validate(table, settings, files, probes, suites) for table in tables]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from components.errors import InputError
 from components.records import CAPTION_QUERIES, GENERATIONS, PAIRS, PARAPHRASES
+from components.table import Table
 
 ROWS: dict[str, list[Any]] = {"image_id": ["a", "b", "c"], "text": ["x", "y", "z"], "register": ["plain"] * 3}
 
@@ -135,3 +136,31 @@ def test_a_picture_of_several_captions_takes_its_room_once(path: Path) -> None:
             append({"id": [*ids], "image_id": [*ids], "image": images, "caption": [*ids], "facts": [None] * len(ids)})
     assert path.stat().st_size < 1.6 * 8 * 150_000
     assert PAIRS.read(path)["image"].to_pylist() == [pictures[row // 5] for row in range(40)]
+
+
+@given(rows=st.sets(st.integers(0, 19)), block=st.sampled_from([1, 3, 7, 20, 512]))
+def test_rows_are_taken_by_their_numbers(tmp_path_factory: pytest.TempPathFactory, rows: set[int], block: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "twenty.parquet"
+    if not path.exists():
+        columns = {"image_id": [f"i{row}" for row in range(20)], "text": [f"t{row}" for row in range(20)]}
+        CAPTION_QUERIES.write(path, {**columns, "register": ["plain"] * 20})
+    found = CAPTION_QUERIES.take(path, sorted(rows), ["text", "image_id"], block)
+    assert found.to_pydict() == {
+        "text": [f"t{row}" for row in sorted(rows)],
+        "image_id": [f"i{row}" for row in sorted(rows)],
+    }
+
+
+@pytest.mark.integration
+def test_rows_are_taken_from_a_column_of_more_than_2_gib(path: Path) -> None:
+    """Sixty-eight pictures of 32 MiB in a file of a few kilobytes; memory holds two at a time."""
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("image", pa.binary(), nullable=False)])
+    big, blank = Table("big", schema), bytes(1 << 25)
+    count = (1 << 31) // len(blank) + 4
+    with big.writer(path) as append:
+        for row in range(count):
+            append({"id": [str(row)], "image": [blank]})
+    assert path.stat().st_size < 1 << 24
+    found = big.take(path, [0, count - 1], ["id", "image"], block=2).to_pydict()
+    assert found["id"] == ["0", str(count - 1)]
+    assert [len(image) for image in found["image"]] == [len(blank)] * 2

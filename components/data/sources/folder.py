@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from components.data.captions_file import Line, by_image, find_image, read_lines, share
+from components.data.captions_file import NAME, Line, by_image, find_image, read_lines, share
 from components.data.source import EvaluationTables, Pair, Source
 from components.errors import InputError
 from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
@@ -34,6 +34,15 @@ def _read_image(line: Line, table: Path) -> bytes:
         raise InputError(
             f"{table}: line {line.number} names {line.image}, which is not in {table.parent}: add or remove it"
         )
+    return read_picture(path)
+
+
+def read_picture(path: Path) -> bytes:
+    """The bytes of an image file, of which all pixels can be decoded.
+
+    Raises:
+        InputError: they cannot, or are too many.
+    """
     raw = path.read_bytes()
     try:
         with Image.open(io.BytesIO(raw)) as image:
@@ -53,7 +62,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     table, shared = _shared(settings)
     for split in ("test", "val"):
         for lines in shared[split]:
-            yield Pair(split, _read_image(lines[0], table), lines[0].caption)
+            yield Pair(split, _read_image(lines[0], table), lines[0].caption, name=_name(lines[0], table))
     captions = chain.from_iterable(_captioned(lines, table) for lines in shared["train"])
     yield from islice(captions, settings.prepare.counts.train)
 
@@ -62,7 +71,12 @@ def _captioned(lines: list[Line], table: Path) -> Iterator[Pair]:
     """One image to train on with each of its captions."""
     raw = _read_image(lines[0], table)
     for line in lines:
-        yield Pair("train", raw, line.caption)
+        yield Pair("train", raw, line.caption, name=_name(line, table))
+
+
+def _name(line: Line, table: Path) -> str:
+    """The image's path from the folder on, whose own name may say whose images these are."""
+    return f"{table.parent.name}/{line.image}"
 
 
 def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
@@ -95,4 +109,10 @@ def _total(settings: Settings) -> int:
     return counts.train + counts.val + counts.test
 
 
-SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)
+SOURCE = Source(
+    pairs=_pairs,
+    total=_total,
+    evaluation=_evaluation,
+    file=NAME,
+    how="write one line for each caption: image<TAB>caption",
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.data.captions_file import NAME
+from components.data.sources import find_source
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
 from components.errors import InputError
 from components.settings import Settings
@@ -11,7 +12,7 @@ from components.storage import S3
 
 def _examine(around: Surroundings) -> Finding:
     settings = around.settings
-    missing = [*_folder(around, settings), *_weights(around, settings), *_shards(around, settings)]
+    missing = [fault for look in (_folder, _benchmarks, _weights, _shards) for fault in look(around, settings)]
     if missing:
         return fail("; ".join(what for what, _ in missing), "; ".join(mend for _, mend in missing))
     if settings.prepare.source == "embedded":
@@ -20,22 +21,31 @@ def _examine(around: Surroundings) -> Finding:
 
 
 def _folder(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
-    if settings.prepare.source != "folder":
+    source = find_source(settings.prepare.source)
+    if source.file is None:
         return []
     folder = settings.prepare.folder
-    if folder is None:
-        return [("prepare.folder is not set", "name the image folder in params.yaml")]
-    if not (around.folder / folder).is_dir():
-        return [(f"prepare.folder {folder} is missing", f"put the images and captions.tsv into {folder}")]
-    table = folder / NAME
+    if folder is None or not (around.folder / folder).is_dir():
+        unset = ("prepare.folder is not set", "name the image folder in params.yaml")
+        missing = (f"prepare.folder {folder} is missing", f"put the images and {source.file} into {folder}")
+        return [unset if folder is None else missing]
+    table = folder / source.file
     if not (around.folder / table).is_file():
-        return [(f"{table} is missing", "write one line for each caption: image<TAB>caption")]
+        return [(f"{table} is missing", source.how)]
+    if source.file != NAME or "paraphrased_retrieval" not in settings.evaluate.benchmarks:
+        return []
     with (around.folder / table).open(encoding="utf-8", errors="replace") as stream:
         columns = stream.readline().rstrip("\n").split("\t")
-    if "paraphrased_retrieval" in settings.evaluate.benchmarks and "paraphrase" not in columns:
-        mend = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
-        return [(f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", mend)]
-    return []
+    mend = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
+    fault = (f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", mend)
+    return [] if "paraphrase" in columns else [fault]
+
+
+def _benchmarks(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
+    folder = settings.prepare.benchmarks
+    if folder is None or (around.folder / folder).is_dir():
+        return []
+    return [(f"prepare.benchmarks {folder} is missing", "put the published test sets there, or set it to null")]
 
 
 def _weights(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:

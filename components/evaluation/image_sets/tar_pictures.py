@@ -6,6 +6,7 @@ import io
 import tarfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
@@ -34,7 +35,8 @@ def tar_pictures(path: Path) -> Callable[[str, str], Picture]:
     def picture(key: str, ending: str) -> Picture:
         offset, size = places[key, ending]
         stamp = f"{path} {status.st_size} {status.st_mtime_ns} {offset} {size}"
-        return Picture(f"{path.name}/{key}", stamp, lambda: Image.open(io.BytesIO(_part(path, offset, size))))
+        encoded = partial(_part, path, offset, size)
+        return Picture(f"{path.name}/{key}", stamp, lambda: Image.open(io.BytesIO(encoded())), encoded)
 
     return picture
 

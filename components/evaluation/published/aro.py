@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Reals, strictly_greater
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.row_pairs import group_numbers, row_cosine
@@ -82,6 +83,13 @@ def _averages(name: str, right: Reals, labels: Sequence[str], kept: Sequence[boo
     return Scores(values, strata)
 
 
+def tested(path: str, trial: Trial) -> Tested:
+    """True and false captions, and the images, which are Visual Genome's."""
+    rows = read_rows(trial, path, _COLUMNS)
+    texts = [row[column] for row in rows for column in ("true_caption", "false_caption")]
+    return Tested(texts, [trial.folder / "images" / row["image_path"] for row in rows], names="VG_100K")
+
+
 _TIE = "a tie is a failure"
 _METRICS = tuple(
     Metric(name, higher_is_better=True, ties=_TIE)
@@ -103,6 +111,7 @@ BENCHMARKS = (
         needs=(Need("visual_genome_relation.json", f"{RELATIONS:,} cases", "10 MB", "MIT", _SOURCE), _IMAGES),
         metrics=_METRICS,
         score=score_relations,
+        tested=partial(tested, "visual_genome_relation.json"),
     ),
     Published(
         name=ATTRIBUTION,
@@ -113,5 +122,6 @@ BENCHMARKS = (
         needs=(Need("visual_genome_attribution.json", f"{ATTRIBUTIONS:,} cases", "15 MB", "MIT", _SOURCE), _IMAGES),
         metrics=_METRICS,
         score=score_attributions,
+        tested=partial(tested, "visual_genome_attribution.json"),
     ),
 )

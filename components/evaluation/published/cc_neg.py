@@ -14,6 +14,7 @@ as published. Values of the two protocols are not comparable.
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.row_pairs import at_least, row_cosine
@@ -40,10 +41,10 @@ _CSV_COLUMNS = {"image_number": str, "caption": str, "negation": str, "paraphras
 
 def score_con_clip(trial: Trial) -> Scores:
     """Share of images at least as close to the caption as to the negated one."""
-    rows = _read_table(trial.folder / TABLE)
+    rows = read_table(trial.folder / TABLE)
     trial.expect(TABLE, len(rows), ROWS)
-    tested = checked(trial, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
-    images = _images(trial, [PurePosixPath(row["image_path"]).name for row in tested])
+    tested = _tested_rows(trial, rows)
+    images = _images(trial, [picture_name(row) for row in tested])
     true = trial.texts([row["caption"] for row in tested])
     negated = trial.texts([row["negated"].replace(",", "") for row in tested])
     return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
@@ -51,24 +52,62 @@ def score_con_clip(trial: Trial) -> Scores:
 
 def score_semclip(trial: Trial) -> Scores:
     """Top-1 of originals and paraphrases, originals over negations, and their composite."""
-    rows = checked(trial, CSV, _read_csv(trial.folder / CSV), _CSV_COLUMNS)
-    tested = [rows[number] for number in held_out(len(rows))]
+    rows, tested = _semclip_rows(trial)
     if not tested:
         raise InputError(f"{trial.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         trial.expect(CSV, len(rows), ROWS)
-    images = _images(trial, [f"{row['image_number'].zfill(9)}.jpg" for row in tested])
+    images = _images(trial, [semclip_picture_name(row) for row in tested])
     original, paraphrased, negated = (
         trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
 
 
+def tested_con_clip(trial: Trial) -> Tested:
+    """The last 40,000 rows: captions, negated captions and images."""
+    rows = _tested_rows(trial, read_table(trial.folder / TABLE))
+    texts = [row[column] for row in rows for column in ("caption", "negated")]
+    return Tested(texts, [trial.folder / IMAGES / picture_name(row) for row in rows])
+
+
+def tested_semclip(trial: Trial) -> Tested:
+    """The held-out tenth: captions, negations, paraphrases and images."""
+    _, rows = _semclip_rows(trial)
+    texts = [row[column] for row in rows for column in ("caption", "negation", "paraphrased")]
+    return Tested(texts, [trial.folder / IMAGES / semclip_picture_name(row) for row in rows])
+
+
+def picture_name(row: Mapping[str, Any]) -> str:
+    """File name of the image of a row of `cc_neg.parquet`."""
+    return PurePosixPath(row["image_path"]).name
+
+
+def semclip_picture_name(row: Mapping[str, Any]) -> str:
+    """File name of the image of a row of `ccneg_paraphrased.csv`."""
+    return f"{row['image_number'].zfill(9)}.jpg"
+
+
+def _tested_rows(trial: Trial, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return checked(trial, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
+
+
+def _semclip_rows(trial: Trial) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of SemCLIP's file, and those that are tested."""
+    rows = checked(trial, CSV, _read_csv(trial.folder / CSV), _CSV_COLUMNS)
+    return rows, [rows[number] for number in held_out(len(rows))]
+
+
 def _images(trial: Trial, names: list[str]) -> Features:
     return trial.images([picture_file(trial.folder / IMAGES / name) for name in names])
 
 
-def _read_table(path: Path) -> list[dict[str, Any]]:
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of `cc_neg.parquet` in the published order.
+
+    Raises:
+        InputError: the file is missing or damaged, or lacks a column.
+    """
     try:
         absent = [column for column in _TABLE_COLUMNS if column not in pq.read_schema(path).names]
         if absent:
@@ -112,6 +151,7 @@ BENCHMARKS = (
         ),
         metrics=(Metric("accuracy", higher_is_better=True, ties="a tie is right"),),
         score=score_con_clip,
+        tested=tested_con_clip,
     ),
     Published(
         name=SEMCLIP,
@@ -129,5 +169,6 @@ BENCHMARKS = (
             Metric("composite_score", higher_is_better=True, ties="as in its parts"),
         ),
         score=score_semclip,
+        tested=tested_semclip,
     ),
 )

@@ -20,9 +20,10 @@ from components.evaluation.coco_paraphrases import (
     VALIDATION,
     gallery,
     gold_rows,
+    picture_files,
     read_pairs,
 )
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.protocols.paraphrase_ranking import paraphrase_agreement
 from components.evaluation.trial import Trial
 
@@ -39,6 +40,13 @@ def score(name: str, folders: Sequence[str], trial: Trial) -> Scores:
     depths = sorted({*trial.ks, REPORTED})
     found = paraphrase_agreement(trial.texts(pairs.queries), trial.texts(pairs.paraphrases), images, gold, depths)
     return Scores({f"{name}/{metric}": values for metric, values in found.items()})
+
+
+def tested(trial: Trial) -> Tested:
+    """Queries and paraphrases, and all images of the larger gallery that are there."""
+    pairs = read_pairs(trial)
+    files = [path for name in IMAGES if (trial.folder / name).is_dir() for path in picture_files(trial.folder / name)]
+    return Tested([*pairs.queries, *pairs.paraphrases], files)
 
 
 _TIES = "the earlier gallery row first, images sorted by name"
@@ -65,6 +73,7 @@ BENCHMARKS = (
         needs=(PAIRS_NEED, VALIDATION_NEED),
         metrics=METRICS,
         score=partial(score, SMALL, (VALIDATION,)),
+        tested=tested,
     ),
     Published(
         name=LARGE,

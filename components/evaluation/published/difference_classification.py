@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.formats import awa2, cifar100, cub, flowers102
 from components.evaluation.metrics import Indices
 from components.evaluation.picture_source import Picture, picture_file
@@ -136,6 +136,11 @@ def score_awa2(trial: Trial) -> Scores:
     return _scores(AWA2, {group: task.run(trial) for group, task in tasks.items()})
 
 
+def tested_awa2(trial: Trial) -> Tested:
+    """The images of the test classes."""
+    return Tested(files=awa2.read_awa2(trial).files)
+
+
 def score_cifar100_size(trial: Trial) -> Scores:
     """Which of two animals is larger, whatever their size in the image."""
     data = cifar100.read_cifar100(trial)
@@ -216,7 +221,13 @@ _DIFFERENCES = Need(
 )
 
 
-def _declared(name: str, folder: str, needs: tuple[Need, ...], score: Callable[[Trial], Scores]) -> Published:
+def _declared(
+    name: str,
+    folder: str,
+    needs: tuple[Need, ...],
+    score: Callable[[Trial], Scores],
+    tested: Callable[[Trial], Tested] | None = None,
+) -> Published:
     return Published(
         name=name,
         version=1,
@@ -226,11 +237,12 @@ def _declared(name: str, folder: str, needs: tuple[Need, ...], score: Callable[[
         needs=needs,
         metrics=_METRICS,
         score=score,
+        tested=tested,
     )
 
 
 BENCHMARKS = (
-    _declared(AWA2, "awa2", awa2.NEEDS, score_awa2),
+    _declared(AWA2, "awa2", awa2.NEEDS, score_awa2, tested_awa2),
     _declared(CIFAR, "cifar100/cifar-100-binary", cifar100.NEEDS, score_cifar100_size),
     _declared(CUB, "cub", (*cub.NEEDS, _DIFFERENCES), score_cub),
     _declared(FLOWERS, "flowers102", flowers102.NEEDS, score_flowers102),

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Indices, Reals
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols import geometry
@@ -106,6 +106,12 @@ def score_gap(trial: Trial) -> Scores:
             f"{GAP}/texts/uniformity": geometry.uniformity(texts),
         },
     )
+
+
+def tested_gap(trial: Trial) -> Tested:
+    """All images of COCO's val2017 with a caption, and the first caption of each."""
+    captions = _first_captions(trial)
+    return Tested(list(captions.values()), [trial.folder / "val2017" / file for file in captions])
 
 
 def _first_captions(trial: Trial) -> dict[str, str]:
@@ -216,6 +222,7 @@ BENCHMARKS = (
             Metric("uniformity", higher_is_better=False, ties=_NONE),
         ),
         score=score_gap,
+        tested=tested_gap,
     ),
     Published(
         name=ANALOGIES,

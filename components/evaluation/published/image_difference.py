@@ -12,7 +12,7 @@ import numpy as np
 
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import gold_ranks, hit_at_k
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.difference import difference_features
@@ -36,6 +36,14 @@ def score(trial: Trial) -> Scores:
     gold = np.array([row for _, row in sentences], dtype=np.int64)
     ranks = gold_ranks(queries, difference_features(after, before), gold, ties="pessimistic")
     return Scores({f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in trial.ks})
+
+
+def tested(trial: Trial) -> Tested:
+    """All sentences, and both images of each pair."""
+    pairs = _pairs(trial)
+    folder = trial.folder / "resized_images"
+    files = [folder / f"{image}{ending}.png" for image in pairs for ending in ("", "_2")]
+    return Tested([sentence for told in pairs.values() for sentence in told], files)
 
 
 def _pairs(trial: Trial) -> dict[str, list[str]]:
@@ -76,5 +84,6 @@ BENCHMARKS = (
             Metric("recall_at_k", higher_is_better=True, ties="a pair as similar as the right one is ranked first"),
         ),
         score=score,
+        tested=tested,
     ),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.karpathy_files import (
     Captioned,
     read_captioned,
@@ -86,6 +86,12 @@ def score(split: Split, trial: Trial) -> Scores:
     )
 
 
+def tested(split: Split, trial: Trial) -> Tested:
+    """All images of the split and their captions."""
+    _, found = read_captioned(trial, split.readers)
+    return Tested(found.captions, [trial.folder / split.pictures / name for name in found.images])
+
+
 _TIES = "the earlier gallery row first, images sorted by name"
 METRICS = (
     Metric("recall_at_k", higher_is_better=True, ties=_TIES),
@@ -120,6 +126,7 @@ BENCHMARKS = (
         needs=COCO_NEEDS,
         metrics=METRICS,
         score=partial(score, COCO),
+        tested=partial(tested, COCO),
     ),
     Published(
         name=FLICKR.name,
@@ -130,5 +137,6 @@ BENCHMARKS = (
         needs=_FLICKR_NEEDS,
         metrics=METRICS,
         score=partial(score, FLICKR),
+        tested=partial(tested, FLICKR),
     ),
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from components.errors import InputError
 from components.evaluation.benchmark import Correlation, Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Reals
 from components.evaluation.protocols.text_similarity import mean_spearman, pair_cosines, spearman_by_subset
 from components.evaluation.sts_files import Pairs, senteval_pairs, sick_pairs, sts_benchmark_pairs, tsv_pairs
@@ -98,6 +98,28 @@ def score_sick(trial: Trial) -> Scores:
     return Scores({}, correlations={"sickr/test/spearman": Correlation("spearman", *columns)})
 
 
+def tested_year(year: str, trial: Trial) -> Tested:
+    """The sentences of all subsets that are there."""
+    found = [_subset(trial, year, subset) for subset in SUBSETS[year]]
+    if not any(found):
+        raise InputError(f"{trial.folder} has no pair of STS {year}: fetch {_SOURCE}")
+    return _sentences(*(pairs for pairs in found if pairs))
+
+
+def tested_sts_b(trial: Trial) -> Tested:
+    """The sentences of the test part."""
+    return _sentences(sts_benchmark_pairs(trial, STS_B))
+
+
+def tested_sick(trial: Trial) -> Tested:
+    """The sentences of the test part."""
+    return _sentences(sick_pairs(trial, SICK))
+
+
+def _sentences(*found: Pairs) -> Tested:
+    return Tested([text for pairs in found for text in (*pairs.first, *pairs.second)])
+
+
 def _subset(trial: Trial, year: str, subset: str) -> Pairs | None:
     if (trial.folder / _input(year, subset)).exists():
         return senteval_pairs(trial, _senteval_folder(year), subset)
@@ -158,6 +180,7 @@ def _year(year: str) -> Published:
         needs=_needs(year),
         metrics=(Metric("spearman", higher_is_better=True, ties=_TIES),),
         score=partial(score_year, year),
+        tested=partial(tested_year, year),
         text_only=True,
     )
 
@@ -176,6 +199,7 @@ BENCHMARKS = (
             Metric("pearson", higher_is_better=True, ties="none are broken; a constant column counts as 0"),
         ),
         score=score_sts_b,
+        tested=tested_sts_b,
         text_only=True,
     ),
     Published(
@@ -187,6 +211,7 @@ BENCHMARKS = (
         needs=(Need(SICK, f"{SICK_PAIRS:,} pairs", "under 1 MB", "CC BY-NC-SA 3.0", _SOURCE),),
         metrics=(Metric("spearman", higher_is_better=True, ties=_TIES),),
         score=score_sick,
+        tested=tested_sick,
         text_only=True,
     ),
 )

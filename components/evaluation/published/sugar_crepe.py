@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Indices, Reals, strictly_greater
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.row_pairs import row_cosine
@@ -51,6 +51,13 @@ def _right(trial: Trial, subset: str, count: int) -> Reals:
     return strictly_greater(row_cosine(images, caption), row_cosine(images, negative))
 
 
+def tested(trial: Trial) -> Tested:
+    """True and false captions of all subsets, and their images, which are COCO's."""
+    rows = [row for subsets in TYPES.values() for one in subsets for row in read_rows(trial, f"{one}.json", _COLUMNS)]
+    texts = [row[column] for row in rows for column in ("caption", "negative_caption")]
+    return Tested(texts, [trial.folder / "images" / row["filename"] for row in rows], names="val2017")
+
+
 BENCHMARKS = (
     Published(
         name=NAME,
@@ -74,5 +81,6 @@ BENCHMARKS = (
         ),
         metrics=(Metric("accuracy", higher_is_better=True, ties="a tie is a failure"),),
         score=score,
+        tested=tested,
     ),
 )

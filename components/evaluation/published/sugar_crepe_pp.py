@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.evaluation.benchmark import Metric, Scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Features, Reals
 from components.evaluation.picture_source import picture_file
 from components.evaluation.protocols.semclip_scores import semclip_scores
@@ -60,6 +60,13 @@ def score_semclip(trial: Trial) -> Scores:
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
 
 
+def tested(trial: Trial) -> Tested:
+    """All three captions of all subsets, and their images, which are COCO's."""
+    rows = [row for subset in SUBSETS for row in read_rows(trial, f"{subset}.json", _COLUMNS)]
+    texts = [row[column] for row in rows for column in ("caption", "caption2", "negative_caption")]
+    return Tested(texts, [trial.folder / "images" / row["filename"] for row in rows], names="val2017")
+
+
 _FILES = tuple(
     Need(f"{subset}.json", f"{count:,} rows", "under 1 MB", "CC BY 4.0", "github.com/Sri-Harsha/scpp, data/")
     for subset, count in SUBSETS.items()
@@ -83,6 +90,7 @@ BENCHMARKS = (
         metrics=(Metric("tot", higher_is_better=True, ties=_TIE),),
         score=score_text,
         text_only=True,
+        tested=tested,
     ),
     Published(
         name=IMAGES,

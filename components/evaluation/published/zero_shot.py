@@ -22,7 +22,7 @@ import numpy as np
 
 from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.comparative_prompting import Classified, comparative_scores
-from components.evaluation.declaration import Need, Published
+from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.image_sets.class_texts import class_descriptions
 from components.evaluation.image_sets.facts import ImageSetFacts, image_sets
 from components.evaluation.image_sets.image_set import ImageSet
@@ -67,6 +67,11 @@ def score_semclip_released(trial: Trial, facts: ImageSetFacts) -> Scores:
     weights = _weights(trial, [GENERIC.lower()], classes)
     plain = Classified(trial.images(found.pictures), found.labels, weights)
     return Scores(_semclip(trial, f"zero_shot_{facts.name}_{RELEASED_SUFFIX}", plain, classes, NEGATED.lower()))
+
+
+def tested(trial: Trial, facts: ImageSetFacts) -> Tested:
+    """The images of the test split."""
+    return Tested(pictures=read_image_set(trial, facts).pictures)
 
 
 def _ensemble(scores: Scores, trial: Trial, prefix: str, plain: Classified, found: ImageSet) -> None:
@@ -159,6 +164,7 @@ def _benchmark(facts: ImageSetFacts) -> Published:
         metrics=_METRICS,
         score=partial(score, facts=facts),
         options=_OPTIONS,
+        tested=partial(tested, facts=facts),
     )
 
 

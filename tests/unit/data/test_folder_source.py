@@ -149,9 +149,39 @@ def test_wrong_header(world: Any) -> None:
         _pairs(world(header="file\ttext"))
 
 
-def test_row_without_a_caption_column(world: Any) -> None:
-    with pytest.raises(InputError, match=r"line 3 .* empty caption"):
-        _pairs(world([ROWS[0], ("1.png",), *ROWS[2:]]))
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("image\tcaption", ("1.png",)),
+        ("image\tcaption", ("1.png", "a picture", "of a tab")),
+        ("image\tcaption\tparaphrase", ("1.png", "a picture", "of a tab", "said otherwise")),
+        ("image\tcaption\tparaphrase", ("1.png", "a picture")),
+    ],
+)
+def test_a_tab_within_a_caption_is_refused(world: Any, header: str, row: tuple[str, ...]) -> None:
+    """It would cut the caption, or make its rest a paraphrase."""
+    width = header.count("\t") + 1
+    rows = [(*one, *[""] * (width - 2)) for one in ROWS]
+    with pytest.raises(InputError, match=rf"\.tsv: line 3 has {len(row)} fields, the first line {width}: write"):
+        _pairs(world([rows[0], row, *rows[2:]], header))
+
+
+@pytest.mark.parametrize("column", ["caption", "image", "paraphrase"])
+def test_a_column_that_is_there_twice_is_refused(world: Any, column: str) -> None:
+    rows = [(*row, "x", "y") for row in ROWS]
+    header = {"paraphrase": "image\tcaption\tparaphrase\tparaphrase"}.get(column, f"image\tcaption\t{column}\tnote")
+    with pytest.raises(InputError, match=rf"captions\.tsv: the first line names the column {column} twice"):
+        _pairs(world(rows, header))
+
+
+def test_columns_of_the_users_own_are_left_alone(world: Any) -> None:
+    pairs = _pairs(world([("note", caption, name) for name, caption in ROWS], "mine\tcaption\timage"))
+    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
+
+
+def test_a_field_that_is_too_long_to_be_read_is_named(world: Any) -> None:
+    with pytest.raises(InputError, match=r"captions\.tsv: line 3 cannot be read \(.*\): shorten or remove it"):
+        _pairs(world([ROWS[0], ("1.png", "x" * 140_000), *ROWS[2:]]))
 
 
 def test_missing_folder(world: Any, tmp_path: Path) -> None:
@@ -186,7 +216,7 @@ def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
 
 
 def test_unknown_source() -> None:
-    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of embedded, folder"):
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, embedded, folder"):
         find_source("web")
 
 

@@ -81,6 +81,16 @@ def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
         ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
 
 
+@pytest.mark.parametrize("name", ["train.npy", "train.norms.npy"])
+@pytest.mark.parametrize("content", [b"", b"no array", b"PK\x03\x04", "half"])
+def test_a_damaged_array_is_named(written: tuple[Path, Path], name: str, content: bytes | str) -> None:
+    folder, pairs = written
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(content if isinstance(content, bytes) else whole[: len(whole) - 4])
+    with pytest.raises(InputError, match=rf"{name} is damaged \(.*\): delete its folder and run `dvc repro embed`"):
+        ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
+
+
 def test_embeddings_of_other_pairs_are_refused(written: tuple[Path, Path]) -> None:
     folder, pairs = written
     (pairs / "train.parquet").write_bytes((pairs / "val.parquet").read_bytes())

@@ -96,6 +96,42 @@ def test_a_damaged_file_of_features_is_named(tmp_path: Path) -> None:
         cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
 
 
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01", b"PK\x03\x04", b"no array"])
+def test_a_damaged_array_of_features_is_named(tmp_path: Path, content: bytes) -> None:
+    colour_image(tmp_path / "a.png", (255, 0, 0))
+    cache = ImageFeatures(tmp_path / "cache")
+    cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
+    (damaged,) = (tmp_path / "cache").glob("*.npy")
+    damaged.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{damaged.name} is damaged \(.*\): delete it"):
+        cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
+
+
+def test_16_bits_of_grey_are_scaled_and_floats_refused(tmp_path: Path) -> None:
+    cache = ImageFeatures(tmp_path / "cache")
+    grey = np.full((8, 8), 30_000, dtype=np.uint16)
+    grey[:4] = 0
+    Image.fromarray(grey).save(tmp_path / "a.png")
+    seen = Watching()
+    cache.of(replace(SUBJECT, encoder=seen), [picture_file(tmp_path / "a.png")])
+    assert set(seen.values) == {0, 117}
+    Image.fromarray(np.zeros((8, 8), dtype=np.float32)).save(tmp_path / "b.tif")
+    with pytest.raises(InputError, match=r"image b\.tif cannot be decoded \(nothing says"):
+        cache.of(SUBJECT, [picture_file(tmp_path / "b.tif")])
+
+
+class Watching(ToyEncoder):
+    """Notes the pixels that it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.values: list[int] = []
+
+    def embed_pixels(self, pixels: Any) -> Any:
+        self.values += pixels.flatten().tolist()
+        return super().embed_pixels(pixels)
+
+
 def test_many_pictures_come_in_their_order(tmp_path: Path) -> None:
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255)] * 7
     for number, colour in enumerate(colours):

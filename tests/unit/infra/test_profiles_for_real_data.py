@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.data.sources import find_source
 from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
 from components.evaluation.benchmarks import find_benchmark
@@ -66,6 +67,34 @@ def test_quick_gelu_belongs_to_openai_weights_alone(folder: Path) -> None:
     assert base.model.endswith("quickgelu") == (base.pretrained == "openai")
 
 
+def test_no_profile_trains_on_what_cliptune_evaluate_scores(folder: Path) -> None:
+    prepare = _settings(folder).prepare
+    assert prepare.benchmarks == Path("data/benchmarks")
+    assert prepare.leaks == "drop"
+
+
+def test_cc_neg_knows_its_published_split_and_starts_from_the_papers_base() -> None:
+    profile = yaml.safe_load((PROFILES / "cc-neg.yaml").read_text("utf-8"))
+    assert profile["prepare"]["source"] == "cc_neg"
+    base = profile["base"]
+    assert (base["model"], base["pretrained"]) == ("ViT-B-32", "laion2b_s34b_b79k")
+    assert "Base weights of LAION's ViT-B/32, MIT" in profile["promote"]["card"]["licences"]
+    counts = profile["prepare"]["counts"]
+    # 228,246 rows less the last 40,000, less a random tenth of all, of which 18,826 are expected among the others.
+    assert counts["train"] + counts["val"] <= 228_246 - 40_000 - 18_826 - 400
+    assert counts["test"] <= 40_000
+
+
+@pytest.mark.parametrize("path", [REPO / "params.yaml", *sorted(PROFILES.glob("*.yaml"))], ids=lambda path: path.stem)
+def test_every_licence_says_what_it_is_of(path: Path) -> None:
+    """In a flow list of YAML a comma that is not quoted makes two entries of "..., MIT"."""
+    for entry in (yaml.safe_load(path.read_text("utf-8")).get("promote") or {}).get("card", {}).get("licences", []):
+        what, _, licence = entry.partition(", ")
+        assert what, entry
+        assert licence, entry
+        assert not re.fullmatch(r"(MIT|BSD|Apache|CC BY|GPL)[-A-Z0-9. ]*", what), entry
+
+
 def test_profiles_are_short(name: str) -> None:
     assert len((PROFILES / f"{name}.yaml").read_text("utf-8").splitlines()) <= 40
 
@@ -79,10 +108,16 @@ def test_missing_data_is_named_with_the_mend(folder: Path, name: str, monkeypatc
     line = examine(surroundings(folder), 120, check)[0]
     assert line.status == "fail"
     assert f"prepare.folder {images} is missing" in line.detail
-    assert f"put the images and captions.tsv into {images}" in line.mend
+    table = find_source(_settings(folder).prepare.source).file
+    assert f"put the images and {table} into {images}" in line.mend
+    assert "prepare.benchmarks data/benchmarks is missing" in line.detail
     assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta"))
     (folder / str(images)).mkdir(parents=True)
-    assert "captions.tsv is missing" in examine(surroundings(folder), 120, check)[0].detail
+    assert f"{table} is missing" in examine(surroundings(folder), 120, check)[0].detail
+    if table != "captions.tsv":
+        (folder / str(images) / str(table)).touch()
+        assert str(table) not in examine(surroundings(folder), 120, check)[0].detail
+        return
     (folder / str(images) / "captions.tsv").write_text("image\tcaption\n")
     detail = examine(surroundings(folder), 120, check)[0].detail
     assert ("has no column paraphrase" in detail) == (name == "laion")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.sidecar import Sidecar
+from components.files import write_json
 from components.registry import decision as records
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
@@ -53,10 +55,8 @@ def _subject(**tags: str) -> Subject:
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
     """Validation that accepted 90 of 100 paraphrases."""
-    from components.files import write_json
-
     write_json(tmp_path / "validated" / "summary.json", SUMMARY)
-    return Folders(validated=tmp_path / "validated")
+    return Folders(validated=tmp_path / "validated", leaks=tmp_path / "leaks")
 
 
 def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
@@ -68,6 +68,16 @@ def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
     for known in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "ParaCLIP"):
         assert known in card
     assert "with changes that no commit has" not in card
+
+
+def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Settings, folders: Folders) -> None:
+    assert "Published test sets" not in model_card(_subject(), settings, folders)
+    counts = LeakCounts(
+        benchmarks="sets", checked=["sts12"], unread={}, found={"sts12": {"text": 4}}, dropped={"train": 4}
+    )
+    write_json(folders.leaks / COUNTS, counts.model_dump())
+    card = model_card(_subject(), settings, folders)
+    assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
 
 
 def test_prompts_of_its_tables_are_in_the_card(settings: Settings, folders: Folders) -> None:

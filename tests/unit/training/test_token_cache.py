@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from components.encoders.tokens import ClipTokenizer, Tokens
+from components.errors import InputError
 from components.training import token_cache
 from components.training.token_cache import cached_tokens
 
@@ -36,6 +37,15 @@ def test_the_second_call_does_not_tokenise(tmp_path: Path) -> None:
     assert (np.asarray(first) == expected).all()
     assert (np.asarray(again) == expected).all()
     assert isinstance(again, np.memmap)
+
+
+@pytest.mark.parametrize("size", [0, 60, -4])
+def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match=rf"{path.name} is damaged \(.*\): delete it and run the stage again"):
+        cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
 
 
 @pytest.mark.parametrize("block", [1, 2, 5])

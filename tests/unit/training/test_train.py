@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.encoder import Encoder
 from components.errors import InputError
+from components.files import write_json
 from components.methods import find_method
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client
@@ -106,6 +108,24 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert encoder.image_tower_hash() == base.image_tower_hash()
     assert np.abs(encoder.embed_texts(["red dog"]) - base.embed_texts(["red dog"])).max() > 1e-3
     assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
+
+
+def test_the_run_tells_what_was_dropped_for_published_test_sets(world: World, tmp_path: Path) -> None:
+    counts = LeakCounts(
+        benchmarks="sets",
+        checked=["coco_retrieval"],
+        unread={},
+        found={"coco_retrieval": {"name": 2, "text": 1}},
+        dropped={"train": 3},
+    )
+    write_json(tmp_path / "leaks" / COUNTS, counts.model_dump())
+    files = replace(world.files, models=tmp_path, leaks=tmp_path / "leaks")
+    train.run(_settings(world, {"tried": {"method": "paraclip", "warmup_steps": 1}}), "tried", files)
+    tags = _last_run().data.tags
+    assert tags["leaks.coco_retrieval.name"] == "2"
+    assert tags["leaks.coco_retrieval.text"] == "1"
+    assert tags["leaks.dropped.train"] == "3"
+    assert tags["leaks"].startswith("3 train pairs dropped that are in published test sets")
 
 
 def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:

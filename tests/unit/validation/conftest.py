@@ -182,7 +182,7 @@ def read_outcome(files: Files, table: str = "paraphrases") -> Outcome:
 
 def fake_probes(settings: Settings, files: Files) -> Probes:
     """The real checks of leaks and facts with fakes in place of MiniLM and the tokenizer."""
-    real = find_probes(settings, files.evaluation)
+    real = find_probes(settings, files.evaluation, files.leaks)
     return Probes(fake_token_lengths, fake_similarity, real.find_leak, real.facts)
 
 

@@ -1,0 +1,99 @@
+"""Stands between a source and the pairs: what a published test set holds does not train."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from components.data.leaks.keys import name_key, picture_key, text_key
+from components.data.leaks.known import KnownSet, known_sets
+from components.data.leaks.report import COUNTS, TEXTS, LeakCounts
+from components.data.source import Pair
+from components.errors import InputError
+from components.files import write_json
+from components.records import PUBLISHED_TEXTS
+from components.settings import Prepare
+
+_TRAINED = ("train", "val")
+
+
+@dataclass
+class Guard:
+    """What the test sets hold, and what it has found so far.
+
+    Attributes:
+        refuse: whether a pair that is in a test set ends the stage.
+        found: of the pairs dropped, how many were in each test set in each way; one pair may be in several.
+        dropped: pairs by split.
+    """
+
+    benchmarks: Path | None
+    refuse: bool
+    known: list[KnownSet]
+    found: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(prepare: Prepare) -> Guard:
+        """The guard that params.yaml asks for; without `prepare.benchmarks` it knows of no test set.
+
+        Raises:
+            InputError: the folder does not exist.
+        """
+        known = known_sets(prepare.benchmarks) if prepare.benchmarks else []
+        return Guard(prepare.benchmarks, prepare.leaks == "refuse", known)
+
+    def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Those of `pairs` that are to test with, or are in no test set.
+
+        Raises:
+            InputError: one to train or validate with is in a test set and none may be, or a split loses all.
+        """
+        kept: Counter[str] = Counter()
+        for pair in pairs:
+            hits = self._hits(pair) if self.known and pair.split in _TRAINED else []
+            if hits and self.refuse:
+                name, way = hits[0]
+                raise InputError(
+                    f"pair {pair.id} ('{pair.caption[:60]}', {pair.name or 'no name'}) of split {pair.split} is in the "
+                    f"test set {name} by {way}: remove it, or set prepare.leaks to drop"
+                )
+            if hits:
+                self.found.update(hits)
+                self.dropped[pair.split] += 1
+            else:
+                kept[pair.split] += 1
+                yield pair
+        emptied = [split for split in self.dropped if not kept[split]]
+        if emptied:
+            raise InputError(f"every pair of split {emptied[0]} is in a published test set: give other images")
+
+    def _hits(self, pair: Pair) -> list[tuple[str, str]]:
+        keys = name_key(pair.name), picture_key(pair.image), text_key(pair.caption)
+        return [(known.name, way) for known in self.known for way in known.ways(*keys)]
+
+    def counts(self) -> LeakCounts:
+        """What was looked for and what was found."""
+        ways: dict[str, dict[str, int]] = {}
+        for (name, way), count in sorted(self.found.items()):
+            ways.setdefault(name, {})[way] = count
+        return LeakCounts(
+            benchmarks=None if self.benchmarks is None else str(self.benchmarks),
+            checked=[known.name for known in self.known if not known.fault],
+            unread={known.name: known.fault for known in self.known if known.fault},
+            found=ways,
+            dropped=dict(sorted(self.dropped.items())),
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the counts, and the keys of all test texts for those who check other texts."""
+        write_json(folder / COUNTS, self.counts().model_dump())
+        with PUBLISHED_TEXTS.writer(folder / TEXTS) as append:
+            for known in self.known:
+                keys = sorted(known.texts)
+                columns = {"test_set": [known.name] * len(keys), "key": keys}
+                append(pa.table(columns, schema=PUBLISHED_TEXTS.schema))

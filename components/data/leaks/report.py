@@ -1,0 +1,101 @@
+"""What stage `prepare` found of published test sets, for a run, a model card and stage `validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.data.leaks.keys import text_key
+from components.errors import InputError
+from components.records import PUBLISHED_TEXTS
+
+FOLDER = Path("data/leaks")
+COUNTS, TEXTS = "counts.json", "texts.parquet"
+
+
+class LeakCounts(BaseModel):
+    """Pairs that were dropped because a published test set holds them.
+
+    Attributes:
+        benchmarks: the folder of the test sets; None where none was given.
+        checked: the test sets that no pair is in.
+        unread: test sets that are there and cannot be read, and why.
+        found: test set -> way (`name`, `content` or `text`) -> dropped pairs; one pair may count in several.
+        dropped: split -> pairs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    benchmarks: str | None
+    checked: list[str]
+    unread: dict[str, str]
+    found: dict[str, dict[str, int]]
+    dropped: dict[str, int]
+
+    @property
+    def told(self) -> str:
+        """All of it in one line."""
+        if self.benchmarks is None:
+            return "no published test set was looked for (prepare.benchmarks names no folder)"
+        split = " and ".join(f"{count} {split}" for split, count in sorted(self.dropped.items())) or "no"
+        sets = ", ".join(
+            f"{name}: {', '.join(f'{count} by {way}' for way, count in ways.items())}"
+            for name, ways in self.found.items()
+        )
+        unread = "".join(f"; not looked for: {name} ({why})" for name, why in self.unread.items())
+        return (
+            f"{split} pairs dropped that are in published test sets{f' ({sets})' if sets else ''}; "
+            f"looked for: {', '.join(self.checked) or 'none'}{unread}"
+        )
+
+    def tags(self) -> dict[str, str]:
+        """Tags of an MLflow run."""
+        counts = {f"leaks.{name}.{way}": str(n) for name, ways in self.found.items() for way, n in ways.items()}
+        dropped = {f"leaks.dropped.{split}": str(count) for split, count in self.dropped.items()}
+        # MLflow takes tags of 5,000 characters.
+        return {"leaks": self.told[:5000]} | counts | dropped
+
+
+def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
+    """What was found; None where stage `prepare` has not written it.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / COUNTS
+    if not path.is_file():
+        return None
+    try:
+        return LeakCounts.model_validate_json(path.read_bytes())
+    except ValidationError:
+        raise InputError(f"{path} is damaged: run `dvc repro -f prepare`") from None
+
+
+def leak_tags(folder: Path = FOLDER) -> dict[str, str]:
+    """Tags of a run that trains on what stage `prepare` left; none where it has not written what it found.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    counts = read_counts(folder)
+    return {} if counts is None else counts.tags()
+
+
+def read_texts(folder: Path = FOLDER) -> dict[bytes, str]:
+    """Key of each published test text (`text_key`) -> a test set that it is in.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / TEXTS
+    if not path.exists():
+        return {}
+    rows = PUBLISHED_TEXTS.read(path)
+    return dict(zip(rows.column("key").to_pylist(), rows.column("test_set").to_pylist(), strict=True))
+
+
+def find_text(text: str, known: dict[bytes, str]) -> str | None:
+    """The test set of `known` that holds `text`, if one does."""
+    key = text_key(text) if known else None
+    return None if key is None else known.get(key)
