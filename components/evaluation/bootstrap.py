@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from components.evaluation.benchmark import Correlation
-from components.evaluation.metrics import Indices, Reals
+from components.evaluation.metrics import Indices, Reals, finite
 
 _CELLS = 4_000_000
 """Resampled values held in memory at once."""
@@ -47,6 +47,7 @@ def interval(values: Reals, resamples: int, seed: int, strata: npt.NDArray[np.in
         strata: group of each query `[queries]`; then the value is the mean over groups of each group's mean,
             and queries are resampled within their group.
     """
+    finite(values)
     groups = [values] if strata is None else [values[strata == stratum] for stratum in np.unique(strata)]
     generator = np.random.default_rng(seed)
     means = np.mean([resampled_means(group, resamples, generator) for group in groups], axis=0)
@@ -67,6 +68,7 @@ def resampled_means(values: Reals, resamples: int, generator: np.random.Generato
 
 def correlation_value(correlation: Correlation) -> float:
     """The correlation of its two columns; ties share the mean of their ranks, and a constant column gives 0."""
+    finite(correlation.gold, correlation.predicted)
     return float(_correlations(correlation, np.arange(len(correlation.gold))[None])[0])
 
 
@@ -87,6 +89,7 @@ def correlation_interval(correlation: Correlation, resamples: int, seed: int) ->
 
 def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
     """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
+    finite(correlation.gold, correlation.predicted)
     rows = len(correlation.gold)
     found = np.empty(resamples, dtype=np.float64)
     chunk = max(1, _CELLS // rows)
@@ -159,6 +162,7 @@ def sign_flip_p(
 def _difference(first: Reals | Correlation, second: Reals | Correlation) -> Reals:
     if isinstance(first, Correlation) or isinstance(second, Correlation) or first.shape != second.shape:
         raise ValueError("only values of the same queries have a paired difference")
+    finite(first, second)
     return first - second
 
 

@@ -14,6 +14,7 @@ import typer
 
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
+from components.encoders.finite import require_finite
 from components.errors import InputError, run_command
 from components.evaluation.benchmark import Benchmark, Context, Scores
 from components.evaluation.benchmarks import find_benchmark
@@ -57,13 +58,20 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
 def image_features(
     encoder: Encoder, embeddings: Path, pairs_file: Path, batch_size: int
 ) -> tuple[Sequence[str], Features]:
-    """Ids and unit features `[images, dim]` of the test images by this encoder's image tower."""
+    """Ids and unit features `[images, dim]` of the test images by this encoder's image tower.
+
+    Raises:
+        InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.
+    """
     stored = ImageEmbeddings.open(embeddings, "test", pairs_file)
     if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
-        return stored.ids, np.asarray(stored.features)
-    pairs = PAIRS.read(pairs_file, ["id", "image"])
-    ids, images = pairs["id"].to_pylist(), pairs["image"].to_pylist()
-    return ids, encoder.embed_images(images, batch_size, "embed test images", ids)
+        ids, features = stored.ids, np.asarray(stored.features)
+    else:
+        pairs = PAIRS.read(pairs_file, ["id", "image"])
+        ids, images = pairs["id"].to_pylist(), pairs["image"].to_pylist()
+        features = encoder.embed_images(images, batch_size, "embed test images", ids)
+    require_finite(features, encoder.sidecar.name, "picture", ids)
+    return ids, features
 
 
 def score(benchmarks: Sequence[Benchmark], context: Context, settings: Evaluate) -> tuple[Scores, dict[str, Result]]:

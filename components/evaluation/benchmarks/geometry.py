@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
-from components.evaluation.metrics import BLOCK, Features, Reals
+from components.evaluation.metrics import BLOCK, Features, Reals, finite
 from components.evaluation.protocols import geometry
 from components.evaluation.texts_of_images import QUERIES_FILE, texts_of_images
 from components.records import COMPARISONS, PARAPHRASE_QUERIES
@@ -64,6 +64,7 @@ def gaussian_potential(features: Features) -> Reals:
     Returns:
         `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
     """
+    finite(features)
     found = np.zeros(len(features), dtype=np.float64)
     for start in range(0, len(features), BLOCK):
         rows = features[start : start + BLOCK].astype(np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Scores
-from components.evaluation.metrics import Features, Indices, Reals, gold_ranks, hit_at_k, strictly_greater
+from components.evaluation.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
 from components.evaluation.protocols.row_pairs import row_cosine
 
 DEPTHS = (1, 3, 5)
@@ -47,6 +47,7 @@ def original_over_negation(images: Features, originals: Features, negations: Fea
 
 def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
     """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
+    finite(original, paraphrased, over_negation)
     return (original + paraphrased + max(0.0, 2 * (over_negation - 0.5))) / 3
 
 

@@ -66,6 +66,23 @@ def test_stored_image_features_serve_the_same_tower_only(encoder: Any, folders: 
     assert encoder.images_asked == 4
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_image_features_that_are_not_finite_are_refused(
+    encoder: Any, folders: Folders, make_settings: Make, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    features = np.eye(4, dtype=np.float32)
+    features[2] = np.nan
+    if stored:
+        np.save(folders.embeddings / "test.npy", features)
+    else:
+        encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})
+        monkeypatch.setattr(encoder, "embed_images", lambda *_arguments: features)
+    with pytest.raises(InputError, match="encoder 'base' gives picture 'c' a feature that is not finite"):
+        evaluate.run(make_settings(), "base", folders)
+    assert not folders.metrics.exists()
+    assert not folders.per_query.exists()
+
+
 def test_the_data_hash_follows_the_tables(encoder: Any, folders: Folders, make_settings: Make) -> None:
     before = evaluate.run(make_settings(), "base", folders).data_hash
     assert evaluate.run(make_settings(), "base", folders).data_hash == before
