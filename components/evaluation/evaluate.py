@@ -45,7 +45,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
         encoder=name,
-        protocol=" ".join(f"{benchmark.name}={benchmark.version}" for benchmark in benchmarks),
+        protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
         data_hash=_data_hash([folders.test_pairs, *sorted(tables)]),
         encoder_sha256=encoder.sidecar.weights_sha256,
         metrics=results,
@@ -82,12 +82,20 @@ def score(benchmarks: Sequence[Benchmark], context: Context, settings: Evaluate)
         scores.values.update(found.values)
         scores.strata.update(found.strata)
         scores.rankings.update(found.rankings)
+        scores.pictures.update(found.pictures)
         for name, values in found.values.items():
-            mean = interval(values, settings.bootstrap, settings.seed, found.strata.get(name))
+            about = found.strata.get(name), found.pictures.get(name)
+            mean = interval(values, settings.bootstrap, settings.seed, *about)
             results[name] = Result(
                 value=mean.value, ci95=(mean.low, mean.high), higher_is_better=benchmark.metric(name).higher_is_better
             )
     return scores, results
+
+
+def _protocol(benchmark: Benchmark, scores: Scores) -> str:
+    """Name and version; `+pictures` where intervals are of resampled pictures, which have several queries."""
+    resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
+    return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"
 
 
 def _data_hash(files: Sequence[Path]) -> str:

@@ -34,6 +34,15 @@ def finite(*arrays: npt.NDArray[Any] | float) -> None:
         raise ValueError("a metric is given NaN or infinite numbers: the features or scores behind it are damaged")
 
 
+def shared(pictures: Indices) -> bool:
+    """Whether a picture has several queries.
+
+    Args:
+        pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`.
+    """
+    return len(np.unique(pictures)) < pictures.size
+
+
 def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
     """AO@k of two ranked lists per query (ParaCLIP, appendix B, equation 1).
 

@@ -135,7 +135,7 @@ def summarise(benchmark: Published, scores: Scores, plan: Plan) -> dict[str, Val
     for name, values in scores.values.items():
         if not len(values):
             continue
-        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name))
+        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name), scores.pictures.get(name))
         found[name] = _value(benchmark, name, mean.value, (mean.low, mean.high), len(values))
     for name, correlation in scores.correlations.items():
         estimate = correlation_interval(correlation, plan.bootstrap, plan.seed)

@@ -28,11 +28,13 @@ class Pooled:
     Attributes:
         values: one value per pair, seed after seed `[pairs]`.
         seeds: the run of each pair `[pairs]`; the mean of the runs' means is the published figure.
+        pictures: the two pictures of each pair `[pairs, 2]`.
         standard_error: of the runs' means.
     """
 
     values: Reals
     seeds: Indices
+    pictures: Indices
     standard_error: float
 
 
@@ -82,12 +84,12 @@ def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
     return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
 
 
-def pooled(runs: Sequence[Reals]) -> Pooled:
-    """The runs of several seeds, `[pairs]` each and none empty.
+def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
+    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
 
     The standard error divides the deviation by n, not n - 1, as the released code does.
     """
     finite(*runs)
     means = np.array([run.mean() for run in runs])
     seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
-    return Pooled(np.concatenate(runs), seeds, float(means.std() / np.sqrt(len(means))))
+    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))

@@ -52,15 +52,23 @@ def composite_score(original: float, paraphrased: float, over_negation: float) -
 
 
 def semclip_scores(
-    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features
+    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features, pictures: Indices
 ) -> Scores:
-    """All that SemCLIP reports of a data set, as metrics of benchmark `name`; features are unit `[rows, dim]`."""
+    """All that SemCLIP reports of a data set, as metrics of benchmark `name`.
+
+    Args:
+        name: the benchmark.
+        images, originals, paraphrases, negations: unit features `[rows, dim]`.
+        pictures: number of each row's picture `[rows]`; rows of one picture have the same.
+    """
     captioned = {"original": originals, "paraphrase": paraphrases}
     top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}
     over = original_over_negation(images, originals, negations)
     values = {f"{name}/{kind}/{metric}": column for kind, found in top.items() for metric, column in found.items()}
     original, paraphrase = (float(top[kind]["recall_at_1"].mean()) for kind in ("original", "paraphrase"))
+    values[f"{name}/original_over_negation"] = over
     return Scores(
-        values | {f"{name}/original_over_negation": over},
+        values,
+        pictures=dict.fromkeys(values, pictures),
         scalars={f"{name}/composite_score": composite_score(original, paraphrase, float(over.mean()))},
     )

@@ -27,7 +27,7 @@ NUMBERS = np.arange(ROWS)
 ARGUMENTS: dict[str, Any] = {
     "k": 2, "depth": 1, "ks": (1, 2), "seed": 0, "queries": None, "alpha": 0.5, "ties": None, "name": "x",
     "gold": NUMBERS, "owners": NUMBERS, "labels": LABELS, "described": NUMBERS, "updated": NUMBERS[::-1],
-    "questions": np.array([[0, 1, 2, 3]]),
+    "pictures": NUMBERS, "questions": np.array([[0, 1, 2, 3]]),
 }  # fmt: skip
 """Arguments that are no features and no scores, by name."""
 SPECIAL: dict[tuple[str, str], Any] = {
@@ -41,7 +41,7 @@ SPECIAL: dict[tuple[str, str], Any] = {
     ("mean_spearman", "benchmark"): "x",
 }
 NO_NUMBERS = {
-    "finite", "drawn", "unlike_pairs", "held_out", "group_numbers", "most_confused", "confusion_matrix",
+    "finite", "shared", "drawn", "unlike_pairs", "held_out", "group_numbers", "most_confused", "confusion_matrix",
     "synonym_expansions", "best_exponent", "left_out_relations", "paper_text", "released_text", "big_by_name",
     "big_as_released",
 }  # fmt: skip

@@ -181,3 +181,22 @@ def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -
     second = benchmark.data_hash(tmp_path)
     (folder / "a.png").write_bytes(b"12")
     assert len({first, second, benchmark.data_hash(tmp_path)}) == 3
+
+
+def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
+    def told(trial: Trial) -> Scores:
+        found = np.asarray(trial.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
+        return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
+
+    benchmark = replace(BENCHMARK, score=told)
+    report = run_one(SUBJECT, benchmark, plan).report
+    assert report is not None
+    # Two pictures, one of which is always found: a resample has none, one or both of it.
+    assert report.metrics["colours/red"].ci95 == (0, 1)
+    other = replace(SUBJECT, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
+    run_one(other, benchmark, plan)
+    (pair,) = paired(all_published(plan.results), "other", plan.results)
+    assert (pair.difference.low, pair.difference.high) == (0, 1)
+    # Twenty queries would be more than chance; one picture is not.
+    assert pair.p is not None
+    assert pair.p > 0.9
