@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,37 @@ def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Pla
     assert again(options={"judge": str(judge)}) == "scored"
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["green", "green", "red"]))
     assert [again(dry_run=True), again()] == ["would be scored", "scored"]
+
+
+def test_other_bytes_of_the_same_size_are_other_data(plan: Plan) -> None:
+    folder = plan.data / "set"
+    (folder / "images").mkdir(parents=True)
+    needs = (Need(".", "images and labels", "1 kB", "CC0", "nobody"),)
+    benchmark = replace(BENCHMARK, folder="set", needs=needs)
+    files = [folder / name for name in ("labels.txt", "images/0.tar", "images/classes", "images/0.jpg")]
+    for path in files:
+        path.write_bytes(b"one")
+    for path in files:
+        before, times = benchmark.data_hash(plan.data), path.stat()
+        path.write_bytes(b"two")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        # Of pictures only names and sizes count: there may be a million.
+        assert (benchmark.data_hash(plan.data) == before) == (path.suffix == ".jpg")
+    before = benchmark.data_hash(plan.data)
+    assert benchmark.data_hash(plan.data) == before
+    (folder / "images" / "0.jpg").write_bytes(b"three")
+    assert benchmark.data_hash(plan.data) != before
+
+
+def test_the_middle_of_a_large_archive_counts(plan: Plan) -> None:
+    archive = plan.data / "colours" / "more"
+    with archive.open("wb") as file:
+        file.truncate(80 << 20)
+    before = BENCHMARK.data_hash(plan.data)
+    with archive.open("r+b") as file:
+        file.seek(40 << 20)
+        file.write(b"1")
+    assert BENCHMARK.data_hash(plan.data) != before
 
 
 def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
