@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,6 +125,6 @@ def _bytes_hash(path: Path) -> str:
     return _hash_of(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hash_of(path: Path, *_status: int) -> str:
     return file_hash(path)
