@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from components.captions.request import PICTURE, Picture, Request
+from components.captions.request import PICTURE, Picture, Request, Said
 from components.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _content(text: str, pictures: Iterator[Picture]) -> str | list[dict[str, Any
     return parts
 
 
-async def call(client: AsyncOpenAI, path: str, body: Mapping[str, Any], timeout_s: float, key_env: str) -> str:
-    """The answer's text; it may be empty.
+async def call(client: AsyncOpenAI, path: str, body: Mapping[str, Any], timeout_s: float, key_env: str) -> Said:
+    """The answer; its text may be empty.
 
     Raises:
         Fault: this attempt failed.
@@ -102,7 +102,7 @@ async def call(client: AsyncOpenAI, path: str, body: Mapping[str, Any], timeout_
         raise _failed(error, client, str(body["model"]), key_env) from None
     except (OpenAIError, ValueError, RecursionError):
         raise Fault("response is no JSON") from None
-    return _text(content)
+    return _said_in(content)
 
 
 def _failed(error: APIStatusError, client: AsyncOpenAI, model: str, key_env: str) -> Exception:
@@ -142,19 +142,21 @@ def _said(body: object, key: str) -> str:
     return f": {re.split(r'(?<=[.!?]) ', line.strip(), maxsplit=1)[0][:_LONGEST_REASON]}"
 
 
-def _text(content: object) -> str:
-    """The text of the first choice, as a store can keep it."""
+def _said_in(content: object) -> Said:
+    """What the first choice says, as a store can keep it."""
     try:
         choice = content["choices"][0]  # type: ignore[index]
         text = choice["text"] if "text" in choice else choice["message"]["content"]
-    except (TypeError, KeyError, IndexError):
+        ended_by = choice.get("finish_reason")
+    except (TypeError, KeyError, IndexError, AttributeError):
         raise Fault("response without an answer") from None
-    if text is None:
-        return ""
-    if not isinstance(text, str):
+    if ended_by == "content_filter":
+        raise Refusal("the server's content filter stopped the answer")
+    if text is not None and not isinstance(text, str):
         raise Fault("response without an answer")
     # PostgreSQL keeps no NUL, and no database half of a surrogate pair.
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
+    kept = (text or "").replace("\0", "").encode("utf-8", "replace").decode("utf-8").strip()
+    return Said(kept, cut=ended_by == "length")
 
 
 def open_client(url: str, key: str | None, timeout_s: float) -> AsyncOpenAI:

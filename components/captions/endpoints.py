@@ -13,7 +13,7 @@ from circuitbreaker import STATE_CLOSED, STATE_HALF_OPEN, CircuitBreaker  # type
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
 from components.captions.endpoint_call import Fault, Refusal, call, message_of, seed_of
-from components.captions.request import COMPLETION, Reply, Request, Sampling
+from components.captions.request import COMPLETION, Reply, Request, Said, Sampling
 from components.errors import InputError
 
 if TYPE_CHECKING:
@@ -136,11 +136,23 @@ class Endpoints:
         self._last_answer = 0.0
 
     async def reply(self, request: Request) -> Reply:
-        """Ask until there is an answer, a refusal or no hope.
+        """Ask until there is an answer, a refusal or no hope; once more, with more tokens, where its end is missing.
 
         Raises:
             InputError: no URL has answered anything for `give_up_s`, or one does not know the model or the key.
         """
+        asked = request
+        found = await self._settled(asked)
+        if isinstance(found, Said) and request.lacks_its_end(found):
+            asked = request.longer
+            found = await self._settled(asked)
+        if isinstance(found, Said):
+            return Reply.of(request, found, asked.sampling.max_tokens)
+        tokens = f" (asked again with {asked.sampling.max_tokens} tokens)" if asked is not request else ""
+        return Reply(request, None, found + tokens)
+
+    async def _settled(self, request: Request) -> Said | str:
+        """What a server said in the end, or why nothing, in a few words."""
         row = _Row(request)
 
         async def make_sure(state: RetryCallState) -> None:
@@ -154,18 +166,18 @@ class Endpoints:
             reraise=True,
         )
         try:
-            return Reply(request, await retrying(self._attempt, row))
+            return await retrying(self._attempt, row)
         except Refusal as refusal:
-            return Reply(request, None, str(refusal))
+            return str(refusal)
         except Fault as fault:
-            return Reply(request, None, f"{fault} after {retrying.statistics['attempt_number']} attempts")
+            return f"{fault} after {retrying.statistics['attempt_number']} attempts"
 
     async def close(self) -> None:
         """Close the connections."""
         for endpoint in self.all:
             await endpoint.client.close()
 
-    async def _attempt(self, row: _Row) -> str:
+    async def _attempt(self, row: _Row) -> Said:
         return await self._ask(await self._free(row), row.request)
 
     async def _free(self, row: _Row) -> Endpoint:
@@ -181,7 +193,7 @@ class Endpoints:
                 self._check_hope(row)
             await asyncio.sleep(_POLL_S)
 
-    async def _ask(self, endpoint: Endpoint, request: Request) -> str:
+    async def _ask(self, endpoint: Endpoint, request: Request) -> Said:
         path, body = message_of(request, self._limits.model)
         body = {**self._limits.extra, **body}
         if self._limits.seeds:

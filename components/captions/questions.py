@@ -101,7 +101,7 @@ class Questions:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.messages(inputs))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
-        return Request(task.name, chat, self.model, sampling, attempt, source.pictures)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse)
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
 from components.files import content_hash
@@ -17,6 +17,13 @@ COMPLETION = "prompt"
 
 PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a message's text where the next of the request's pictures belongs."""
+
+
+MORE_TOKENS = 4
+"""How many times its tokens a question is given when it is asked once more, because its answer lacked its end."""
+
+Parse = Callable[[str], str | None]
+"""Reads an answer: what it says, or None when it is unusable; never raises."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Request:
         sampling: how tokens are drawn.
         attempt: number of the sample, from 0.
         pictures: the images that the messages show, in the order of their marks.
+        parse: how the answer will be read; with it, an answer that was cut where that matters is none.
     """
 
     task: str
@@ -70,6 +78,7 @@ class Request:
     sampling: Sampling
     attempt: int
     pictures: tuple[Picture, ...] = ()
+    parse: Parse | None = field(default=None, compare=False, repr=False)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -92,6 +101,31 @@ class Request:
         """Hash of prompt, model revision, sampling and attempt: the same question has the same key everywhere."""
         return content_hash(self.prompt_sha256, self.model, self.sampling.json, str(self.attempt))
 
+    @property
+    def longer(self) -> Request:
+        """The same question with room for `MORE_TOKENS` times as many tokens."""
+        return replace(self, sampling=replace(self.sampling, max_tokens=MORE_TOKENS * self.sampling.max_tokens))
+
+    def lacks_its_end(self, said: Said) -> bool:
+        """Whether an answer was cut before what will be read of it was complete, so that more tokens may help.
+
+        A judge's "Yes" and a first line with the beginning of a second are complete wherever they were cut.
+        """
+        if not said.cut or not said.text.strip():
+            return said.cut
+        if self.parse is None:
+            return False
+        read = self.parse(said.text)
+        return read is None or read != self.parse(f"{said.text} and")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model said, and whether it was cut because there was no room for more tokens."""
+
+    text: str
+    cut: bool = False
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -103,3 +137,12 @@ class Reply:
     request: Request
     answer: str | None
     failure: str | None = None
+
+    @staticmethod
+    def of(request: Request, said: Said, tokens: int) -> Reply:
+        """What `said` is worth, when there was room for `tokens` tokens: nothing where it is empty or lacks its end."""
+        if request.lacks_its_end(said):
+            return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
+        if not said.text.strip():
+            return Reply(request, None, "the model said nothing")
+        return Reply(request, said.text)

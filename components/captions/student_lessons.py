@@ -83,7 +83,7 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     lessons: list[Lesson] = []
     try:
         if settings.synthesize.replay is not None:
-            store.import_parquet(settings.synthesize.replay)
+            store.import_parquet(settings.synthesize.replay, once=True)
         engine = make_engine(settings.synthesize, student.teacher)
         for name, answered in ask_tasks(settings, student.tasks, student.captions, engine, store, path.parent):
             task = find_task(name)

@@ -61,7 +61,7 @@ def run(
     store = GenerationStore(settings.synthesize.store)
     try:
         if settings.synthesize.replay is not None and not fresh:
-            store.import_parquet(settings.synthesize.replay)
+            store.import_parquet(settings.synthesize.replay, once=True)
         asked = _ask(store, engine, questions, shard)
         rejected = 0 if shard else write_answers(output / f"{name}.parquet", store, questions)
     finally:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.captions.request import COMPLETION, Chat
+from components.captions.request import COMPLETION, Chat, Parse
 from components.captions.sources import Accepts, Inputs, Reader
 
 
@@ -35,7 +35,7 @@ class PromptTask:
     reads: Reader
     accepts: Accepts
     messages: Callable[[Inputs], Chat]
-    parse: Callable[[str], str | None]
+    parse: Parse
     outputs: tuple[str, ...] = ()
     judges: str | None = None
     pictures: bool = False

@@ -23,8 +23,8 @@ from components.captions.request import Request
 from components.errors import InputError
 from components.processes import signal_group
 
-Line = list[dict[str, str]]
-"""What a worker says to a block: `answer` or `failure` of each row, in order."""
+Line = list[dict[str, Any]]
+"""What a worker says to a block: `answer` and whether it was `cut`, or `failure`, of each row, in order."""
 
 _FAULT = re.compile(r"\w*(?:Error|Exception): \S.*")
 _NOT_THE_CAUSE = re.compile(r"[Ss]ee (?:root cause|stack trace)")

@@ -89,8 +89,9 @@ def _load(arguments: dict[str, Any], chat_options: dict[str, Any]) -> Callable[[
 
 
 def answer_each(ask: Callable[[list[Row]], Any], rows: list[Row], fatal: type[Exception]) -> list[Row]:
-    """`answer` or `failure` of every row; vLLM refuses rows all together, so a refused block is halved until one row
-    is left that is at fault.
+    """`answer` and whether it was `cut`, or `failure`, of every row.
+
+    vLLM refuses rows all together, so a refused block is halved until one row is left that is at fault.
 
     Raises:
         fatal: the engine is dead.
@@ -98,7 +99,8 @@ def answer_each(ask: Callable[[list[Row]], Any], rows: list[Row], fatal: type[Ex
     if not rows:
         return []
     try:
-        return [{"answer": output.outputs[0].text} for output in ask(rows)]
+        said = [output.outputs[0] for output in ask(rows)]
+        return [{"answer": one.text, "cut": one.finish_reason == "length"} for one in said]
     except fatal:
         raise
     except Exception as error:

@@ -103,6 +103,8 @@ def prune(
 ) -> None:
     """Delete what fits all that is given, at once and without asking; a later run asks these questions again.
 
+    It does not import `synthesize.replay` again, which would bring them back; `cliptune store import` does.
+
     Examples: cliptune store prune --task rewrite --dry-run; cliptune store prune --model old-model --older-than 30d;
     cliptune store prune --failed
     """

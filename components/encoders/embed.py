@@ -14,6 +14,7 @@ from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.embeddings import MANIFEST
 from components.encoders.encoder import Encoder, Vectors, unit_rows
+from components.encoders.finite import require_finite
 from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
 from components.progress import bar
@@ -31,7 +32,7 @@ def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FO
     `<split>.npy` has unit rows `[pairs, dim]`, `<split>.norms.npy` their lengths before `[pairs]`, both float32.
 
     Raises:
-        InputError: an image cannot be decoded; the message gives its pair id.
+        InputError: an image cannot be decoded, or its feature is not finite; the message gives its pair id.
     """
     encoder = Encoder.load(base)
     splits = {}
@@ -70,7 +71,9 @@ def _features(encoder: Encoder, images: list[bytes], ids: list[str], batch_size:
     """Raw features `[pairs, dim]`; an image that several pairs show, each with another caption, is embedded once."""
     names = dict(zip(reversed(images), reversed(ids), strict=True))
     distinct = list(dict.fromkeys(images))
-    raw = encoder.image_features(distinct, batch_size, names=[names[image] for image in distinct])
+    shown = [names[image] for image in distinct]
+    raw = encoder.image_features(distinct, batch_size, names=shown)
+    require_finite(raw, encoder.sidecar.name, "picture", shown)
     row_of = {image: row for row, image in enumerate(distinct)}
     return raw[[row_of[image] for image in images]]
 

@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from components.errors import InputError
-from components.evaluation.metrics import Features, Indices, Reals
+from components.evaluation.metrics import Features, Indices, Reals, shared
 from components.evaluation.text_features import TextEncoder, embed_new
 from components.table import Table
+
+Columns = TypeVar("Columns", Reals, Indices)
+"""Values of queries or their pictures, which are cut into groups alike."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Scores:
         rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
         correlations: full metric name -> its columns.
         scalars: full metric name -> a value that is no mean over queries, such as a standard error over seeds.
+        pictures: full metric name -> number of the picture that each query is about `[queries]`, or of its two
+            `[queries, 2]`; kept only where a picture has several queries, whose values are then not independent.
     """
 
     values: dict[str, Reals]
@@ -53,6 +58,11 @@ class Scores:
     rankings: dict[str, Indices] = field(default_factory=dict)
     correlations: dict[str, Correlation] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
+    pictures: dict[str, Indices] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in [name for name, found in self.pictures.items() if not shared(found)]:
+            del self.pictures[name]
 
 
 @dataclass

@@ -72,7 +72,8 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         for report, found in zip(reports, scores, strict=True):
             result = report.metrics[name]
             difference = found.values[name] - scores[0].values[name]
-            delta = interval(difference, resamples, seed, found.strata.get(name)) if report is not first else None
+            about = found.strata.get(name), found.pictures.get(name)
+            delta = interval(difference, resamples, seed, *about) if report is not first else None
             cells[name][report.encoder] = Cell(Interval(result.value, *result.ci95), delta, result.higher_is_better)
     return Comparison(tuple(report.encoder for report in reports), cells)
 

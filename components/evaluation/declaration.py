@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
     from components.evaluation.picture_source import Picture
     from components.evaluation.trial import Trial
 
-_LARGE = 1 << 26
-"""Bytes above which a file is known by its size, its beginning and its end: an archive of images takes minutes."""
-_PART = 1 << 20
+_PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+"""Endings of the files that folders hold by the thousand: to read all of them would take as long as to score them."""
+_SETTLED_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Published:
         return folder
 
     def data_hash(self, data: Path) -> str:
-        """Hash of what the benchmark reads: of files their bytes, of folders the names and sizes within."""
+        """Hash of what the benchmark reads: of all files their bytes, but of single pictures their names and sizes."""
         folder = data / self.folder
         parts: list[str] = []
         for need in self.needs:
@@ -117,7 +119,7 @@ class Published:
             if path.is_dir():
                 parts += [need.path, *_listing(path)]
             elif path.exists():
-                parts += [need.path, _fingerprint(path)]
+                parts += [need.path, _bytes_hash(path)]
         return content_hash(*parts)
 
     def metric(self, full_name: str) -> Metric:
@@ -128,14 +130,22 @@ class Published:
 
 def _listing(folder: Path) -> list[str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [part for path in files for part in (path.relative_to(folder).as_posix(), str(path.stat().st_size))]
+    return [part for path in files for part in (path.relative_to(folder).as_posix(), _told(path))]
 
 
-def _fingerprint(path: Path) -> str:
-    size = path.stat().st_size
-    if size <= _LARGE:
+def _told(path: Path) -> str:
+    return str(path.stat().st_size) if path.suffix.lower() in _PICTURES else _bytes_hash(path)
+
+
+def _bytes_hash(path: Path) -> str:
+    """Hash of a file's bytes, read once in a command, however many encoders and benchmarks ask for it."""
+    status = path.stat()
+    # A file that was just written may change again and keep its times, which are coarse.
+    if time.time() - status.st_ctime < _SETTLED_S:
         return file_hash(path)
-    with path.open("rb") as file:
-        head = file.read(_PART)
-        file.seek(-_PART, 2)
-        return content_hash(str(size), head, file.read())
+    return _hash_of(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _hash_of(path: Path, *_status: int) -> str:
+    return file_hash(path)

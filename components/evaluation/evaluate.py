@@ -14,6 +14,7 @@ import typer
 
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
+from components.encoders.finite import require_finite
 from components.errors import InputError, run_command
 from components.evaluation.benchmark import Benchmark, Context, Scores
 from components.evaluation.benchmarks import find_benchmark
@@ -44,7 +45,7 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
         encoder=name,
-        protocol=" ".join(f"{benchmark.name}={benchmark.version}" for benchmark in benchmarks),
+        protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
         data_hash=_data_hash([folders.test_pairs, *sorted(tables)]),
         encoder_sha256=encoder.sidecar.weights_sha256,
         metrics=results,
@@ -57,13 +58,20 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
 def image_features(
     encoder: Encoder, embeddings: Path, pairs_file: Path, batch_size: int
 ) -> tuple[Sequence[str], Features]:
-    """Ids and unit features `[images, dim]` of the test images by this encoder's image tower."""
+    """Ids and unit features `[images, dim]` of the test images by this encoder's image tower.
+
+    Raises:
+        InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.
+    """
     stored = ImageEmbeddings.open(embeddings, "test", pairs_file)
     if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
-        return stored.image_ids, np.asarray(stored.features)
-    pairs = PAIRS.read(pairs_file, ["image_id", "image"])
-    ids, images = pairs["image_id"].to_pylist(), pairs["image"].to_pylist()
-    return ids, encoder.embed_images(images, batch_size, "embed test images", ids)
+        ids, features = stored.image_ids, np.asarray(stored.features)
+    else:
+        pairs = PAIRS.read(pairs_file, ["image_id", "image"])
+        ids, images = pairs["image_id"].to_pylist(), pairs["image"].to_pylist()
+        features = encoder.embed_images(images, batch_size, "embed test images", ids)
+    require_finite(features, encoder.sidecar.name, "picture", ids)
+    return ids, features
 
 
 def score(benchmarks: Sequence[Benchmark], context: Context, settings: Evaluate) -> tuple[Scores, dict[str, Result]]:
@@ -74,12 +82,20 @@ def score(benchmarks: Sequence[Benchmark], context: Context, settings: Evaluate)
         scores.values.update(found.values)
         scores.strata.update(found.strata)
         scores.rankings.update(found.rankings)
+        scores.pictures.update(found.pictures)
         for name, values in found.values.items():
-            mean = interval(values, settings.bootstrap, settings.seed, found.strata.get(name))
+            about = found.strata.get(name), found.pictures.get(name)
+            mean = interval(values, settings.bootstrap, settings.seed, *about)
             results[name] = Result(
                 value=mean.value, ci95=(mean.low, mean.high), higher_is_better=benchmark.metric(name).higher_is_better
             )
     return scores, results
+
+
+def _protocol(benchmark: Benchmark, scores: Scores) -> str:
+    """Name and version; `+pictures` where intervals are of resampled pictures, which have several queries."""
+    resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
+    return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"
 
 
 def _data_hash(files: Sequence[Path]) -> str:

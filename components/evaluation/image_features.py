@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from more_itertools import chunked
 from PIL import Image
 
-from components.arrays import mapped_array
+from components.encoders.finite import non_finite_row, require_finite
 from components.encoders.images import fitted
 from components.errors import InputError
 from components.evaluation.known_pictures import KnownPictures, known_pictures, picture_key
@@ -44,37 +45,43 @@ class ImageFeatures:
     threads: int = 4
 
     def of(self, subject: Subject, pictures: Sequence[Picture], title: str = "embed images") -> Features:
-        """Unit features `[pictures, dim]`.
+        """Unit features `[pictures, dim]`; a kept file that is damaged or holds NaN is computed again.
 
         Raises:
-            InputError: the encoder has no image tower, a picture cannot be decoded, or a file of features is damaged.
+            InputError: the encoder has no image tower, a picture cannot be decoded, or its feature is not finite.
         """
         encoder = subject.encoder
         if subject.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
             raise InputError(f"encoder '{subject.name}' has no image tower: choose a text-only benchmark for it")
         key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
         path = self.folder / f"{key}.npy"
-        if not path.exists():
-            # The tower's hash covers the size it sees pictures at.
-            with known_pictures(self.folder / f"{content_hash(subject.image_tower_sha256)}.db") as known:
-                features = self._compute(encoder, known, subject.image_size, pictures, title)
-            with atomic_file(path) as temporary, temporary.open("wb") as file:
-                np.save(file, features, allow_pickle=False)
-        found: Features = mapped_array(path, "delete it and score again, which computes it anew")
+        kept = _kept(path, len(pictures))
+        if kept is not None:
+            return kept
+        # The tower's hash covers the size it sees pictures at.
+        with known_pictures(self.folder / f"{content_hash(subject.image_tower_sha256)}.db") as known:
+            features = self._compute(encoder, known, subject, pictures, title)
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, features, allow_pickle=False)
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
     def _compute(
-        self, encoder: ImageEncoder, known: KnownPictures, size: int, pictures: Sequence[Picture], title: str
+        self, encoder: ImageEncoder, known: KnownPictures, subject: Subject, pictures: Sequence[Picture], title: str
     ) -> Features:
-        blocks = []
+        blocks: list[Features] = []
+        names = iter([picture.name for picture in pictures])
         with bar(title, len(pictures), "image") as progress:
-            for pixels in self._decoded(pictures, size):
+            for pixels in self._decoded(pictures, subject.image_size):
+                shown = list(islice(names, len(pixels)))
                 keys = [picture_key(one) for one in pixels]
                 features = known.find(keys)
                 new = {key: row for row, key in enumerate(keys) if key not in features}
                 if new:
                     tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
-                    embedded = dict(zip(new, encoder.embed_pixels(tensor), strict=True))
+                    vectors = encoder.embed_pixels(tensor)
+                    require_finite(vectors, subject.name, "picture", [shown[row] for row in new.values()])
+                    embedded = dict(zip(new, vectors, strict=True))
                     known.add(embedded)
                     features |= embedded
                 blocks.append(np.stack([features[key] for key in keys]))
@@ -94,6 +101,15 @@ class ImageFeatures:
                     yield np.stack([one.result() for one in waiting.popleft()])
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+def _kept(path: Path, pictures: int) -> Features | None:
+    """The features of a file, if it is there, whole and finite."""
+    try:
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if len(found) == pictures and non_finite_row(found) is None else None
 
 
 def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:

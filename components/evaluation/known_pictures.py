@@ -32,14 +32,18 @@ class KnownPictures:
         self._connection = connection
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
-        """The features that are known among those of `keys`."""
+        """The features that are known among those of `keys`; those that are not finite are forgotten."""
         found: dict[bytes, npt.NDArray[np.float32]] = {}
         for asked in chunked(keys, _ASKED):
             marks = ",".join("?" * len(asked))
             query = f"SELECT picture, feature FROM features WHERE picture IN ({marks})"
             rows = self._connection.execute(query, asked)
             found |= {key: np.frombuffer(feature, dtype="<f4") for key, feature in rows}
-        return found
+        bad = [key for key, feature in found.items() if not np.isfinite(feature).all()]
+        if bad:
+            with self._connection:
+                self._connection.executemany("DELETE FROM features WHERE picture = ?", [(key,) for key in bad])
+        return {key: feature for key, feature in found.items() if key not in bad}
 
     def add(self, features: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         """Keep features `[dim]` for good; those that another process kept meanwhile stay."""

@@ -1,4 +1,7 @@
-"""Ranking metrics as pure functions; every one returns a value per query, so that intervals can be drawn."""
+"""Ranking metrics as pure functions; every one returns a value per query, so that intervals can be drawn.
+
+All refuse NaN and infinite numbers with a `ValueError`: no comparison with NaN is true, so it would rank first.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,25 @@ _CELLS = 1 << 24
 """Similarities that are held in memory at once: 64 MB."""
 _SAMPLE, _MANY = 4096, 256
 """Items that give a bound for the rest, and candidates above it, per item wanted, that are too many to sort."""
+
+
+def finite(*arrays: npt.NDArray[Any] | float) -> None:
+    """Refuse numbers that no metric is defined for.
+
+    Raises:
+        ValueError: an array holds NaN or an infinite number.
+    """
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ValueError("a metric is given NaN or infinite numbers: the features or scores behind it are damaged")
+
+
+def shared(pictures: Indices) -> bool:
+    """Whether a picture has several queries.
+
+    Args:
+        pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`.
+    """
+    return len(np.unique(pictures)) < pictures.size
 
 
 def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
@@ -45,6 +67,7 @@ def jaccard_similarity(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: 
 
 
 def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_]:
+    finite(ranks_a, ranks_b)
     if min(ranks_a.shape[1], ranks_b.shape[1]) < k:
         raise ValueError(f"lists of {ranks_a.shape[1]} and {ranks_b.shape[1]} items have no top {k}")
     matches: npt.NDArray[np.bool_] = ranks_a[:, :k, None] == ranks_b[:, None, :k]
@@ -53,11 +76,13 @@ def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> np
 
 def hit_at_k(ranks: Indices, k: int) -> Reals:
     """1 where the gold item's rank (0 is best) is among the first k, else 0; the mean is recall@k for one gold item."""
+    finite(ranks)
     return (ranks < k).astype(np.float64)
 
 
 def strictly_greater(scores: Features, others: Features) -> Reals:
     """1 where `scores` exceeds `others`, else 0: a tie is a failure."""
+    finite(scores, others)
     return (scores > others).astype(np.float64)
 
 
@@ -65,6 +90,7 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
     """The k most similar gallery rows per query, best first `[queries, k]`; ties go to the earlier gallery row."""
     if k > len(gallery):
         raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
+    finite(queries, gallery)
     best = np.empty((len(queries), k), dtype=np.int64)
     for rows, similarity in _blocks(queries, gallery):
         best[rows] = _top(similarity, k)
@@ -106,6 +132,7 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
             (`position`, agrees with `top_k`) or always (`pessimistic`: an encoder that gives every item
             the same feature gets the last rank).
     """
+    finite(queries, gallery)
     ranks = np.empty(len(queries), dtype=np.int64)
     positions = np.arange(len(gallery))
     for rows, similarity in _blocks(queries, gallery):

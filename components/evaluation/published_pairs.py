@@ -23,7 +23,7 @@ class Pair:
         against: whose value it is compared with.
         value, other: their values.
         difference: `value` less `other`, with its paired-bootstrap interval.
-        p: two-sided, of the paired permutation test; None for correlations.
+        p: two-sided, of the paired permutation test; None for correlations and for queries about two pictures.
         higher_is_better: the metric's direction.
     """
 
@@ -73,12 +73,13 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
     for name, value in report.metrics.items():
         if name.count("/") > 1 or name not in other.metrics:
             continue
-        strata = ours.strata.get(name)
+        strata, pictures = ours.strata.get(name), ours.pictures.get(name)
         difference, p = None, None
         if name in ours.values and len(ours.values[name]) == len(theirs.values.get(name, ())):
             first, second = ours.values[name], theirs.values[name]
-            difference = paired_difference(first, second, _RESAMPLES, seed, strata)
-            p = sign_flip_p(first, second, _RESAMPLES, seed, strata)
+            difference = paired_difference(first, second, _RESAMPLES, seed, strata, pictures)
+            if pictures is None or pictures.ndim == 1:
+                p = sign_flip_p(first, second, _RESAMPLES, seed, strata, pictures)
         elif name in ours.correlations and name in theirs.correlations:
             both = ours.correlations[name], theirs.correlations[name]
             difference = paired_difference(*both, _RESAMPLES, seed)

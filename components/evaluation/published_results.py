@@ -76,6 +76,7 @@ def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLD
     path = report_path(report.encoder, report.benchmark, folder)
     arrays: dict[str, npt.NDArray[Any]] = {f"values/{name}": values for name, values in scores.values.items()}
     arrays |= {f"strata/{name}": groups for name, groups in scores.strata.items()}
+    arrays |= {f"pictures/{name}": found for name, found in scores.pictures.items()}
     for name, found in scores.correlations.items():
         arrays |= {f"{found.kind}/gold/{name}": found.gold, f"{found.kind}/predicted/{name}": found.predicted}
     with atomic_file(path.with_suffix(".safetensors")) as temporary:
@@ -103,6 +104,8 @@ def read_values(encoder: str, benchmark: str, folder: Path = FOLDER) -> Scores:
             scores.values[name] = array
         elif kind == "strata":
             scores.strata[name] = array
+        elif kind == "pictures":
+            scores.pictures[name] = array
         elif name.startswith("gold/"):
             metric = name.removeprefix("gold/")
             scores.correlations[metric] = Correlation(_KINDS[kind], array, arrays[f"{kind}/predicted/{metric}"])

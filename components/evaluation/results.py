@@ -51,6 +51,7 @@ def write_results(report: Report, scores: Scores, metrics_folder: Path, per_quer
     """Write `<encoder>.safetensors` and then `<encoder>.json`, each whole or not at all."""
     arrays: dict[str, npt.NDArray[Any]] = {f"values/{name}": values for name, values in scores.values.items()}
     arrays |= {f"strata/{name}": groups for name, groups in scores.strata.items()}
+    arrays |= {f"pictures/{name}": found for name, found in scores.pictures.items()}
     arrays |= {f"rankings/{name}": ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
     with atomic_file(per_query_folder / f"{report.encoder}.safetensors") as temporary:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, _identity(report))
@@ -80,7 +81,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
     path = folder / f"{report.encoder}.safetensors"
-    kinds: dict[str, dict[str, npt.NDArray[Any]]] = {"values": {}, "strata": {}, "rankings": {}}
+    kinds: dict[str, dict[str, npt.NDArray[Any]]] = {kind: {} for kind in ("values", "strata", "rankings", "pictures")}
     try:
         with safe_open(path, framework="numpy") as file:
             if file.metadata() != _identity(report):
@@ -92,7 +93,7 @@ def read_scores(report: Report, folder: Path) -> Scores:
         raise InputError(f"{path} is missing: {_mend(report.encoder)}") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is damaged ({error}): {_mend(report.encoder)}") from None
-    return Scores(kinds["values"], kinds["strata"], kinds["rankings"])
+    return Scores(kinds["values"], kinds["strata"], kinds["rankings"], pictures=kinds["pictures"])
 
 
 def _identity(report: Report) -> dict[str, str]:

@@ -13,6 +13,7 @@ from components.evaluation.benchmark import Scores
 from components.evaluation.bootstrap import correlation_interval, interval
 from components.evaluation.declaration import Published
 from components.evaluation.image_features import ImageFeatures
+from components.evaluation.metrics import finite
 from components.evaluation.published_results import (
     FOLDER,
     PublishedReport,
@@ -134,12 +135,13 @@ def summarise(benchmark: Published, scores: Scores, plan: Plan) -> dict[str, Val
     for name, values in scores.values.items():
         if not len(values):
             continue
-        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name))
+        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name), scores.pictures.get(name))
         found[name] = _value(benchmark, name, mean.value, (mean.low, mean.high), len(values))
     for name, correlation in scores.correlations.items():
         estimate = correlation_interval(correlation, plan.bootstrap, plan.seed)
         span = (estimate.low, estimate.high)
         found[name] = _value(benchmark, name, estimate.value, span, len(correlation.gold))
+    finite(*scores.scalars.values())
     for name, scalar in scores.scalars.items():
         found[name] = _value(benchmark, name, float(scalar), None, None)
     return found

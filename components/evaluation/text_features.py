@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from components.encoders.finite import non_finite_row
 from components.errors import InputError
 from components.evaluation.metrics import Features
 
@@ -27,8 +28,8 @@ def embed_new(encoder: TextEncoder, texts: Sequence[str], known: dict[str, Featu
     new = list(dict.fromkeys(text for text in texts if text not in known))
     if new:
         features = encoder.embed_texts(new, title="embed texts")
-        bad = ~np.isfinite(features).all(axis=1)
-        if bad.any():
-            raise InputError(f"the encoder gives '{new[int(bad.argmax())]}' a non-finite feature: train it again")
+        bad = non_finite_row(features)
+        if bad is not None:
+            raise InputError(f"the encoder gives '{new[bad]}' a non-finite feature: train it again")
         known.update(zip(new, features, strict=True))
     return np.stack([known[text] for text in texts])

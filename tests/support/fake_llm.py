@@ -54,6 +54,12 @@ class Options:
     """Shares of `http_<code>`, `timeout`, `truncated`, `nonsense` and `drop`, drawn for each request."""
     poison: dict[str, str] = field(default_factory=dict)
     """Text -> the kind of error that every prompt gets which holds it."""
+    instead: dict[str, list[str | None]] = field(default_factory=dict)
+    """Text -> content and finish reason that every prompt gets which holds it."""
+    most_tokens: int | None = None
+    """The most that `max_tokens` may be."""
+    cuts: bool = False
+    """Cut answers of more words than the request has `max_tokens`."""
     retry_after: str | None = None
     """Header of every error."""
     capacity: int | None = None
@@ -140,7 +146,7 @@ class FakeLlm:
             await _until_gone(request)
             return
         self._sending += 1
-        await JSONResponse(_response(await request.json(), prompt))(scope, receive, send)
+        await JSONResponse(_response(await request.json(), prompt, self.options))(scope, receive, send)
         self._last_sent = asyncio.get_running_loop().time()
         self._write("answer", digest, None)
 
@@ -150,6 +156,8 @@ class FakeLlm:
             return _error(401, f"Incorrect API key provided: {request.headers.get('authorization')}", None)
         if options.model is not None and body["model"] != options.model:
             return _error(404, f"The model `{body['model']}` does not exist.", None)
+        if options.most_tokens is not None and body["max_tokens"] > options.most_tokens:
+            return _error(400, "max_tokens is too large.", None)
         if options.longest is not None and len(prompt) > options.longest:
             said = f"This model's maximum context length is {options.longest} characters. You sent {len(prompt)}."
             return _error(400, said, None)
@@ -169,7 +177,7 @@ class FakeLlm:
         return None
 
     def _broken(self, kind: str, body: dict[str, Any], prompt: str) -> Response:
-        whole = json.dumps(_response(body, prompt))
+        whole = json.dumps(_response(body, prompt, self.options))
         if kind.startswith("http_"):
             return _error(int(kind.removeprefix("http_")), self.options.said, self.options.retry_after)
         if kind == "truncated":
@@ -189,10 +197,16 @@ async def _until_gone(request: Request) -> None:
         await asyncio.sleep(QUIET_S / 10)
 
 
-def _response(body: dict[str, Any], prompt: str) -> dict[str, Any]:
-    text = answer_to(prompt)
+def _response(body: dict[str, Any], prompt: str, options: Options) -> dict[str, Any]:
+    words = answer_to(prompt).split()
+    room = body["max_tokens"] if options.cuts else len(words)
+    text: str | None = " ".join(words[:room])
+    reason: str | None = "length" if room < len(words) else "stop"
+    for held, (content, ended_by) in options.instead.items():
+        if held in prompt:
+            text, reason = content, ended_by
     said = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
-    return {"id": "fake", "object": "completion", "choices": [{"index": 0, "finish_reason": "length", **said}]}
+    return {"id": "fake", "object": "completion", "choices": [{"index": 0, "finish_reason": reason, **said}]}
 
 
 def _error(code: int, message: str, retry_after: str | None) -> Response:

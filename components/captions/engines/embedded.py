@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from components.captions.language_model import LanguageModel, bf16_is_native, load_language_model, revision_of
-from components.captions.request import Reply, Request, Sampling
+from components.captions.request import Reply, Request, Said, Sampling
 from components.captions.shared_prefix import shared_inputs, shared_length
 from components.errors import InputError
 from components.settings import Block
@@ -72,8 +72,19 @@ class EmbeddedEngine:
             for rows in batched(order, self.batch_size):
                 for sampling in dict.fromkeys(window[row].sampling for row in rows):
                     chosen = [row for row in rows if window[row].sampling == sampling]
-                    answers = self._generate([window[row] for row in chosen], [prompts[row] for row in chosen])
-                    yield [Reply(window[row], answer) for row, answer in zip(chosen, answers, strict=True)]
+                    yield self._replies([window[row] for row in chosen], [prompts[row] for row in chosen])
+
+    def _replies(self, requests: list[Request], prompts: list[list[int]]) -> list[Reply]:
+        """Answers to requests of one sampling; those that lack their end are asked once more, with more tokens."""
+        said, tokens = self._generate(requests, prompts, requests[0].sampling), requests[0].sampling.max_tokens
+        replies = [Reply.of(request, one, tokens) for request, one in zip(requests, said, strict=True)]
+        cut = [row for row, request in enumerate(requests) if request.lacks_its_end(said[row])]
+        if cut:
+            more = requests[0].longer.sampling
+            again = self._generate([requests[row] for row in cut], [prompts[row] for row in cut], more)
+            for row, one in zip(cut, again, strict=True):
+                replies[row] = Reply.of(requests[row], one, more.max_tokens)
+        return replies
 
     @staticmethod
     def _prompt(loaded: LanguageModel, request: Request) -> list[int]:
@@ -88,10 +99,9 @@ class EmbeddedEngine:
         return ids
 
     @torch.inference_mode()
-    def _generate(self, requests: list[Request], prompts: list[list[int]]) -> list[str]:
+    def _generate(self, requests: list[Request], prompts: list[list[int]], sampling: Sampling) -> list[Said]:
         assert self._loaded is not None
         tokenizer, model = self._loaded.tokenizer, self._loaded.model
-        sampling = requests[0].sampling
         shared = shared_length(prompts)
         inputs = (
             shared_inputs(model, tokenizer, prompts, shared)
@@ -107,8 +117,19 @@ class EmbeddedEngine:
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
             logits_processor=[_RowSampler(sampling, [request.key for request in requests])],
         )
-        answers: list[str] = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-        return [answer.strip() for answer in answers]
+        new = output[:, inputs["input_ids"].shape[1] :]
+        answers: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True)
+        # A row that ended has an end token, and padding after it where others went on.
+        full = new.shape[1] == sampling.max_tokens
+        ended = torch.isin(new[:, -1], torch.tensor(_ends(model, tokenizer), device=new.device)).tolist()
+        return [Said(answer.strip(), full and not over) for answer, over in zip(answers, ended, strict=True)]
+
+
+def _ends(model: Any, tokenizer: Any) -> list[int]:
+    """The tokens that end an answer, or stand after its end."""
+    ends = model.generation_config.eos_token_id
+    listed = ends if isinstance(ends, list) else [ends]
+    return [token for token in {*listed, tokenizer.eos_token_id, tokenizer.pad_token_id} if token is not None]
 
 
 class _RowSampler:

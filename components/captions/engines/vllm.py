@@ -14,7 +14,7 @@ from more_itertools import batched
 from pydantic import Field, PositiveInt, field_validator
 
 from components.captions.endpoint_call import message_of
-from components.captions.request import Reply, Request
+from components.captions.request import Reply, Request, Said
 from components.captions.vllm_process import Inbox, Line, Worker, device_groups, start_workers
 from components.captions.weights import Weights, find_weights
 from components.errors import InputError
@@ -93,7 +93,7 @@ class VllmEngine:
         with start_workers(self._options.python, groups, self._options.log, inbox) as workers:
             for number, worker in enumerate(workers):
                 worker.send(self._load(groups[number] is None, _seed(first[0], 28) + number))
-            yield from _deal(workers, inbox, chain([first], blocks))
+            yield from _deal(workers, inbox, chain([first], blocks), self._options.block)
 
     def _load(self, cpu: bool, seed: int) -> dict[str, Any]:
         """The first message to a worker: the arguments of `vllm.LLM`, and what its method `chat` is given."""
@@ -110,18 +110,65 @@ class VllmEngine:
         return {"arguments": arguments, "chat": {"chat_template_kwargs": options.chat_template_kwargs}}
 
 
-def _deal(workers: list[Worker], inbox: Inbox, blocks: Iterator[Sequence[Request]]) -> Iterator[list[Reply]]:
+def _deal(workers: list[Worker], inbox: Inbox, blocks: Iterator[Sequence[Request]], size: int) -> Iterator[list[Reply]]:
+    again = _Again(size)
+    mixed = again.mixed_into(blocks)
     while True:
         # Nobody gets a second block before everybody has a first.
         for depth in range(_AHEAD):
             for worker in workers:
-                if len(worker.blocks) == depth and (block := next(blocks, None)) is not None:
+                if len(worker.blocks) == depth and (block := next(mixed)) is not None:
                     worker.blocks.append(block)
                     worker.send([_row(request) for request in block])
         if not any(worker.blocks for worker in workers):
             return
         worker, line = _next_line(workers, inbox)
-        yield _replies(worker.blocks.popleft(), line)
+        replies = again.replies(worker.blocks.popleft(), line)
+        if replies:
+            yield replies
+
+
+class _Again:
+    """Questions whose answers lacked their end: each is asked once more, with more tokens, in blocks of their own."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._waiting: list[Request] = []
+        self._first: dict[str, Request] = {}
+
+    def mixed_into(self, blocks: Iterator[Sequence[Request]]) -> Iterator[Sequence[Request] | None]:
+        """A full block of waiting ones first, then the others, then what waits; None while nothing does."""
+        while True:
+            block = None if len(self._waiting) >= self._size else next(blocks, None)
+            if block is None and self._waiting:
+                block, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
+            yield block
+
+    def replies(self, block: Sequence[Request], line: Line) -> list[Reply]:
+        """Those that are settled.
+
+        Raises:
+            InputError: the worker refuses every row for the same reason.
+        """
+        longer = block[0].key in self._first
+        failures = {row.get("failure") for row in line}
+        if not longer and len(block) > 1 and len(failures) == 1 and (failure := failures.pop()) is not None:
+            raise InputError(
+                f"engine 'vllm' can answer nothing ({failure}): correct the model's settings in params.yaml"
+            )
+        settled = []
+        for asked, row in zip(block, line, strict=True):
+            request = self._first.pop(asked.key, asked)
+            if "answer" not in row:
+                settled.append(Reply(request, None, row.get("failure")))
+                continue
+            said = Said(row["answer"].replace("\0", "").strip(), row["cut"])
+            if not longer and request.lacks_its_end(said):
+                self._first[request.longer.key] = request
+                self._waiting.append(request.longer)
+            else:
+                settled.append(Reply.of(request, said, asked.sampling.max_tokens))
+        return settled
 
 
 def _next_line(workers: list[Worker], inbox: Inbox) -> tuple[Worker, Line]:
@@ -149,16 +196,6 @@ def _row(request: Request) -> dict[str, Any]:
 
 def _seed(request: Request, bits: int) -> int:
     return int(request.key, 16) >> (256 - bits)
-
-
-def _replies(block: Sequence[Request], line: Line) -> list[Reply]:
-    failures = {row.get("failure") for row in line}
-    if len(block) > 1 and len(failures) == 1 and (failure := failures.pop()) is not None:
-        raise InputError(f"engine 'vllm' can answer nothing ({failure}): correct the model's settings in params.yaml")
-    return [
-        Reply(request, row["answer"].replace("\0", "").strip() if "answer" in row else None, row.get("failure"))
-        for request, row in zip(block, line, strict=True)
-    ]
 
 
 def make(options: Options) -> VllmEngine:

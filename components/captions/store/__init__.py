@@ -91,13 +91,17 @@ class GenerationStore:
         query = select(func.count()).select_from(GENERATIONS)
         return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def import_parquet(self, path: Path) -> int:
+    def import_parquet(self, path: Path, *, once: bool = False) -> int:
         """Merge an export into the store; returns how many answers were new.
+
+        Args:
+            path: the export.
+            once: leave a file alone that was imported before, even if answers were pruned since.
 
         Raises:
             InputError: the file is missing, cannot be read or is no export.
         """
-        return import_parquet(self._database, path)
+        return import_parquet(self._database, path, once=once)
 
     def export_parquet(self, path: Path) -> int:
         """Write all answers to a Parquet file, sorted by task and key; returns how many.

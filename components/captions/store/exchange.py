@@ -13,7 +13,7 @@ from sqlalchemy import collate, func, select, text
 
 from components.captions.store.database import Database
 from components.captions.store.rows import Row, storable
-from components.captions.store.schema import EXPORT, GENERATIONS
+from components.captions.store.schema import EXPORT, GENERATIONS, PRUNED
 from components.errors import InputError
 from components.files import atomic_file, file_hash
 from components.progress import bar
@@ -52,15 +52,21 @@ def export_parquet(database: Database, path: Path) -> int:
     return written
 
 
-def import_parquet(database: Database, path: Path) -> int:
+def import_parquet(database: Database, path: Path, *, once: bool = False) -> int:
     """Merge an export; returns how many answers were new. A file whose rows are all in the store is not read again.
+
+    Args:
+        database: the store.
+        path: the export.
+        once: not read it again either where answers were pruned since, which would bring them back.
 
     Raises:
         InputError: the file is missing, cannot be read or is no export, or the store failed.
     """
     try:
         sha256 = file_hash(path)
-        if database.read(lambda connection: connection.execute(_KNOWN, {"sha256": sha256}).scalar()) is not None:
+        known = database.read(lambda connection: connection.execute(_KNOWN, {"sha256": sha256}).scalar())
+        if known is not None and (once or known != PRUNED):
             return 0
         new = total = 0
         for rows in _rows(path):
@@ -73,7 +79,7 @@ def import_parquet(database: Database, path: Path) -> int:
         raise InputError(f"{path} is no export of a generation store ({reason}): restore it from git") from None
     remember = text(
         f"INSERT INTO imports (sha256, rows, at) VALUES (:sha256, :rows, {database.dialect.now})"
-        " ON CONFLICT (sha256) DO NOTHING"
+        " ON CONFLICT (sha256) DO UPDATE SET rows = excluded.rows"
     )
     database.write(lambda connection: connection.execute(remember, {"sha256": sha256, "rows": total}))
     return new

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, true
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, true, update
 from sqlalchemy import Table as SqlTable
 
 from components.captions.store.database import Database
-from components.captions.store.schema import FAILURES, GENERATIONS, IMPORTS
+from components.captions.store.schema import FAILURES, GENERATIONS, IMPORTS, PRUNED
 from components.errors import InputError
 from components.progress import bar
 
@@ -68,7 +68,7 @@ def prune(database: Database, choice: Choice, *, dry_run: bool) -> list[Pruned]:
     if not dry_run and found:
         # First: an export must never count as imported when one of its rows is gone.
         if table is GENERATIONS:
-            database.write(lambda connection: connection.execute(delete(IMPORTS)))
+            database.write(lambda connection: connection.execute(update(IMPORTS).values(rows=PRUNED)))
         _delete(database, table, chosen, sum(group.rows for group in found))
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import desc, func, select, text
 
 from components.captions.store.database import Database
-from components.captions.store.schema import FAILURES, GENERATIONS, IMPORTS
+from components.captions.store.schema import FAILURES, GENERATIONS, IMPORTS, PRUNED
 
 _MOST_REASONS = 100
 
@@ -98,4 +98,4 @@ _FAILURES = (
     .order_by(desc("rows"), FAILURES.c.task, FAILURES.c.reason)
     .limit(_MOST_REASONS)
 )
-_IMPORTS = select(func.count()).select_from(IMPORTS)
+_IMPORTS = select(func.count()).select_from(IMPORTS).where(IMPORTS.c.rows != PRUNED)

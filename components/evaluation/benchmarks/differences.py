@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.errors import InputError
-from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
-from components.evaluation.metrics import Reals, strictly_greater
+from components.evaluation.benchmark import Benchmark, Columns, Context, Metric, Scores
+from components.evaluation.metrics import strictly_greater
 from components.evaluation.protocols.difference import classified, margins
 from components.evaluation.protocols.row_pairs import group_numbers
 from components.records import COMPARISONS
@@ -28,9 +28,8 @@ _ZERO = "a cosine of zero is a failure, as in the released code; equation 2 coun
 def score(context: Context) -> Scores:
     """Accuracies over all pairs, per kind of difference and averaged over kinds, and the ordering by size."""
     table = context.read(COMPARISONS, FILE)
-    first, second = (
-        context.image_features[context.rows(table[column].to_pylist(), FILE)] for column in ("first_id", "second_id")
-    )
+    shown = [context.rows(table[column].to_pylist(), FILE) for column in ("first_id", "second_id")]
+    first, second = (context.image_features[rows] for rows in shown)
     true, false = (
         margins(first, second, context.texts(table[column].to_pylist()))
         for column in ("true_difference", "false_difference")
@@ -38,16 +37,25 @@ def score(context: Context) -> Scores:
     kinds = _checked(context, table["kind"].to_pylist(), "kind", KINDS)
     answers = _checked(context, table["answer"].to_pylist(), "answer", ANSWERS)
     overall = {"accuracy": strictly_greater(true, false), "sign_accuracy": classified(true, "wrong")}
-    values: dict[str, Reals] = {f"{NAME}/{name}": found for name, found in overall.items()}
-    values[f"{NAME}/macro_accuracy"] = overall["accuracy"]
     # Where the second picture is the larger one, the sentence about the first is the false one and must point away.
     ordered = np.where(answers == "first", classified(true, "wrong"), classified(-false, "wrong"))
-    if (kinds == "size").any():
-        values[f"{NAME}/size_ordering_accuracy"] = ordered[kinds == "size"]
-    for kind in KINDS:
-        if (kinds == kind).any():
-            values |= {f"{NAME}/kind_{kind}/{name}": found[kinds == kind] for name, found in overall.items()}
-    return Scores(values, strata={f"{NAME}/macro_accuracy": group_numbers(kinds.tolist())})
+
+    def named(columns: dict[str, Columns], ordered: Columns) -> dict[str, Columns]:
+        named = {f"{NAME}/{name}": column for name, column in columns.items()}
+        named[f"{NAME}/macro_accuracy"] = columns["accuracy"]
+        if (kinds == "size").any():
+            named[f"{NAME}/size_ordering_accuracy"] = ordered[kinds == "size"]
+        for kind in KINDS:
+            if (kinds == kind).any():
+                named |= {f"{NAME}/kind_{kind}/{name}": column[kinds == kind] for name, column in columns.items()}
+        return named
+
+    pictures = np.stack(shown, axis=1)
+    return Scores(
+        named(overall, ordered),
+        strata={f"{NAME}/macro_accuracy": group_numbers(kinds.tolist())},
+        pictures=named(dict.fromkeys(overall, pictures), pictures),
+    )
 
 
 def _checked(context: Context, found: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:

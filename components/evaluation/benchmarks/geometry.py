@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
-from components.evaluation.metrics import BLOCK, Features, Reals
+from components.evaluation.metrics import BLOCK, Features, Indices, Reals, finite
 from components.evaluation.protocols import geometry
 from components.evaluation.texts_of_images import QUERIES_FILE, texts_of_images
 from components.records import COMPARISONS, PARAPHRASE_QUERIES
@@ -24,15 +24,21 @@ _NONE = "no ranking, so no ties"
 
 def score(context: Context) -> Scores:
     """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
-    values = _differences(context) | _spread(context)
-    return Scores({f"{NAME}/{name}": found for name, found in values.items()})
+    values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
+    for found, shown in (_differences(context), _spread(context)):
+        values |= {f"{NAME}/{name}": column for name, column in found.items()}
+        pictures |= {f"{NAME}/{name}": shown for name in found}
+    return Scores(values, pictures=pictures)
 
 
-def _differences(context: Context) -> dict[str, Reals]:
+def _differences(context: Context) -> tuple[dict[str, Reals], Indices]:
+    """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
     told, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
-    images = [context.image_features[context.rows(column, FILE)] for column in ids]
+    shown = [context.rows(column, FILE) for column in ids]
+    images = [context.image_features[rows] for rows in shown]
     captions = [texts_of_images(context, "query", column, FILE) for column in ids]
     values: dict[str, Reals] = {}
     for what, (first, second) in (("caption", captions), ("image", images)):
@@ -40,19 +46,23 @@ def _differences(context: Context) -> dict[str, Reals]:
         values[f"{group}/distance"] = geometry.comparison_distance(first, second, told)
         # The sentence about the exchanged pair is its own text here; the negated difference would add nothing.
         values[f"{group}/reverse_distance"] = geometry.comparison_distance(first, second, opposite)
-    return values | {"difference_text/antisymmetry": geometry.antisymmetry(told, opposite)}
+    values["difference_text/antisymmetry"] = geometry.antisymmetry(told, opposite)
+    return values, np.stack(shown, axis=1)
 
 
-def _spread(context: Context) -> dict[str, Reals]:
+def _spread(context: Context) -> tuple[dict[str, Reals], Indices]:
+    """Values of items, and the picture of each."""
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
-    images = context.image_features[context.rows(table["image_id"].to_pylist(), QUERIES_FILE)]
+    gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
+    images = context.image_features[gold]
     captions, paraphrases = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
-    return {
+    values = {
         "image_caption/alignment": geometry.alignment(images, captions),
         "paraphrase/alignment": geometry.alignment(captions, paraphrases),
         "image/gaussian_potential": gaussian_potential(images),
         "caption/gaussian_potential": gaussian_potential(captions),
     }
+    return values, gold
 
 
 def gaussian_potential(features: Features) -> Reals:
@@ -64,6 +74,7 @@ def gaussian_potential(features: Features) -> Reals:
     Returns:
         `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
     """
+    finite(features)
     found = np.zeros(len(features), dtype=np.float64)
     for start in range(0, len(features), BLOCK):
         rows = features[start : start + BLOCK].astype(np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
+from components.evaluation.benchmark import Benchmark, Columns, Context, Metric, Scores
 from components.evaluation.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.evaluation.protocols.row_pairs import row_cosine
 from components.evaluation.protocols.semclip_scores import original_over_negation
@@ -38,11 +38,16 @@ def score(context: Context) -> Scores:
         for name, texts in (("caption", captions), ("paraphrase", paraphrases))
     }
     composite = (found["caption_top1"] + found["paraphrase_top1"] + _rescaled(over["original_over_negation"])) / 3
-    values = {f"{NAME}/{name}": value for name, value in (over | found | {"composite": composite}).items()}
     cues = np.array(table["cue"].to_pylist())
-    for cue in dict.fromkeys(cues.tolist()):
-        values |= {f"{NAME}/cue_{cue}/{name}": value[cues == cue] for name, value in over.items()}
-    return Scores(values)
+
+    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
+        named = {f"{NAME}/{name}": column for name, column in columns.items()}
+        for cue in dict.fromkeys(cues.tolist()):
+            named |= {f"{NAME}/cue_{cue}/{name}": columns[name][cues == cue] for name in over}
+        return named
+
+    overall = over | found | {"composite": composite}
+    return Scores(named(overall), pictures=named(dict.fromkeys(overall, gold)))
 
 
 def _rescaled(correct: Reals) -> Reals:

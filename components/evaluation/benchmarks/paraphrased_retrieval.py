@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
+from components.evaluation.benchmark import Benchmark, Columns, Context, Metric, Scores
 from components.evaluation.metrics import Reals, average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.records import PARAPHRASE_QUERIES
 
@@ -30,13 +30,18 @@ def score(context: Context) -> Scores:
     overall |= {f"ao_at_{k}": average_overlap(tops[0], tops[1], k) for k in context.ks}
     overall |= {f"js_at_{k}": jaccard_similarity(tops[0], tops[1], k) for k in context.ks}
     overall |= {f"paraphrase_recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
-    values = {f"{NAME}/{metric}": found for metric, found in overall.items()}
-    for prefix in ("tier", "held_out"):
-        values |= _grouped(prefix, np.array(table[prefix].to_pylist()), overall)
-    return Scores(values, rankings={QUERY_TOP: tops[0], PARAPHRASE_TOP: tops[1]})
+
+    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
+        found = {f"{NAME}/{metric}": column for metric, column in columns.items()}
+        for prefix in ("tier", "held_out"):
+            found |= _grouped(prefix, np.array(table[prefix].to_pylist()), columns)
+        return found
+
+    rankings = {QUERY_TOP: tops[0], PARAPHRASE_TOP: tops[1]}
+    return Scores(named(overall), rankings=rankings, pictures=named(dict.fromkeys(overall, gold)))
 
 
-def _grouped(prefix: str, groups: npt.NDArray[np.str_], overall: dict[str, Reals]) -> dict[str, Reals]:
+def _grouped(prefix: str, groups: npt.NDArray[np.str_], overall: dict[str, Columns]) -> dict[str, Columns]:
     """The values of each group's queries, groups in the order in which the table first names them."""
     return {
         f"{NAME}/{prefix}_{group}/{metric}": found[groups == group]

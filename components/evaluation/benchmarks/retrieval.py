@@ -22,12 +22,14 @@ def score(context: Context) -> Scores:
     gold = context.rows(table["image_id"].to_pylist(), FILE)
     texts, registers = table["text"].to_pylist(), np.array(table["register"].to_pylist())
     values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
     for register in dict.fromkeys(registers.tolist()):
         chosen = np.flatnonzero(registers == register)
         prefix = "retrieval" if register == "plain" else f"retrieval_{register}"
         for direction, ranks in _ranks(context, [texts[row] for row in chosen], gold[chosen]).items():
             values |= {f"{prefix}/{direction}_recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
-    return Scores(values)
+        pictures |= {f"{prefix}/t2i_recall_at_{k}": gold[chosen] for k in context.ks}
+    return Scores(values, pictures=pictures)
 
 
 def _ranks(context: Context, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:

@@ -19,7 +19,8 @@ KINDS = ("relation", "attribute")
 def score(context: Context) -> Scores:
     """Accuracy per kind of swap, and the macro accuracy over the groups of the relations."""
     table = context.read(SWAPS, FILE)
-    images = context.image_features[context.rows(table["image_id"].to_pylist(), FILE)]
+    gold = context.rows(table["image_id"].to_pylist(), FILE)
+    images = context.image_features[gold]
     true, false = (
         np.einsum("nd,nd->n", images, context.texts(table[column].to_pylist()))
         for column in ("true_caption", "false_caption")
@@ -29,12 +30,14 @@ def score(context: Context) -> Scores:
     for kind in set(kinds.tolist()) - set(KINDS):
         raise InputError(f"{context.folder / FILE}: kind '{kind}' is unknown: use {' or '.join(KINDS)}")
     values = {f"swaps/{kind}_accuracy": correct[kinds == kind] for kind in KINDS if (kinds == kind).any()}
+    pictures = {f"swaps/{kind}_accuracy": gold[kinds == kind] for kind in KINDS}
+    pictures["swaps/relation_macro_accuracy"] = pictures["swaps/relation_accuracy"]
     strata = {}
     if "swaps/relation_accuracy" in values:
         groups = np.array(table["group"].to_pylist())[kinds == "relation"]
         values["swaps/relation_macro_accuracy"] = values["swaps/relation_accuracy"]
         strata["swaps/relation_macro_accuracy"] = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return Scores(values, strata)
+    return Scores(values, strata, pictures=pictures)
 
 
 BENCHMARK = Benchmark(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.evaluation.benchmark import Benchmark, Context, Metric, Scores
+from components.evaluation.benchmark import Benchmark, Columns, Context, Metric, Scores
 from components.evaluation.protocols.triplets import image_triplets, text_triplets
 from components.evaluation.texts_of_images import QUERIES_FILE, texts_of_images
 from components.records import SWAPS
@@ -22,15 +22,20 @@ def score(context: Context) -> Scores:
     """ITT and its two halves, and TOT, over all swaps and per kind."""
     table = context.read(SWAPS, FILE)
     image_ids = table["image_id"].to_pylist()
-    images = context.image_features[context.rows(image_ids, FILE)]
+    gold = context.rows(image_ids, FILE)
+    images = context.image_features[gold]
     first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
     second = texts_of_images(context, "paraphrase", image_ids, FILE)
     found = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
     kinds = np.array(table["kind"].to_pylist())
-    values = {f"{NAME}/{name}": value for name, value in found.items()}
-    for kind in dict.fromkeys(kinds.tolist()):
-        values |= {f"{NAME}/kind_{kind}/{name}": value[kinds == kind] for name, value in found.items()}
-    return Scores(values)
+
+    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
+        named = {f"{NAME}/{name}": column for name, column in columns.items()}
+        for kind in dict.fromkeys(kinds.tolist()):
+            named |= {f"{NAME}/kind_{kind}/{name}": column[kinds == kind] for name, column in columns.items()}
+        return named
+
+    return Scores(named(found), pictures=named(dict.fromkeys(found, gold)))
 
 
 BENCHMARK = Benchmark(

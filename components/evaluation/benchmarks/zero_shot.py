@@ -22,7 +22,8 @@ def score(context: Context) -> Scores:
     """Top-1 and top-5 accuracy per image, for the single prompt and for the ensemble."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
-    images = context.image_features[context.rows(table["image_id"].to_pylist(), FILE)]
+    gold = context.rows(table["image_id"].to_pylist(), FILE)
+    images = context.image_features[gold]
     classes = sorted(set(labels))
     truth = np.array([classes.index(label) for label in labels], dtype=np.int64)
     texts = [template.format(label=label) for template in ENSEMBLE for label in classes]
@@ -31,7 +32,7 @@ def score(context: Context) -> Scores:
     for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
         ranks = gold_ranks(images, features, truth)
         values |= {f"{prefix}/top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}
-    return Scores(values)
+    return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
 def _mean_direction(prompts: Features) -> Features:

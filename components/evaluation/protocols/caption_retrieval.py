@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from components.evaluation.metrics import BLOCK, Features, Indices, Reals, gold_ranks, hit_at_k
+from components.evaluation.metrics import BLOCK, Features, Indices, Reals, finite, gold_ranks, hit_at_k
 
 SUMMED = (1, 5, 10)
 """Depths that mean recall and RSUM take in, both ways."""
@@ -24,6 +24,7 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
     Returns:
         `[queries]`.
     """
+    finite(queries, gallery)
     ranks = np.empty(len(queries), dtype=np.int64)
     positions, transposed = np.arange(len(gallery)), np.ascontiguousarray(gallery.T)
     for start in range(0, len(queries), BLOCK):
@@ -57,4 +58,5 @@ def caption_recalls(images: Features, captions: Features, owners: Indices, ks: S
 
 def recall_sum(recalls: Mapping[str, Reals]) -> float:
     """RSUM: recall at 1, 5 and 10 both ways, added up; shares, so it is a hundredth of what papers print."""
+    finite(*recalls.values())
     return float(sum(recalls[f"{way}/recall_at_{k}"].mean() for way in WAYS for k in SUMMED))

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from components.evaluation.metrics import Features, Indices, Reals
+from components.evaluation.metrics import Features, Indices, Reals, finite
 
 SEEDS = 5
 """Draws that are averaged (PC-CLIP, table 1)."""
@@ -28,16 +28,19 @@ class Pooled:
     Attributes:
         values: one value per pair, seed after seed `[pairs]`.
         seeds: the run of each pair `[pairs]`; the mean of the runs' means is the published figure.
+        pictures: the two pictures of each pair `[pairs, 2]`.
         standard_error: of the runs' means.
     """
 
     values: Reals
     seeds: Indices
+    pictures: Indices
     standard_error: float
 
 
 def difference_features(first: Features, second: Features) -> Features:
     """Unit vectors of `first - second`, all `[pairs, dim]`; zeros where the two are the same."""
+    finite(first, second)
     difference = first.astype(np.float64) - second
     length = np.linalg.norm(difference, axis=1, keepdims=True)
     return np.asarray(difference / np.where(length == 0, 1, length), dtype=np.float32)
@@ -45,6 +48,7 @@ def difference_features(first: Features, second: Features) -> Features:
 
 def margins(first: Features, second: Features, texts: Features) -> Features:
     """Cosine of each text with the difference of its two images `[pairs]`; inputs are `[pairs, dim]`, unit vectors."""
+    finite(texts)
     return np.asarray(np.einsum("nd,nd->n", difference_features(first, second), texts), dtype=np.float32)
 
 
@@ -55,6 +59,7 @@ def classified(found: Features, ties: Ties) -> Reals:
         found: `margins`, `[pairs]`.
         ties: what a margin of zero is: `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
     """
+    finite(found)
     return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
 
 
@@ -79,11 +84,12 @@ def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
     return np.asarray(pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]], dtype=np.int64)
 
 
-def pooled(runs: Sequence[Reals]) -> Pooled:
-    """The runs of several seeds, `[pairs]` each and none empty.
+def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
+    """The runs of several seeds, `[pairs]` each and none empty, with the two pictures of each pair `[pairs, 2]`.
 
     The standard error divides the deviation by n, not n - 1, as the released code does.
     """
+    finite(*runs)
     means = np.array([run.mean() for run in runs])
     seeds = np.repeat(np.arange(len(runs), dtype=np.int64), [len(run) for run in runs])
-    return Pooled(np.concatenate(runs), seeds, float(means.std() / np.sqrt(len(means))))
+    return Pooled(np.concatenate(runs), seeds, np.concatenate(pictures), float(means.std() / np.sqrt(len(means))))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.evaluation.metrics import BLOCK, Features, Indices, Reals
+from components.evaluation.metrics import BLOCK, Features, Indices, Reals, finite
 from components.evaluation.protocols.difference import margins
 
 
@@ -34,6 +34,7 @@ def antisymmetry(difference: Features, opposite: Features) -> Reals:
 
     PC-CLIP's comparative prompting (section 3.4) rests on the two not being the same.
     """
+    finite(difference, opposite)
     return np.asarray(-np.einsum("nd,nd->n", difference.astype(np.float64), opposite))
 
 
@@ -43,12 +44,14 @@ def modality_gap(images: Features, texts: Features) -> float:
     Args:
         images, texts: unit features `[images, dim]` and `[texts, dim]`.
     """
+    finite(images, texts)
     return float(np.linalg.norm(images.mean(axis=0, dtype=np.float64) - texts.mean(axis=0, dtype=np.float64)))
 
 
 def alignment(first: Features, second: Features) -> Reals:
     """Squared distance of the two features of each positive pair `[pairs]`; the mean is l_align for alpha 2
     (Wang and Isola 2020, arXiv 2005.10242, section 4.1)."""
+    finite(first, second)
     return np.asarray(np.square(first.astype(np.float64) - second).sum(axis=1))
 
 
@@ -59,6 +62,7 @@ def uniformity(features: Features) -> float:
     Raises:
         ValueError: there are fewer than two features.
     """
+    finite(features)
     count = len(features)
     if count < 2:
         raise ValueError("a single feature is not spread over anything")
@@ -80,6 +84,7 @@ def analogy_ranks(vocabulary: Features, questions: Indices) -> Indices:
         vocabulary: features of all words `[words, dim]`.
         questions: rows of a, b, c and d in the vocabulary `[questions, 4]`.
     """
+    finite(vocabulary)
     ranks = np.empty(len(questions), dtype=np.int64)
     for start in range(0, len(questions), BLOCK):
         asked = questions[start : start + BLOCK]

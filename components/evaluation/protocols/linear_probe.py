@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from components.evaluation.metrics import Features, Indices
+from components.evaluation.metrics import Features, Indices, finite
 from components.evaluation.protocols.zero_shot import held_out
 
 HELD_OUT = 0.2
@@ -29,6 +29,7 @@ def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -
         test: unit features `[test, dim]`.
         seed: of the draw.
     """
+    finite(train, test)
     aside = held_out(labels, HELD_OUT, seed)
     # Classes too small to set one image aside leave nothing to choose by.
     chosen = 0.0 if not aside.any() else best_exponent(_accuracy(train, labels, aside))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from components.evaluation.metrics import Features, Indices
+from components.evaluation.metrics import Features, Indices, finite
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
@@ -23,6 +23,7 @@ def averaged(features: Features, owners: Indices, queries: int) -> Features:
     Returns:
         `[queries, dim]`; the sum stands for the mean, for length does not matter to a cosine.
     """
+    finite(features)
     sums = np.zeros((queries, features.shape[1]), dtype=np.float64)
     np.add.at(sums, owners, features)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)

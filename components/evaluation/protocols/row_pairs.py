@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.evaluation.metrics import Features, Indices, Reals
+from components.evaluation.metrics import Features, Indices, Reals, finite
 
 
 def row_cosine(first: Features, second: Features) -> Features:
@@ -17,11 +17,13 @@ def row_cosine(first: Features, second: Features) -> Features:
     Returns:
         `[rows]`.
     """
+    finite(first, second)
     return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
 
 
 def at_least(scores: Features, others: Features) -> Reals:
     """1 where `scores` reaches `others`, else 0: a tie is right."""
+    finite(scores, others)
     return (scores >= others).astype(np.float64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.evaluation.benchmark import Scores
-from components.evaluation.metrics import Features, Indices, Reals, gold_ranks, hit_at_k, strictly_greater
+from components.evaluation.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
 from components.evaluation.protocols.row_pairs import row_cosine
 
 DEPTHS = (1, 3, 5)
@@ -47,19 +47,28 @@ def original_over_negation(images: Features, originals: Features, negations: Fea
 
 def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
     """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
+    finite(original, paraphrased, over_negation)
     return (original + paraphrased + max(0.0, 2 * (over_negation - 0.5))) / 3
 
 
 def semclip_scores(
-    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features
+    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features, pictures: Indices
 ) -> Scores:
-    """All that SemCLIP reports of a data set, as metrics of benchmark `name`; features are unit `[rows, dim]`."""
+    """All that SemCLIP reports of a data set, as metrics of benchmark `name`.
+
+    Args:
+        name: the benchmark.
+        images, originals, paraphrases, negations: unit features `[rows, dim]`.
+        pictures: number of each row's picture `[rows]`; rows of one picture have the same.
+    """
     captioned = {"original": originals, "paraphrase": paraphrases}
     top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}
     over = original_over_negation(images, originals, negations)
     values = {f"{name}/{kind}/{metric}": column for kind, found in top.items() for metric, column in found.items()}
     original, paraphrase = (float(top[kind]["recall_at_1"].mean()) for kind in ("original", "paraphrase"))
+    values[f"{name}/original_over_negation"] = over
     return Scores(
-        values | {f"{name}/original_over_negation": over},
+        values,
+        pictures=dict.fromkeys(values, pictures),
         scalars={f"{name}/composite_score": composite_score(original, paraphrase, float(over.mean()))},
     )

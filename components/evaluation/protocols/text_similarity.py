@@ -8,7 +8,7 @@ import numpy as np
 
 from components.evaluation.benchmark import Correlation
 from components.evaluation.bootstrap import correlation_value
-from components.evaluation.metrics import Features, Reals
+from components.evaluation.metrics import Features, Reals, finite
 
 _DECIMALS = 6
 """Of a cosine: features have single precision, so what follows is noise."""
@@ -23,6 +23,7 @@ def pair_cosines(first: Features, second: Features) -> Reals:
     Returns:
         `[pairs]` in double precision.
     """
+    finite(first, second)
     left, right = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     cosines = np.zeros(len(lengths))
@@ -39,6 +40,7 @@ def spearman_by_subset(benchmark: str, subsets: Mapping[str, tuple[Reals, Reals]
     """
     gold = np.concatenate([one for one, _ in subsets.values()])
     predicted = np.concatenate([one for _, one in subsets.values()])
+    finite(gold, predicted)
     return {f"{benchmark}/all/spearman": Correlation("spearman", gold, predicted)} | {
         f"{benchmark}/{name}/spearman": Correlation("spearman", *columns) for name, columns in subsets.items()
     }

@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from components.evaluation.metrics import Features, Indices, Reals, gold_ranks, hit_at_k, top_k
+from components.evaluation.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, top_k
 
 TIE = "the class that is first in the list of classes"
 Pair = tuple[int, int]
@@ -19,6 +19,7 @@ Pair = tuple[int, int]
 
 def unit(features: Features) -> Features:
     """`features` `[..., dim]` divided by their norms; a zero stays zero."""
+    finite(features)
     norm = np.linalg.norm(features, axis=-1, keepdims=True)
     return np.asarray(features / np.maximum(norm, np.finfo(np.float32).tiny), dtype=np.float32)
 
@@ -98,6 +99,7 @@ def comparative_weights(
     Returns:
         `[classes, dim]`; classes that no difference updates are unchanged.
     """
+    finite(weights, differences, alpha)
     new = weights.copy()
     estimates = weights[described] - differences
     for number in np.unique(updated):

@@ -48,7 +48,7 @@ def score_relations(trial: Trial) -> Scores:
     trial.expect(path, len(rows), RELATIONS)
     labels = [row["relation_name"] for row in rows]
     dropped = left_out_relations()
-    return _averages(RELATION, _right(trial, rows), labels, [label not in dropped for label in labels])
+    return _averages(RELATION, trial, rows, labels, [label not in dropped for label in labels])
 
 
 def score_attributions(trial: Trial) -> Scores:
@@ -58,7 +58,7 @@ def score_attributions(trial: Trial) -> Scores:
     trial.expect(path, len(rows), ATTRIBUTIONS)
     labels = ["_".join(map(str, row["attributes"])) for row in rows]
     counts = Counter(labels)
-    return _averages(ATTRIBUTION, _right(trial, rows), labels, [counts[label] >= FEWEST for label in labels])
+    return _averages(ATTRIBUTION, trial, rows, labels, [counts[label] >= FEWEST for label in labels])
 
 
 def _right(trial: Trial, rows: list[dict[str, Any]]) -> Reals:
@@ -72,15 +72,20 @@ def _right(trial: Trial, rows: list[dict[str, Any]]) -> Reals:
     return strictly_greater(row_cosine(images, true), row_cosine(images, false))
 
 
-def _averages(name: str, right: Reals, labels: Sequence[str], kept: Sequence[bool]) -> Scores:
-    """The three averages of `right`; the headline is left out where no case counts for it."""
+def _averages(
+    name: str, trial: Trial, rows: list[dict[str, Any]], labels: Sequence[str], kept: Sequence[bool]
+) -> Scores:
+    """The three averages of right cases; the headline is left out where no case counts for it."""
+    right, shown = _right(trial, rows), group_numbers([row["image_path"] for row in rows])
     groups, counted = group_numbers(labels), np.array(kept, dtype=bool)
     values = {f"{name}/micro_accuracy": right, f"{name}/macro_accuracy_all": right}
+    pictures = dict.fromkeys(values, shown)
     strata = {f"{name}/macro_accuracy_all": groups}
     if counted.any():
         values[f"{name}/macro_accuracy"] = right[counted]
         strata[f"{name}/macro_accuracy"] = groups[counted]
-    return Scores(values, strata)
+        pictures[f"{name}/macro_accuracy"] = shown[counted]
+    return Scores(values, strata, pictures=pictures)
 
 
 def tested(path: str, trial: Trial) -> Tested:
@@ -104,7 +109,7 @@ _CITATION = "When and why vision-language models behave like bags-of-words (arXi
 BENCHMARKS = (
     Published(
         name=RELATION,
-        version=1,
+        version=2,
         protocol="released notebook: box crop, macro over its relations; over all relations and micro beside it",
         citation=_CITATION,
         folder="aro",
@@ -115,7 +120,7 @@ BENCHMARKS = (
     ),
     Published(
         name=ATTRIBUTION,
-        version=1,
+        version=2,
         protocol="released notebook: box crop, macro over pairs with 25 cases; over all pairs and micro beside it",
         citation=_CITATION,
         folder="aro",

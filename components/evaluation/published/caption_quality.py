@@ -23,6 +23,7 @@ from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published
 from components.evaluation.judge import OPTION, Question, judged
 from components.evaluation.protocols.difference import drawn
+from components.evaluation.protocols.row_pairs import group_numbers
 from components.evaluation.trial import Trial
 from components.records import DIFFERENCES
 
@@ -44,9 +45,11 @@ def score(trial: Trial) -> Scores:
     rows = table.take(drawn(table.num_rows, JUDGED, trial.seed)).to_pylist()
     shown = (trial.folder / "pairs.parquet").exists()
     questions = _with_pictures(trial, rows) if shown else [_question(row) for row in rows]
-    values, _ = judged(trial, TASK, questions, _score)
+    values, kept = judged(trial, TASK, questions, _score)
     group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
-    return Scores({f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)})
+    found = {f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)}
+    ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
+    return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
 
 
 def _with_pictures(trial: Trial, rows: Sequence[dict[str, Any]]) -> list[Question]:
@@ -70,7 +73,7 @@ def _score(answer: str) -> float | None:
 BENCHMARKS = (
     Published(
         name=NAME,
-        version=1,
+        version=2,
         protocol="PC-CLIP, figure 5: a judge's score of 300 drawn differences, asked by prompt task score_difference",
         citation="PC-CLIP (arXiv 2409.09721), section 4.6 and appendix B.3",
         folder="caption_quality",

@@ -26,7 +26,7 @@ from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Features
 from components.evaluation.picture_source import picture_file
-from components.evaluation.protocols.row_pairs import at_least, row_cosine
+from components.evaluation.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.evaluation.protocols.semclip_scores import held_out, semclip_scores
 from components.evaluation.rows import checked
 from components.evaluation.trial import Trial
@@ -57,11 +57,12 @@ def score_semclip(trial: Trial) -> Scores:
         raise InputError(f"{trial.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         trial.expect(CSV, len(rows), ROWS)
-    images = _images(trial, [semclip_picture_name(row) for row in tested])
+    files = [semclip_picture_name(row) for row in tested]
+    images = _images(trial, files)
     original, paraphrased, negated = (
         trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
-    return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
+    return semclip_scores(SEMCLIP, images, original, paraphrased, negated, group_numbers(files))
 
 
 def tested_con_clip(trial: Trial) -> Tested:
@@ -155,7 +156,7 @@ BENCHMARKS = (
     ),
     Published(
         name=SEMCLIP,
-        version=1,
+        version=2,
         protocol="SemCLIP's released code: a tenth of the rows by seed 42, ties a failure; composite of equation 8",
         citation="SemCLIP (arXiv 2511.16527)",
         folder="cc_neg",

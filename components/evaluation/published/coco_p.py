@@ -39,7 +39,8 @@ def score(name: str, folders: Sequence[str], trial: Trial) -> Scores:
     gold = gold_rows(pairs, names)
     depths = sorted({*trial.ks, REPORTED})
     found = paraphrase_agreement(trial.texts(pairs.queries), trial.texts(pairs.paraphrases), images, gold, depths)
-    return Scores({f"{name}/{metric}": values for metric, values in found.items()})
+    values = {f"{name}/{metric}": column for metric, column in found.items()}
+    return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
 def tested(trial: Trial) -> Tested:
@@ -66,7 +67,7 @@ _UNLABELED_NEED = Need(
 BENCHMARKS = (
     Published(
         name=SMALL,
-        version=1,
+        version=2,
         protocol="the paper's text: one paraphrase per caption, gallery of 5,000 images",
         citation=_CITATION,
         folder="coco_p",
@@ -77,7 +78,7 @@ BENCHMARKS = (
     ),
     Published(
         name=LARGE,
-        version=1,
+        version=2,
         protocol="the paper's text: one paraphrase per caption, gallery of 128,403 images",
         citation=_CITATION,
         folder="coco_p",

@@ -99,7 +99,7 @@ def _judged(
     for pairs, told in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
         runs.append(classified(margins(first, second, trial.texts(told)), ties))
-    return pooled(runs)
+    return pooled(runs, draws)
 
 
 def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
@@ -108,6 +108,7 @@ def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
         {f"{key}/accuracy": run.values for key, run in found.items()},
         strata={f"{key}/accuracy": run.seeds for key, run in found.items()},
         scalars={f"{key}/standard_error": run.standard_error for key, run in found.items() if run.seeds.max()},
+        pictures={f"{key}/accuracy": run.pictures for key, run in found.items()},
     )
 
 
@@ -230,7 +231,7 @@ def _declared(
 ) -> Published:
     return Published(
         name=name,
-        version=1,
+        version=2,
         protocol="PC-CLIP: 5 draws, mean of their means; the paper's text and the released code as groups",
         citation="PC-CLIP (arXiv 2409.09721)",
         folder=folder,

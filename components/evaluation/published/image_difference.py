@@ -35,7 +35,8 @@ def score(trial: Trial) -> Scores:
     queries = trial.texts([sentence for sentence, _ in sentences])
     gold = np.array([row for _, row in sentences], dtype=np.int64)
     ranks = gold_ranks(queries, difference_features(after, before), gold, ties="pessimistic")
-    return Scores({f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in trial.ks})
+    values = {f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in trial.ks}
+    return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
 def tested(trial: Trial) -> Tested:
@@ -64,7 +65,7 @@ _SOURCE = "github.com/harsh19/spot-the-diff"
 BENCHMARKS = (
     Published(
         name=NAME,
-        version=1,
+        version=2,
         protocol="zero-shot: cosine of sentences with image 2 less image 1; pairs and queries as in CLIP4IDC",
         citation="Spot-the-Difference (arXiv 1808.10584), PC-CLIP (arXiv 2409.09721), appendix C.3",
         folder="spot_the_difference",

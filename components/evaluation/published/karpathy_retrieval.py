@@ -83,6 +83,7 @@ def score(split: Split, trial: Trial) -> Scores:
             f"{split.name}/rsum": total,
             f"{split.name}/mean_recall": total / (len(WAYS) * len(SUMMED)),
         },
+        pictures={f"{split.name}/text_to_image/recall_at_{k}": found.owners for k in depths},
     )
 
 
@@ -119,7 +120,7 @@ _PROTOCOL = "CLIP_benchmark: Karpathy test, all captions, hit rate; RSUM of 1, 5
 BENCHMARKS = (
     Published(
         name=COCO.name,
-        version=1,
+        version=2,
         protocol=_PROTOCOL,
         citation="COCO Captions (arXiv 1504.00325), split by Karpathy and Fei-Fei (arXiv 1412.2306)",
         folder="coco",
@@ -130,7 +131,7 @@ BENCHMARKS = (
     ),
     Published(
         name=FLICKR.name,
-        version=1,
+        version=2,
         protocol=_PROTOCOL,
         citation="Flickr30k (Young et al. 2014), split by Karpathy and Fei-Fei (arXiv 1412.2306)",
         folder="flickr30k",

@@ -52,7 +52,7 @@ def score(trial: Trial) -> Scores:
         found = paraphrase_agreement(queries, paraphrases, images, gold, depths)
         found["expanded_share"] = np.array([bool(expand(text)) for text in pairs.queries], dtype=np.float64)
         values |= {f"{NAME}/{source}/{metric}": column for metric, column in found.items()}
-    return Scores(values)
+    return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
 def _sources(trial: Trial) -> dict[str, Expand]:
@@ -121,7 +121,7 @@ def _features(trial: Trial, texts: list[str], expand: Expand) -> Features:
 BENCHMARKS = (
     Published(
         name=NAME,
-        version=1,
+        version=2,
         protocol="the paper's text: mean of the query's and K = 3 expansions' features; draws of this project",
         citation="Adapting dual-encoder VLMs for paraphrased retrieval (arXiv 2405.03190), section 5.2",
         folder="coco_p",

@@ -14,7 +14,7 @@ from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published, Tested
 from components.evaluation.metrics import Indices, Reals, strictly_greater
 from components.evaluation.picture_source import picture_file
-from components.evaluation.protocols.row_pairs import row_cosine
+from components.evaluation.protocols.row_pairs import group_numbers, row_cosine
 from components.evaluation.rows import read_rows
 from components.evaluation.trial import Trial
 
@@ -32,23 +32,30 @@ def score(trial: Trial) -> Scores:
     """Accuracy of each subset, and of each type as the mean of its subsets."""
     values: dict[str, Reals] = {}
     strata: dict[str, Indices] = {}
+    pictures: dict[str, Indices] = {}
     for kind, subsets in TYPES.items():
-        found = {subset: _right(trial, subset, count) for subset, count in subsets.items()}
+        found, files = {}, []
+        for subset, count in subsets.items():
+            found[subset], shown = _right(trial, subset, count)
+            pictures[f"{NAME}/{subset}/accuracy"] = group_numbers(shown)
+            files += shown
         values |= {f"{NAME}/{subset}/accuracy": right for subset, right in found.items()}
         name = f"{NAME}/{kind}/accuracy"
         values[name] = np.concatenate(list(found.values()))
         strata[name] = np.repeat(np.arange(len(found)), [len(right) for right in found.values()])
-    return Scores(values, strata)
+        pictures[name] = group_numbers(files)
+    return Scores(values, strata, pictures=pictures)
 
 
-def _right(trial: Trial, subset: str, count: int) -> Reals:
-    """1 for every row whose image is closer to the caption than to the negative one `[rows]`."""
+def _right(trial: Trial, subset: str, count: int) -> tuple[Reals, list[str]]:
+    """1 for every row whose image is closer to the caption than to the negative one `[rows]`, and the images' files."""
     path = f"{subset}.json"
     rows = read_rows(trial, path, _COLUMNS)
     trial.expect(path, len(rows), count)
     images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
     caption, negative = (trial.texts([row[column] for row in rows]) for column in ("caption", "negative_caption"))
-    return strictly_greater(row_cosine(images, caption), row_cosine(images, negative))
+    right = strictly_greater(row_cosine(images, caption), row_cosine(images, negative))
+    return right, [row["filename"] for row in rows]
 
 
 def tested(trial: Trial) -> Tested:
@@ -61,7 +68,7 @@ def tested(trial: Trial) -> Tested:
 BENCHMARKS = (
     Published(
         name=NAME,
-        version=1,
+        version=2,
         protocol="released code: strict inequality, each subset by itself; types are means of their subsets",
         citation="SugarCrepe (arXiv 2306.14610)",
         folder="sugar_crepe",

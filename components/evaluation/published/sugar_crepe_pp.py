@@ -6,8 +6,9 @@ from typing import Any
 
 from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published, Tested
-from components.evaluation.metrics import Features, Reals
+from components.evaluation.metrics import Features, Indices, Reals
 from components.evaluation.picture_source import picture_file
+from components.evaluation.protocols.row_pairs import group_numbers
 from components.evaluation.protocols.semclip_scores import semclip_scores
 from components.evaluation.protocols.triplets import image_triplets, text_triplets
 from components.evaluation.rows import read_rows
@@ -33,23 +34,33 @@ def _texts(trial: Trial, rows: list[dict[str, Any]]) -> tuple[Features, Features
     return first, second, negative
 
 
+def _pictures(rows: list[dict[str, Any]]) -> Indices:
+    """Number of each row's picture `[rows]`."""
+    return group_numbers([row["filename"] for row in rows])
+
+
 def score_text(trial: Trial) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
     values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
     for subset in SUBSETS:
-        values[f"{TEXT}/{subset}/tot"] = text_triplets(*_texts(trial, _rows(trial, subset)))
-    return Scores(values)
+        rows = _rows(trial, subset)
+        values[f"{TEXT}/{subset}/tot"] = text_triplets(*_texts(trial, rows))
+        pictures[f"{TEXT}/{subset}/tot"] = _pictures(rows)
+    return Scores(values, pictures=pictures)
 
 
 def score_images(trial: Trial) -> Scores:
     """ITT: both captions are closer to the image than the negative one; and each caption's own part of it."""
     values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
     for subset in SUBSETS:
         rows = _rows(trial, subset)
         images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
         parts = image_triplets(images, *_texts(trial, rows))
         values |= {f"{IMAGES}/{subset}/{name}": found for name, found in parts.items()}
-    return Scores(values)
+        pictures |= {f"{IMAGES}/{subset}/{name}": _pictures(rows) for name in parts}
+    return Scores(values, pictures=pictures)
 
 
 def score_semclip(trial: Trial) -> Scores:
@@ -57,7 +68,7 @@ def score_semclip(trial: Trial) -> Scores:
     rows = [row for subset in SUBSETS for row in _rows(trial, subset)]
     images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
     original, paraphrased, negated = _texts(trial, rows)
-    return semclip_scores(SEMCLIP, images, original, paraphrased, negated)
+    return semclip_scores(SEMCLIP, images, original, paraphrased, negated, _pictures(rows))
 
 
 def tested(trial: Trial) -> Tested:
@@ -82,7 +93,7 @@ _IMAGES = Need(
 BENCHMARKS = (
     Published(
         name=TEXT,
-        version=1,
+        version=2,
         protocol="released code: strict inequalities, each subset by itself",
         citation="SugarCrepe++ (arXiv 2406.11171)",
         folder="sugar_crepe_pp",
@@ -94,7 +105,7 @@ BENCHMARKS = (
     ),
     Published(
         name=IMAGES,
-        version=1,
+        version=2,
         protocol="released code: strict inequalities, each subset by itself",
         citation="SugarCrepe++ (arXiv 2406.11171)",
         folder="sugar_crepe_pp",
@@ -108,7 +119,7 @@ BENCHMARKS = (
     ),
     Published(
         name=SEMCLIP,
-        version=1,
+        version=2,
         protocol="SemCLIP, all rows pooled: the negative caption stands for the negation; composite of equation 8",
         citation="SemCLIP (arXiv 2511.16527)",
         folder="sugar_crepe_pp",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from components.captions.engines import embedded
 from components.captions.engines.embedded import EmbeddedEngine, Options, make
 from components.captions.request import COMPLETION, PICTURE, Picture, Request, Sampling
+from components.captions.task import first_line
 from components.errors import InputError
 from tests.unit.captions.tiny_language_model import save_tiny_language_model
 
@@ -69,3 +72,28 @@ def test_pictures_are_refused_with_the_mend(base: str) -> None:
     shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (Picture(b"png", "image/png"),))
     with pytest.raises(InputError, match=r"task 'judge' shows pictures: set its `pictures` to false"):
         list(engine.answer([shown]))
+
+
+@pytest.mark.parametrize("sampling", [DRAWN, LIKELIEST])
+def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(base: str, sampling: Sampling) -> None:
+    engine = _engine(base)
+    asked = [Request("t", (("user", f"a dog {n}"),), engine.model, sampling, 0) for n in range(6)]
+    plain = _answers(engine, asked)
+    found = {
+        reply.request.key: reply
+        for batch in engine.answer(replace(request, parse=first_line) for request in asked)
+        for reply in batch
+    }
+    assert found.keys() == plain.keys()
+    for key, text in plain.items():
+        reply = found[key]
+        if reply.answer is None:
+            assert (
+                reply.failure == f"the answer was cut at {4 * sampling.max_tokens} tokens: raise the task's max_tokens"
+            )
+        else:
+            assert reply.answer.startswith(text or "")
+    # What is read of it is complete without more tokens, so none are drawn.
+    judged = [replace(request, parse=lambda _answer: "yes") for request in asked]
+    assert _answers(engine, judged) == plain
+    assert any(reply.answer is None for reply in found.values())

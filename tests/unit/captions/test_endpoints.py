@@ -21,7 +21,7 @@ from openai import AsyncOpenAI
 from components.captions import endpoints
 from components.captions.endpoint_call import Fault, Refusal, call
 from components.captions.endpoints import Endpoints, Limits
-from components.captions.request import Reply, Request, Sampling
+from components.captions.request import Reply, Request, Said, Sampling
 from components.errors import InputError
 
 Handler = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -142,7 +142,7 @@ def test_a_server_says_until_when_it_wants_to_rest() -> None:
 def test_an_answer_is_text_that_a_store_can_keep(content: object, text: str) -> None:
     body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
     with response(status_code=200, content=body, headers={"content-type": "application/json"}) as ask:
-        assert ask() == text
+        assert ask() == Said(text)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["choices", "message", "content", "text"]), inner)))  # fmt: skip # noqa: E501

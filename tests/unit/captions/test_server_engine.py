@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
@@ -17,6 +17,8 @@ from components.captions import endpoints
 from components.captions.engines import make_engine
 from components.captions.engines.server import Options, ServerEngine, make
 from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
+from components.captions.task import first_line
+from components.captions.tasks import find_task
 from components.errors import InputError
 from components.settings import Settings
 from tests.support.fake_llm import Options as FakeOptions
@@ -25,6 +27,7 @@ from tests.support.fake_llm_process import FakeServer, fake_llm
 
 pytestmark = pytest.mark.integration
 
+SCORE = '{"image1_description": "a", "image2_description": "b", "score": 0.5, "reasoning": "c"}'
 KEY = "sk-planted-0123456789"
 SAMPLING = Sampling(0.9, 0.1, 40)
 
@@ -322,3 +325,66 @@ def test_a_dead_url_among_several_costs_no_row(server: FakeServer) -> None:
         # A canary question may have come on top.
         shares = server.control()["sent"] - before, other.control()["sent"]
         assert min(shares) > 20
+
+
+def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(server: FakeServer) -> None:
+    server.control("set", cuts=True)
+    short = replace(question("a dog"), sampling=replace(SAMPLING, max_tokens=2), parse=first_line)
+    (reply,) = replies(engine_at(server), [short])
+    assert server.control()["last"]["body"]["max_tokens"] == 8
+    assert reply.request == short
+    assert len((reply.answer or "").split()) == len(answer_to("x").split())
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "answer"),
+    [
+        ("judge_negation", "Yes", "Yes"),
+        ("judge_negation", "Yes, it", "Yes, it"),
+        ("judge_negation", "The sentence does", None),
+        ("paraphrase_1", "A dog runs.\nIt is", "A dog runs.\nIt is"),
+        ("paraphrase_1", "A dog runs along the", None),
+        ("difference", "The dog is small. Q: What", "The dog is small. Q: What"),
+        ("difference", "The dog is", None),
+        ("score_difference", SCORE + " I hope", SCORE + " I hope"),
+        ("score_difference", SCORE[:-9], None),
+    ],
+)
+def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
+    server: FakeServer, task: str, content: str, answer: str | None
+) -> None:
+    server.control("set", instead={"a dog": [content, "length"]})
+    asked = replace(question("a dog"), parse=find_task(task).parse)
+    before = server.control()["sent"]
+    (reply,) = replies(engine_at(server), [asked])
+    assert reply.answer == answer
+    cut = "the answer was cut at 160 tokens: raise the task's max_tokens"
+    assert reply.failure == (None if answer else cut)
+    assert server.control()["sent"] - before == (1 if answer else 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "failure"),
+    [
+        ("", "stop", "the model said nothing"),
+        (None, None, "the model said nothing"),
+        (" \n", "stop", "the model said nothing"),
+        (None, "length", "the answer was cut at 160 tokens: raise the task's max_tokens"),
+        ("A dog", "content_filter", "the server's content filter stopped the answer"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_a_failure(
+    server: FakeServer, content: str | None, reason: str | None, failure: str
+) -> None:
+    server.control("set", instead={"a dog": [content, reason]})
+    (reply,) = replies(engine_at(server), [question("a dog")])
+    assert (reply.answer, reply.failure) == (None, failure)
+
+
+def test_a_server_without_room_for_more_tokens_says_so(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.control("set", instead={"a dog": ["A dog runs along the", "length"]}, most_tokens=100)
+    (reply,) = replies(engine_at(server), [replace(question("a dog"), parse=first_line)])
+    assert reply.answer is None
+    assert reply.failure is not None
+    assert reply.failure.startswith("HTTP 400: max_tokens is too large")
+    assert reply.failure.endswith("(asked again with 160 tokens)")

@@ -100,6 +100,20 @@ def test_a_file_is_imported_once_until_something_is_pruned(
     assert store.stats().imports == 1
 
 
+def test_what_was_pruned_comes_back_only_when_it_is_imported_on_purpose(store: GenerationStore, tmp_path: Path) -> None:
+    path = tmp_path / "export.parquet"
+    store.add(replies([*requests(3), request("other", task="rewrite")]))
+    store.export_parquet(path)
+    store.prune(Choice(task="paraphrase_1"))
+    assert store.import_parquet(path, once=True) == 3, "this store has never imported it"
+    store.prune(Choice(task="paraphrase_1"))
+    assert store.import_parquet(path, once=True) == 0
+    assert (store.count(), store.stats().imports) == (1, 0)
+    assert store.import_parquet(path) == 3
+    assert store.import_parquet(path, once=True) == store.import_parquet(path) == 0
+    assert (store.count(), store.stats().imports) == (4, 1)
+
+
 def test_a_file_that_broke_half_way_is_not_taken_for_imported(
     store: GenerationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_the_second_step_rewrites_the_first_ones_answers(
 
 def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     from components.captions.store import GenerationStore
+    from components.captions.store.pruning import Choice
 
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     store = GenerationStore(world.synthesize.store)
@@ -140,6 +141,13 @@ def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: P
     counts = synthesize.run(world.model_copy(update={"synthesize": other}), "paraphrase_1", tmp_path / "again")
     assert engine.asked == []
     assert counts.replayed == 10
+    # What was pruned is asked again and not replayed.
+    replaying = world.model_copy(update={"synthesize": other})
+    store = GenerationStore(other.store)
+    store.prune(Choice(task="paraphrase_1"))
+    counts = synthesize.run(replaying, "paraphrase_1", tmp_path / "again")
+    assert (counts.replayed, len(engine.asked)) == (2, 8)
+    assert store.count() == 8
 
 
 def test_a_task_may_take_fewer_captions(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:

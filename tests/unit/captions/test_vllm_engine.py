@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 
 from components.captions.engines.vllm import Options, VllmEngine, make
 from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
+from components.captions.task import first_line
 from components.errors import InputError
 
 REPO = Path(__file__).parents[3]
@@ -285,3 +287,26 @@ def _imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def test_answers_without_their_end_are_asked_once_more_with_more_tokens(python: Path, model: Path) -> None:
+    asked = [replace(_request(f"{kind} {number}"), parse=first_line)
+             for number, kind in enumerate(["short", "long", "nothing", "long"] * 5)]  # fmt: skip
+    endless = replace(_request("long", pictures=()), sampling=replace(SAMPLING, max_tokens=2), parse=first_line)
+    found = {reply.request.key: reply for batch in _engine(python, model).answer([*asked, endless]) for reply in batch}
+    assert found.keys() == {request.key for request in [*asked, endless]}
+    for request in asked:
+        reply, text = found[request.key], request.chat[0][1]
+        if "nothing" in text:
+            assert (reply.answer, reply.failure) == (None, "the model said nothing")
+        else:
+            told = json.loads(reply.answer or "")
+            assert (told["asked"][0]["content"], reply.request.sampling) == (text, SAMPLING)
+            assert told["sampling"]["max_tokens"] == (120 if "long" in text else 30)
+    assert found[endless.key].failure == "the answer was cut at 8 tokens: raise the task's max_tokens"
+
+
+def test_a_cut_answer_that_says_enough_stays(python: Path, model: Path) -> None:
+    judged = replace(_request("long"), parse=lambda answer: "yes" if "long" in answer or answer else None)
+    [[reply]] = _engine(python, model).answer([judged])
+    assert reply.answer is not None

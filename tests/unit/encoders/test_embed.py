@@ -74,6 +74,27 @@ def test_an_image_with_several_captions_is_embedded_once(
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
 
 
+def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
+    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [png((200, 20, row)) for row in (0, 120, 120)]
+    ids = [f"row{row}" for row in range(3)]
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ids, "image": images, "caption": ids, "facts": [None] * 3})
+    tiny_encoder.save(tmp_path / "base")
+    image_features = Encoder.image_features
+
+    def overflowing(self: Encoder, images: list[bytes], *arguments: Any, **named: Any) -> Any:
+        found = image_features(self, images, *arguments, **named)
+        found[1, 0] = np.inf
+        return found
+
+    monkeypatch.setattr(Encoder, "image_features", overflowing)
+    with pytest.raises(InputError, match=r"encoder '.+' gives picture 'row1' a feature that is not finite"):
+        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    assert not (tmp_path / "embeddings").exists()
+
+
 def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
     folder, pairs = written
     (folder / "train.norms.npy").unlink()

@@ -106,6 +106,29 @@ def test_every_value_is_declared_and_per_query(name: str, context: Context) -> N
 
 
 @pytest.mark.parametrize("name", benchmark_names())
+def test_every_value_knows_its_pictures(name: str, context: Context) -> None:
+    scores = find_benchmark(name).score(context)
+    for metric, pictures in scores.pictures.items():
+        assert pictures.shape in {(len(scores.values[metric]),), (len(scores.values[metric]), 2)}
+
+
+def test_queries_about_one_picture_are_known_by_it(context: Context) -> None:
+    def pictures(name: str) -> dict[str, list[object]]:
+        return {metric: found.tolist() for metric, found in find_benchmark(name).score(context).pictures.items()}
+
+    swaps = {"swaps/relation_accuracy": [0, 0, 2], "swaps/relation_macro_accuracy": [0, 0, 2]}
+    assert pictures("swaps") == swaps
+    found = pictures("triplets")
+    assert (found["triplets/tot"], found["triplets/kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
+    assert pictures("paraphrased_retrieval") == pictures("negations") == pictures("zero_shot") == {}
+    pairs = [[0, 3], [2, 3], [0, 2], [2, 0], [3, 0]]
+    found = pictures("differences")
+    assert found["differences/macro_accuracy"] == found["differences/sign_accuracy"] == pairs
+    assert found["differences/size_ordering_accuracy"] == pairs[:2]
+    assert pictures("geometry")["geometry/image_difference/distance"] == pairs
+
+
+@pytest.mark.parametrize("name", benchmark_names())
 def test_a_missing_table_is_named(name: str, folders: Folders) -> None:
     benchmark = find_benchmark(name)
     path = folders.evaluation / benchmark.files[0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from components.evaluation import bootstrap
-from components.evaluation.benchmark import Correlation
+from components.evaluation.benchmark import Correlation, Scores
 from components.evaluation.bootstrap import (
     Interval,
     correlation_interval,
@@ -18,7 +18,7 @@ from components.evaluation.bootstrap import (
     resampled_means,
     sign_flip_p,
 )
-from components.evaluation.metrics import Reals
+from components.evaluation.metrics import Indices, Reals
 
 
 def test_same_seed_same_interval() -> None:
@@ -63,6 +63,103 @@ def test_strata_weigh_groups_alike() -> None:
     # Each group is constant, so resampling within groups never moves the mean of 1 and 0.
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
     assert interval(values, 100, seed=0).value == pytest.approx(0.9)
+
+
+def test_groups_of_one_query_are_resampled_among_each_other() -> None:
+    values = np.array([0.0, 1.0, 0.0, 1.0, 1.0])
+    assert interval(values, 400, seed=0, strata=np.arange(5)) == interval(values, 400, seed=0)
+    # Half of the mean of groups is the constant group's.
+    mixed = interval(np.append(values, [1.0] * 5), 4000, seed=0, strata=np.array([0, 1, 2, 3, 4, *[5] * 5]))
+    assert mixed.value == pytest.approx((values.sum() + 1) / 6)
+    assert mixed.half_width == pytest.approx(interval(values, 4000, seed=0).half_width * 5 / 6, abs=0.02)
+
+
+def test_one_query_for_each_picture_is_resampled_as_before() -> None:
+    values = np.random.default_rng(3).random(60)
+    assert Scores({"x/y": values}, pictures={"x/y": np.arange(60)[::-1]}).pictures == {}
+    assert Scores({"x/y": values}, pictures={"x/y": np.arange(120).reshape(60, 2)}).pictures == {}
+    means = values[np.random.default_rng(5).integers(0, 60, size=(300, 60))].mean(axis=1)
+    assert interval(values, 300, seed=5) == Interval(values.mean(), *np.quantile(means, [0.025, 0.975]))
+
+
+def _captions(generator: np.random.Generator, pictures: int, captions: int) -> tuple[Reals, Indices]:
+    """Hits of captions, some pictures being found by nearly all of theirs and others by nearly none; half of all."""
+    easy = generator.beta(0.5, 0.5, size=pictures).repeat(captions)
+    return (generator.random(len(easy)) < easy).astype(float), np.arange(pictures).repeat(captions)
+
+
+def test_intervals_cover_the_truth_where_pictures_have_several_captions() -> None:
+    covered: dict[bool, list[bool]] = {True: [], False: []}
+    generator = np.random.default_rng(0)
+    for seed in range(300):
+        values, pictures = _captions(generator, 80, 5)
+        for by_picture, found in covered.items():
+            entry = interval(values, 200, seed, pictures=pictures if by_picture else None)
+            found.append(entry.low <= 0.5 <= entry.high)
+    assert 0.91 <= np.mean(covered[True]) <= 0.98
+    assert np.mean(covered[False]) < 0.8
+
+
+def test_pictures_are_resampled_as_scipy_resamples_them() -> None:
+    generator = np.random.default_rng(1)
+    sizes = generator.integers(1, 8, 60)
+    values = (generator.random(sizes.sum()) + generator.random(60).repeat(sizes)) / 2
+    pictures = generator.permutation(60).repeat(sizes)
+    sums = np.bincount(np.arange(60).repeat(sizes), values)
+    expected = stats.bootstrap(
+        (sums, sizes),
+        lambda total, count, axis: total.sum(axis=axis) / count.sum(axis=axis),
+        paired=True,
+        n_resamples=4000,
+        method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    found = interval(values, 4000, seed=0, pictures=pictures)
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
+    assert paired_difference(values, 0 * values, 4000, 0, pictures=pictures) == found
+
+
+def test_a_mean_of_groups_resamples_pictures_that_are_in_several_groups() -> None:
+    generator = np.random.default_rng(2)
+    values, pictures = _captions(generator, 30, 4)
+    groups = generator.integers(0, 3, len(values))
+    drawn = []
+    for _ in range(3000):
+        rows = np.concatenate([np.flatnonzero(pictures == one) for one in generator.integers(0, 30, 30)])
+        drawn.append(np.mean([values[rows][groups[rows] == group].mean() for group in range(3)]))
+    found = interval(values, 3000, 0, groups, pictures)
+    assert found.value == pytest.approx(np.mean([values[groups == group].mean() for group in range(3)]))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.025)
+
+
+def test_a_mean_of_groups_draws_pictures_within_groups_that_share_none() -> None:
+    values = np.array([1.0] * 8 + [0.0, 0.0, 0.5, 0.5])
+    pictures, groups = np.arange(6).repeat(2), np.array([0] * 8 + [1] * 4)
+    found = interval(values, 4000, 0, groups, pictures)
+    # The first group is constant; the second draws two of two pictures: 0, 1/4 or 1/2 in shares 1/4, 1/2 and 1/4.
+    assert (found.value, found.low, found.high) == pytest.approx((0.625, 0.5, 0.75))
+
+
+@pytest.mark.parametrize("pictures", [12, 400])
+def test_intervals_cover_the_truth_where_queries_are_about_two_pictures(pictures: int) -> None:
+    """All 66 pairs of 12 pictures, and 200 pairs that share none of 400."""
+    generator = np.random.default_rng(0)
+    few = pictures == 12
+    pairs = np.stack(np.triu_indices(12, k=1), axis=1) if few else np.arange(400).reshape(200, 2)
+    covered: dict[bool, list[bool]] = {True: [], False: []}
+    for seed in range(300):
+        level = generator.normal(size=pictures)
+        values = level[pairs].sum(axis=1) + generator.normal(size=len(pairs))
+        for by_picture, found in covered.items():
+            entry = interval(values, 200, seed, pictures=pairs if by_picture else None)
+            found.append(entry.low <= 0 <= entry.high)
+    if few:
+        assert 0.82 <= np.mean(covered[True]) <= 0.98
+        assert np.mean(covered[False]) < 0.65
+    else:
+        assert covered[True] == covered[False]
+        assert 0.91 <= np.mean(covered[True]) <= 0.98
 
 
 @pytest.mark.parametrize(
@@ -193,3 +290,25 @@ def test_sign_flips_are_uniform_without_a_difference_and_never_zero(monkeypatch:
     whole = sign_flip_p(first, first[::-1], 500, seed=1)
     monkeypatch.setattr(bootstrap, "_CELLS", 1000)
     assert sign_flip_p(first, first[::-1], 500, seed=1) == whole
+
+
+def test_signs_of_a_picture_are_flipped_together() -> None:
+    generator = np.random.default_rng(4)
+    first, second = generator.random((2, 33))
+    pictures = np.array([7, 3, 5, 1, 0, 2, 4, 6, 8, 9, 10]).repeat(3)
+    expected = _scipy_p((first - second + 0.05).reshape(11, 3).sum(axis=1), np.ones(11))
+    assert sign_flip_p(first + 0.05, second, 20_000, 0, pictures=pictures) == pytest.approx(expected, abs=0.015)
+    with pytest.raises(ValueError, match="two pictures"):
+        sign_flip_p(first, second, 10, 0, pictures=np.zeros((33, 2), int))
+
+
+def test_permutation_tests_of_captions_are_no_bolder_than_they_say() -> None:
+    generator = np.random.default_rng(0)
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(300):
+        pictures = np.arange(40).repeat(5)
+        second = generator.normal(size=40).repeat(5) + 0.5 * generator.normal(size=200)
+        for by_picture, p in found.items():
+            p.append(sign_flip_p(np.zeros(200), second, 200, seed, pictures=pictures if by_picture else None))
+    assert 0.02 <= np.mean(np.array(found[True]) <= 0.05) <= 0.09
+    assert np.mean(np.array(found[False]) <= 0.05) > 0.2

@@ -31,7 +31,8 @@ def test_writes_the_agreed_json(encoder: Any, folders: Folders, make_settings: M
     content = json.loads((folders.metrics / "base.json").read_text())
     assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "metrics"}
     assert content["encoder_sha256"] == "weights of base"
-    assert content["protocol"] == "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1"
+    # Two swaps are of one picture, and nothing else asks about a picture twice.
+    assert content["protocol"] == "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1+pictures"
     found = content["metrics"]["paraphrased_retrieval/ao_at_2"]
     assert set(found) == {"value", "ci95", "higher_is_better"}
     assert found["value"] == pytest.approx((0.5 + 0.25 + 1) / 3)
@@ -48,6 +49,12 @@ def test_stores_values_per_query(encoder: Any, folders: Folders, make_settings: 
     assert set(scores.values) == set(report.metrics)
     assert set(scores.strata) == {"swaps/relation_macro_accuracy"}
     assert len(scores.rankings) == 2
+    assert {name: found.tolist() for name, found in scores.pictures.items()} == {
+        "swaps/relation_accuracy": [0, 0, 2],
+        "swaps/relation_macro_accuracy": [0, 0, 2],
+    }
+    # Both swaps of picture a are right and the one of c is a tie: draws of two pictures give 0, 2/3 or 1.
+    assert report.metrics["swaps/relation_accuracy"].ci95 == (0, 1)
 
 
 def test_the_same_run_writes_the_same_bytes(encoder: Any, folders: Folders, make_settings: Make) -> None:
@@ -64,6 +71,23 @@ def test_stored_image_features_serve_the_same_tower_only(encoder: Any, folders: 
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})
     evaluate.run(make_settings(), "base", folders)
     assert encoder.images_asked == 4
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_image_features_that_are_not_finite_are_refused(
+    encoder: Any, folders: Folders, make_settings: Make, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    features = np.eye(4, dtype=np.float32)
+    features[2] = np.nan
+    if stored:
+        np.save(folders.embeddings / "test.npy", features)
+    else:
+        encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})
+        monkeypatch.setattr(encoder, "embed_images", lambda *_arguments: features)
+    with pytest.raises(InputError, match="encoder 'base' gives picture 'c' a feature that is not finite"):
+        evaluate.run(make_settings(), "base", folders)
+    assert not folders.metrics.exists()
+    assert not folders.per_query.exists()
 
 
 def test_the_data_hash_follows_the_tables(encoder: Any, folders: Folders, make_settings: Make) -> None:

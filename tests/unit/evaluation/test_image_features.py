@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from components.encoders.encoder import Encoder
 from components.errors import InputError
 from components.evaluation.finding import subject_of
 from components.evaluation.image_features import ImageFeatures
+from components.evaluation.known_pictures import known_pictures, picture_key
 from components.evaluation.picture_source import picture_bytes, picture_file
 from components.evaluation.subject import Subject
 from tests.support.toy_trial import ToyEncoder, colour_image
 
 SUBJECT = Subject("toy", ToyEncoder({}), "toy", "tower", 8)
+RED = np.full((8, 8, 3), (255, 0, 0), np.uint8)
 
 
 def test_the_box_alone_is_seen(tmp_path: Path) -> None:
@@ -96,17 +99,6 @@ def test_a_damaged_file_of_features_is_named(tmp_path: Path) -> None:
         cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01", b"PK\x03\x04", b"no array"])
-def test_a_damaged_array_of_features_is_named(tmp_path: Path, content: bytes) -> None:
-    colour_image(tmp_path / "a.png", (255, 0, 0))
-    cache = ImageFeatures(tmp_path / "cache")
-    cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
-    (damaged,) = (tmp_path / "cache").glob("*.npy")
-    damaged.write_bytes(content)
-    with pytest.raises(InputError, match=rf"{damaged.name} is damaged \(.*\): delete it"):
-        cache.of(SUBJECT, [picture_file(tmp_path / "a.png")])
-
-
 def test_16_bits_of_grey_are_scaled_and_floats_refused(tmp_path: Path) -> None:
     cache = ImageFeatures(tmp_path / "cache")
     grey = np.full((8, 8), 30_000, dtype=np.uint16)
@@ -130,6 +122,45 @@ class Watching(ToyEncoder):
     def embed_pixels(self, pixels: Any) -> Any:
         self.values += pixels.flatten().tolist()
         return super().embed_pixels(pixels)
+
+
+class Broken(ToyEncoder):
+    """Gives pictures whose mean colour is red NaN, as a tower whose weights overflow does."""
+
+    def embed_pixels(self, pixels: Tensor) -> Any:
+        found = super().embed_pixels(pixels)
+        found[found[:, 0] == 1] = np.nan
+        return found
+
+
+def test_features_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
+    for name, colour in {"green": (0, 255, 0), "red": (255, 0, 0)}.items():
+        colour_image(tmp_path / f"{name}.png", colour)
+    pictures = [picture_file(tmp_path / f"{name}.png") for name in ("green", "red")]
+    cache = ImageFeatures(tmp_path / "cache", batch_size=2)
+    with pytest.raises(InputError, match=r"encoder 'toy' gives picture 'red\.png' a feature that is not finite"):
+        cache.of(replace(SUBJECT, encoder=Broken({})), pictures)
+    # The same tower, repaired, is believed in nothing that it said before.
+    assert cache.of(SUBJECT, pictures).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("damage", ["nan", "short", "no array"])
+def test_kept_features_that_are_damaged_are_computed_again(tmp_path: Path, damage: str) -> None:
+    colour_image(tmp_path / "a.png", (255, 0, 0))
+    cache, pictures = ImageFeatures(tmp_path / "cache"), [picture_file(tmp_path / "a.png")]
+    cache.of(SUBJECT, pictures)
+    (kept,) = (tmp_path / "cache").glob("*.npy")
+    if damage == "no array":
+        kept.write_bytes(b"\x93NUMPY and no more")
+    else:
+        np.save(kept, np.full((1, 3) if damage == "nan" else (0, 3), np.nan, np.float32))
+    (known,) = (tmp_path / "cache").glob("*.db")
+    with sqlite3.connect(known) as connection:
+        connection.execute("UPDATE features SET feature = ?", (np.full(3, np.nan, "<f4").tobytes(),))
+    connection.close()
+    assert cache.of(SUBJECT, pictures).tolist() == [[1, 0, 0]]
+    with known_pictures(known) as found:
+        assert [feature.tolist() for feature in found.find([picture_key(RED)]).values()] == [[1, 0, 0]]
 
 
 def test_many_pictures_come_in_their_order(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,37 @@ def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Pla
     assert [again(dry_run=True), again()] == ["would be scored", "scored"]
 
 
+def test_other_bytes_of_the_same_size_are_other_data(plan: Plan) -> None:
+    folder = plan.data / "set"
+    (folder / "images").mkdir(parents=True)
+    needs = (Need(".", "images and labels", "1 kB", "CC0", "nobody"),)
+    benchmark = replace(BENCHMARK, folder="set", needs=needs)
+    files = [folder / name for name in ("labels.txt", "images/0.tar", "images/classes", "images/0.jpg")]
+    for path in files:
+        path.write_bytes(b"one")
+    for path in files:
+        before, times = benchmark.data_hash(plan.data), path.stat()
+        path.write_bytes(b"two")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        # Of pictures only names and sizes count: there may be a million.
+        assert (benchmark.data_hash(plan.data) == before) == (path.suffix == ".jpg")
+    before = benchmark.data_hash(plan.data)
+    assert benchmark.data_hash(plan.data) == before
+    (folder / "images" / "0.jpg").write_bytes(b"three")
+    assert benchmark.data_hash(plan.data) != before
+
+
+def test_the_middle_of_a_large_archive_counts(plan: Plan) -> None:
+    archive = plan.data / "colours" / "more"
+    with archive.open("wb") as file:
+        file.truncate(80 << 20)
+    before = BENCHMARK.data_hash(plan.data)
+    with archive.open("r+b") as file:
+        file.seek(40 << 20)
+        file.write(b"1")
+    assert BENCHMARK.data_hash(plan.data) != before
+
+
 def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["red", "green"]))
     with pytest.raises(InputError, match=r"rows.json: 2 found, 3 published: .*--allow-partial"):
@@ -181,3 +213,22 @@ def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -
     second = benchmark.data_hash(tmp_path)
     (folder / "a.png").write_bytes(b"12")
     assert len({first, second, benchmark.data_hash(tmp_path)}) == 3
+
+
+def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
+    def told(trial: Trial) -> Scores:
+        found = np.asarray(trial.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
+        return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
+
+    benchmark = replace(BENCHMARK, score=told)
+    report = run_one(SUBJECT, benchmark, plan).report
+    assert report is not None
+    # Two pictures, one of which is always found: a resample has none, one or both of it.
+    assert report.metrics["colours/red"].ci95 == (0, 1)
+    other = replace(SUBJECT, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
+    run_one(other, benchmark, plan)
+    (pair,) = paired(all_published(plan.results), "other", plan.results)
+    assert (pair.difference.low, pair.difference.high) == (0, 1)
+    # Twenty queries would be more than chance; one picture is not.
+    assert pair.p is not None
+    assert pair.p > 0.9

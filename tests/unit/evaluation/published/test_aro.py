@@ -66,6 +66,8 @@ def test_relations_by_hand(tmp_path: Path) -> None:
     assert _value(scores, "vg_relation/macro_accuracy_all") == pytest.approx(1 / 3)
     assert _value(scores, "vg_relation/micro_accuracy") == pytest.approx(3 / 5)
     assert trial.notes == ["visual_genome_relation.json: 5 found, 23,937 published"]
+    counts = {name: len(found) for name, found in scores.pictures.items()}
+    assert counts == {name: len(found) for name, found in scores.values.items()}
 
 
 def test_attribute_pairs_need_25_cases_and_their_order_counts(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ def test_coco_by_hand_in_both_formats(tmp_path: Path, write: Callable[[Path], No
     # The green picture's own captions tie with the other's "leaf", which stands before them.
     assert named["image_to_text/recall_at_1"] == [1, 0]
     assert named["image_to_text/recall_at_2"] == [1, 1]
+    assert {name: found.tolist() for name, found in scores.pictures.items()} == {
+        f"coco_retrieval/text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)
+    }
     total = 3 / 5 + 1 / 2 + 4
     assert scores.scalars["coco_retrieval/rsum"] == pytest.approx(total)
     assert scores.scalars["coco_retrieval/mean_recall"] == pytest.approx(total / 6)

@@ -38,6 +38,8 @@ def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
     assert [swap[groups == group].mean() for group in np.unique(groups)] == [3 / 4, 1 / 2]
     assert np.unique(scores.strata["sugar_crepe/replace/accuracy"]).tolist() == [0, 1, 2]
     assert len(scores.values) == 7 + 3
+    assert scores.pictures["sugar_crepe/swap/accuracy"].tolist() == [0] * len(swap)
+    assert scores.pictures.keys() == scores.values.keys()
     assert "swap_obj.json: 4 found, 245 published" in trial.notes
     declared = find_published("sugar_crepe")
     assert all(declared.metric(name).name == "accuracy" for name in scores.values)

@@ -37,6 +37,10 @@ def test_text_and_image_parts_by_hand(tmp_path: Path) -> None:
     assert found["sugar_crepe_pp/swap_obj/i_p2_n"].tolist() == [1, 0, 0]
     assert found["sugar_crepe_pp/swap_obj/itt"].tolist() == [1, 0, 0]
     assert "swap_obj.json: 3 found, 245 published" in trial.notes
+    for name in ("sugar_crepe_pp_text", "sugar_crepe_pp", "sugar_crepe_pp_semclip"):
+        scores = find_published(name).score(trial)
+        assert scores.pictures.keys() == scores.values.keys()
+        assert all(not found.any() for found in scores.pictures.values())
 
 
 def test_other_counts_and_bad_rows_are_refused(tmp_path: Path) -> None:

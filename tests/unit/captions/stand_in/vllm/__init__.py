@@ -74,4 +74,12 @@ class LLM:
             json.dumps({**shown, "asked": one, "sampling": vars(drawn)})
             for one, drawn in zip(asked, params, strict=True)
         ]
-        return [SimpleNamespace(outputs=[SimpleNamespace(text=f" {answer}\0\n")]) for answer in answers]
+        said = []
+        for one, answer, drawn in zip(asked, answers, params, strict=True):
+            # Of a long question the first of four parts is said for every thirty tokens.
+            told = json.dumps(one)
+            cut = "long" in told and drawn.max_tokens < 120
+            text = "" if "nothing" in told else answer[: len(answer) // 4] if cut else answer
+            reason = "length" if cut else "stop"
+            said.append(SimpleNamespace(text=f" {text}\0\n", finish_reason=reason))
+        return [SimpleNamespace(outputs=[one]) for one in said]
