@@ -210,6 +210,19 @@ def test_an_ensemble_with_other_towers_is_refused(world: World, tmp_path: Path, 
         _run(world, entry | {"weight_ensemble": 0.5}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
+)
+def test_an_encoder_with_tensors_of_its_method_can_be_the_base(
+    method: dict[str, Any], extra: set[str], world: World, tmp_path: Path
+) -> None:
+    semclip = _run(world, {"method": "semclip", "epochs": 1, "warmup_steps": 1}, tmp_path, "first")
+    second = replace(world, files=replace(world.files, base=semclip))
+    tuned = Encoder.load(_run(second, method | {"epochs": 1, "warmup_steps": 1}, tmp_path, "second"))
+    assert set(tuned.extra) == extra
+    assert all(len(directions) == 3 for directions in tuned.extra.values())
+
+
 def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
     settings = _settings(world, {"tried": entry}, **options)
     entry_: Entry = find_entry(settings, "tried")
