@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from components.encoders.encoder import Encoder
 from components.encoders.language_encoder import with_language_tower
+from components.encoders.language_model import folder_of
 from components.encoders.language_tower import Strategy, trained
 from components.methods.method import Method
 from components.training.features import Features
@@ -46,6 +48,11 @@ def _tower(base: Encoder, hyper: Hyper) -> Encoder:
     return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers)
 
 
+def _files(hyper: Hyper) -> dict[str, Path]:
+    """Of the model that comes with this package, the package's version says enough."""
+    return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
+
+
 def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
     return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
 
@@ -58,4 +65,5 @@ METHOD = Method(
     losses=_losses,
     trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
     tower=_tower,
+    files=_files,
 )

@@ -23,7 +23,7 @@ from components.errors import InputError, run_command
 from components.files import content_hash, write_json
 from components.methods import find_method
 from components.methods.method import Method
-from components.provenance import data_hashes, git_commit
+from components.provenance import data_hashes, git_commit, path_hash
 from components.settings import Settings, Train, load_settings
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.checkpoint import Checkpoints
@@ -105,7 +105,8 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
         encoder = entry.method.start(base, entry.hyper)
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
-        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()))
+        beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
+        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()) | beside | data.streamed)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         checkpoints = _train(job, world, device, tracked)

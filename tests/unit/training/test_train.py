@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from components.encoders.encoder import Encoder
 from components.errors import InputError
+from components.provenance import path_hash
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.distributed import World as Ranks
 from components.training.gradients import Objective
+from components.training.shards import write_shards
 from components.training.stepper import NonFiniteError
 from components.training.towers import Towers
 from components.training.train import Entry, Job, find_entry
@@ -245,6 +249,41 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(world: Worl
     assert len(set(known)) == len(known)
     same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
     assert same == known[0]
+
+
+def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options: Any) -> str:
+    """The name of the folder that a run which cannot finish leaves its checkpoint in."""
+    before = set((world.folder / "state").glob("tried-*"))
+    with pytest.raises(NonFiniteError):
+        _run(world, entry | {"lr": 1e30}, folder, **options)
+    (found,) = set((world.folder / "state").glob("tried-*")) - before or {Path("an earlier one")}
+    return found.name
+
+
+def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
+    copy = tmp_path / "lm"
+    shutil.copytree(language_model, copy)
+    entry = {"method": "adapted_lm", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
+    _checkpoints_of(world, entry, tmp_path)
+    assert _checkpoints_of(world, entry, tmp_path) == "an earlier one"
+    weights = load_file(copy / "model.safetensors")
+    name = next(name for name in weights if "word_embeddings" in name)
+    save_file(weights | {name: weights[name] + 1}, copy / "model.safetensors", metadata={"format": "pt"})
+    assert _checkpoints_of(world, entry, tmp_path) != "an earlier one"
+    done = Encoder.load(_run(world, entry, tmp_path / "done")).sidecar
+    assert done.data_hashes["language_model"] == path_hash(copy)
+
+
+def test_changed_shards_begin_anew(world: World, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    write_shards(world.files.pairs / "train.parquet", shards, 30)
+    entry = {"method": "caption_ft", "image_tower": "trained"}
+    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}}}
+    _checkpoints_of(world, entry, tmp_path, **options)
+    assert _checkpoints_of(world, entry, tmp_path, **options) == "an earlier one"
+    shard = shards / "00000.tar"
+    shard.write_bytes(shard.read_bytes().replace(b"dog", b"cat"))
+    assert _checkpoints_of(world, entry, tmp_path, **options) != "an earlier one"
 
 
 def test_an_entry_that_is_not_there_is_named(world: World) -> None:
