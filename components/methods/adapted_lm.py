@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.encoders.encoder import Encoder
@@ -16,7 +16,7 @@ from components.encoders.language_tower import Strategy, trained
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,13 @@ class Hyper(Optimisation):
             None for all-MiniLM-L6-v2, which comes with this package.
     """
 
-    lr: float = 0.001
-    batch_size: int = 4000
-    epochs: int = 32
-    weight_decay: float = 0.1
-    warmup_steps: int = 10_000
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-6
+    lr: Positive = 0.001
+    batch_size: PositiveInt = 4000
+    epochs: PositiveInt = 32
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 10_000
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
     image_tower: Literal["frozen", "trained", "random"] = "random"
     strategy: Strategy = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import PositiveInt
 from torch import Tensor
 
 from components.errors import InputError
 from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
 from components.training.features import Feature, Features, unit
 from components.training.losses import contrast, scale_at
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, Factor, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class Hyper(Optimisation):
             has no text of its own, and taking the negated text embedding for it would repeat the same loss.
     """
 
-    lr: float = 1e-8
-    batch_size: int = 512
-    epochs: int = 20
+    lr: Positive = 1e-8
+    batch_size: PositiveInt = 512
+    epochs: PositiveInt = 20
     schedule: Literal["cosine", "constant", "exponential"] = "exponential"
-    gamma: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    gamma: Factor = 0.9
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
     learn_logit_scale: bool = False
     loss: Literal["infonce", "mse"] = "infonce"
-    temperature: PositiveFloat | None = 1.0
+    temperature: Positive | None = 1.0
     scope: Literal["blocks", "tower"] = "blocks"
     antisymmetric: bool = False
 

@@ -8,14 +8,15 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from components.errors import InputError
 from components.methods.method import Method
+from components.settings.block import Seed
 from components.training.features import Features, unit
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +38,23 @@ class Hyper(Optimisation):
         learn_logit_scale: of the encoder's scale; off wherever no term uses it.
     """
 
-    lr: float = 5e-5
-    batch_size: int = 256
-    epochs: int = 200
-    weight_decay: float = 0.2
-    warmup_steps: int = 50
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    clip_gradient: float | None = 1.0
-    accumulate: int = 2
-    contrastive_weight: NonNegativeFloat = 1.0
-    paraphrase_weight: NonNegativeFloat = 1.0
-    negation_weight: NonNegativeFloat = 1.0
+    lr: Positive = 5e-5
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 200
+    weight_decay: NotNegative = 0.2
+    warmup_steps: NonNegativeInt = 50
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
+    clip_gradient: Positive | None = 1.0
+    accumulate: PositiveInt = 2
+    contrastive_weight: NotNegative = 1.0
+    paraphrase_weight: NotNegative = 1.0
+    negation_weight: NotNegative = 1.0
     n: PositiveInt = 2
     learnable: bool = False
     normalised: bool = True
     protocol: Literal["paper", "released"] = "paper"
-    basis_seed: int = 0
+    basis_seed: Seed = 0
     paraphrase: Literal["paraphrase_1", "paraphrase_2"] = "paraphrase_1"
     rows: tuple[str, ...] = ()
 

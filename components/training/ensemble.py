@@ -11,9 +11,7 @@ from components.errors import InputError
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Raise `InputError` when `share` makes no sense, or the base has no weights to average with."""
-    if not 0 <= share <= 1:
-        raise InputError(f"weight_ensemble is {share}: give the fine-tuned weights' share, 0 to 1")
+    """Raise `InputError` when the base has no weights to average with."""
     odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
     if share < 1 and odd:
         raise InputError(

@@ -66,6 +66,9 @@ def test_unknown_block(path: Path, raw_params: dict[str, Any]) -> None:
         ("validate", "min_similarity", 2),
         ("embed", "batch_size", -1),
         ("embed", "batch_size", None),
+        ("world", "seed", -1),
+        ("train", "seed", 2**63),
+        ("evaluate", "seed", -1),
         ("base", "source", "magic"),
     ],
 )

@@ -27,9 +27,3 @@ def test_towers_that_the_base_does_not_have_are_refused() -> None:
             check_ensemble(0.5, odd, base)
         check_ensemble(1.0, odd, base)
     check_ensemble(0.5, {"a": nn.Parameter(torch.zeros(2))}, base)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
-    with pytest.raises(InputError, match=f"weight_ensemble is {share}"):
-        check_ensemble(share, {}, {})
