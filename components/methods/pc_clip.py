@@ -22,8 +22,8 @@ class Hyper(Optimisation):
 
     Attributes:
         loss: `infonce` is equation 4, `mse` equation 5, which the paper trains for 5 epochs only.
-        protocol: `paper` sums the loss over the batch, as equations 4 and 5 do; `released` takes the mean over rows and,
-            of `mse`, over dimensions too, as the authors' code does. Their learning rates go with the latter.
+        protocol: `paper` sums the loss over the batch, as equations 4 and 5 do; `released` takes the mean over rows,
+            of `mse` over dimensions too, as the authors' code does, whose learning rates these are.
         temperature: of `infonce`; null takes the encoder's own logit scale.
         scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
         antisymmetric: `infonce` also shows each text the reversed difference of every pair, as negatives. So the

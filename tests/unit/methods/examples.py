@@ -37,8 +37,8 @@ CASES: dict[str, dict[str, Any]] = {
     "semclip": {"method": "semclip"},
     "semclip, contrastive only": {"method": "semclip", "paraphrase_weight": 0, "negation_weight": 0},
     "semclip, three directions": {"method": "semclip", "n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
-    "semclip, a bit": {"method": "semclip", "n": 1},
-    "semclip, a plain projection": {"method": "semclip", "n": 1, "normalised": False},
+    "semclip, a bit": {"method": "semclip", "n": 1, "protocol": "soft_sign"},
+    "semclip, a plain projection": {"method": "semclip", "n": 1, "protocol": "soft_sign", "normalised": False},
     "semclip, released": {"method": "semclip", "protocol": "released"},
     "joint": {"method": "joint"},
     "joint, others": {
