@@ -15,7 +15,7 @@ from components.training.optimisation import Betas, NotNegative, Optimisation, P
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Optimisation):
-    """The values of the published run; betas and eps are those that its released code leaves to AdamW.
+    """The values of the published run; betas, eps and what decays are those that its released code leaves to AdamW.
 
     Attributes:
         distractors: whether a similar image joins each row, with the negated caption as its text.
@@ -25,6 +25,7 @@ class Hyper(Optimisation):
     batch_size: PositiveInt = 200
     epochs: PositiveInt = 5
     weight_decay: NotNegative = 0.2
+    decay_all: bool = True
     warmup_steps: NonNegativeInt = 50
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8

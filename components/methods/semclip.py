@@ -31,8 +31,9 @@ class Hyper(Optimisation):
         learnable: whether the directions are trained; they start orthonormal and may then turn freely.
         normalised: of `soft_sign`, see `_agreement`; a cosine is the same either way.
         protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4); `released` contrasts raw
-            features at a new logit scale that starts at 1/0.07 and has no upper bound, and lets learnt directions grow
-            to any length, as the authors' code does; `soft_sign` is ours, for n = 1: `paper` with another agreement.
+            features at a new logit scale that starts at 1/0.07 and has no upper bound, lets learnt directions grow to
+            any length and decays all that it trains, as the authors' code does; `soft_sign` is ours, for n = 1: `paper`
+            with another agreement.
         basis_seed: of the directions; they are the same on every rank.
         paraphrase: which column is the paraphrase.
         rows: columns that a row must have, so that variants without a term can be held to the same rows.
@@ -64,6 +65,8 @@ class Hyper(Optimisation):
             raise InputError("params.yaml: semclip has no term left: give one of its weights a value above 0")
         if self.protocol == "soft_sign" and self.n > 1:
             raise InputError(f"params.yaml: semclip's protocol soft_sign is for one direction, not {self.n}: set n: 1")
+        if self.protocol == "released":
+            object.__setattr__(self, "decay_all", True)
         if self.protocol == "released" or not self.contrastive_weight:
             object.__setattr__(self, "learn_logit_scale", False)
 

@@ -24,6 +24,7 @@ class Optimisation:
     Attributes:
         batch_size: rows of one contrastive batch, over all ranks together.
         accumulate: batches whose gradients are averaged into one step; negatives stay within a batch.
+        decay_all: whether weight decay also holds for parameters of one dimension or none: norms, biases, logit scale.
         schedule: of the learning rate after warm-up; `exponential` multiplies it by `gamma` once per epoch.
         clip_gradient: largest norm of the gradient; None to leave it alone.
         image_tower: `frozen` reads cached embeddings, `trained` starts from the base's tower, `random` from nothing.
@@ -37,6 +38,7 @@ class Optimisation:
     batch_size: PositiveInt
     epochs: PositiveInt
     weight_decay: NotNegative = 0.0
+    decay_all: bool = False
     warmup_steps: NonNegativeInt = 0
     schedule: Literal["cosine", "constant", "exponential"] = "cosine"
     gamma: Factor = 0.9

@@ -164,9 +164,9 @@ def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParalle
 
 
 def make_optimiser(trained: Mapping[str, nn.Parameter], plan: Optimisation) -> torch.optim.AdamW:
-    """AdamW without weight decay on norms, biases and the logit scale (parameters of at most one dimension)."""
-    decayed = [parameter for parameter in trained.values() if parameter.ndim > 1]
-    others = [parameter for parameter in trained.values() if parameter.ndim <= 1]
+    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so."""
+    decayed = [parameter for parameter in trained.values() if plan.decay_all or parameter.ndim > 1]
+    others = [parameter for parameter in trained.values() if not plan.decay_all and parameter.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": plan.weight_decay}, {"params": others, "weight_decay": 0.0}]
     # The fused update reads and writes every weight once; on a processor it is several times as fast as a loop.
     return torch.optim.AdamW(groups, lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)

@@ -93,7 +93,7 @@ OWN: list[tuple[str, str, Any]] = [
 
 
 def test_every_number_of_the_optimisation_is_asked_about() -> None:
-    free = {"schedule", "image_tower", "learn_logit_scale"}
+    free = {"decay_all", "schedule", "image_tower", "learn_logit_scale"}
     assert {field.name for field in dataclasses.fields(Optimisation)} == {*OUTSIDE, *free}
 
 

@@ -135,6 +135,11 @@ def test_no_term_at_all_is_refused() -> None:
         METHOD.settings(ONLY)
 
 
+@pytest.mark.parametrize(("protocol", "all_decays"), [("paper", False), ("released", True)])
+def test_released_decays_norms_and_biases_too(protocol: str, all_decays: bool) -> None:
+    assert METHOD.settings({"protocol": protocol}).decay_all == all_decays
+
+
 def test_the_encoders_scale_is_learned_only_where_it_is_used() -> None:
     assert METHOD.settings({}).learn_logit_scale
     assert not METHOD.settings({"protocol": "released"}).learn_logit_scale

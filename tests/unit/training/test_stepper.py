@@ -85,6 +85,17 @@ def test_weight_decay_spares_biases_norms_and_the_logit_scale() -> None:
     assert len(decayed["params"]) + len(spared_names) == len(trained(model))
 
 
+def test_weight_decay_holds_for_everything_where_that_is_asked_for() -> None:
+    model = toy_model()
+    plan = Optimisation(lr=1, batch_size=1, epochs=1, weight_decay=0.1, decay_all=True)
+    decays = {
+        id(weights): group["weight_decay"]
+        for group in make_optimiser(trained(model), plan).param_groups
+        for weights in group["params"]
+    }
+    assert decays == {id(weights): 0.1 for weights in trained(model).values()}
+
+
 def test_the_learning_rate_follows_the_schedule() -> None:
     run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
     stepper = _stepper(run)
