@@ -27,6 +27,8 @@ class Hyper(Optimisation):
         strategy: what trains besides the text projection: `finetuned` all of the language model, `frozen` nothing,
             `bottleneck` adapters in each layer, `alignment` new layers on top.
         alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm; the paper cites a design with one
+            and a design without, and does not say which it took.
         language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
             None for all-MiniLM-L6-v2, which comes with this package.
     """
@@ -41,11 +43,12 @@ class Hyper(Optimisation):
     image_tower: Literal["frozen", "trained", "random"] = "random"
     strategy: Strategy = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6
+    adapter_norm: bool = False
     language_model: str | None = None
 
 
 def _tower(base: Encoder, hyper: Hyper) -> Encoder:
-    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers)
+    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, hyper.adapter_norm)
 
 
 def _files(hyper: Hyper) -> dict[str, Path]:
