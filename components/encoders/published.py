@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+
 import open_clip
 
 from components.errors import InputError
 
+_ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
+"""Trained with QuickGELU and published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
+_log = logging.getLogger(__name__)
+
 
 def check_published(name: str, tag: str, quick_gelu: bool) -> None:
     """Refuse weights that would silently compute something else here than where they were trained.
+
+    Those whose published figures were measured with the other activation are let pass with a warning.
 
     Args:
         name: an open_clip model.
@@ -26,10 +34,10 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
     twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
     # A model without a twin has one activation only, whatever its tag says: roberta-ViT-B-32 is one.
     if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
-        raise InputError(
-            f"params.yaml: weights '{tag}' were trained with another activation than '{name}' has: "
-            f"set base.model to '{twin}'"
-        )
+        told = f"weights '{tag}' were trained with another activation than '{name}' has"
+        if tag not in _ALSO_WITH_GELU:
+            raise InputError(f"params.yaml: {told}: set base.model to '{twin}'")
+        _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", told, name, tag, twin)
     if facts.get("mean") not in (None, open_clip.OPENAI_DATASET_MEAN):
         raise InputError(
             f"params.yaml: weights '{tag}' of {name} expect images with mean {facts['mean']}, which is not supported: "

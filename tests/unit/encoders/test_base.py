@@ -45,6 +45,17 @@ def test_activation_of_weights_and_config_must_agree(tmp_path: Path, raw_params:
         run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="openai"), tmp_path / "base")
 
 
+def test_weights_that_papers_scored_with_the_other_activation_are_taken_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    check_published("ViT-B-32-quickgelu", "laion400m_e32", quick_gelu=True)
+    assert caplog.messages == []
+    check_published("ViT-B-32", "laion400m_e32", quick_gelu=False)
+    (message,) = caplog.messages
+    assert "trained with another activation than 'ViT-B-32' has" in message
+    assert "name 'ViT-B-32-quickgelu'" in message
+
+
 def test_a_model_with_one_activation_needs_no_twin() -> None:
     check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
 
