@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import open_clip
 
 from components.errors import InputError
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
-"""Trained with QuickGELU and published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
+"""Trained with QuickGELU, published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
 _log = logging.getLogger(__name__)
 
 
@@ -43,3 +44,12 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
             f"params.yaml: weights '{tag}' of {name} expect images with mean {facts['mean']}, which is not supported: "
             "choose weights with CLIP's own image normalisation"
         )
+
+
+def warn_of_activation(name: str, file: Path) -> None:
+    """Say which activation the weights of a file get where `name` has a twin with the other; no file tells its own."""
+    twin = name.removesuffix("-quickgelu") if name.endswith("-quickgelu") else f"{name}-quickgelu"
+    if twin not in open_clip.list_models():
+        return
+    ours, other = ("QuickGELU", "GELU") if name.endswith("-quickgelu") else ("GELU", "QuickGELU")
+    _log.warning("%s does not say its activation and gets %s: name '%s' if it learned with %s", file, ours, twin, other)

@@ -20,8 +20,8 @@ from components.training.optimisation import Optimisation
 if TYPE_CHECKING:
     from components.encoders.encoder import Encoder
 
-TEXT_TOWER = r"^(?!visual\.|logit_scale$)"
-"""Parameters of the text side of any encoder, its projection included."""
+TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
+"""Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
 
 TEXT_BLOCKS = r"^(text\.)?transformer\."
 """Parameters of the text tower's transformer blocks alone."""

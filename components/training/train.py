@@ -18,6 +18,7 @@ import torch
 import typer
 from torch import Tensor, nn
 
+from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.encoder import Encoder
 from components.errors import InputError, run_command
 from components.files import content_hash, write_json
@@ -78,8 +79,10 @@ def find_entry(settings: Settings, name: str) -> Entry:
     """The entry called `name`; its key `method` names the method's file, the entry itself by default.
 
     Raises:
-        InputError: there is no such entry or method, or a hyper-parameter is wrong.
+        InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
     """
+    if name == BASE_FOLDER.name:
+        raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
     if name not in settings.methods:
         known = ", ".join(settings.methods)
         raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")

@@ -17,6 +17,7 @@ from components.errors import InputError
 from components.methods import find_method, method_names
 from components.settings import Settings
 from components.training.optimisation import Optimisation
+from tests.conftest import TINY
 from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
 
 PARAMS = Path(__file__).parents[3] / "params.yaml"
@@ -169,6 +170,16 @@ def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder
     assert any(key.startswith("visual.") for key in trained) == (hyper.image_tower != "frozen")
     for key, parameter in tiny_encoder.model.named_parameters():
         assert parameter.requires_grad == (key in trained), key
+
+
+@every_entry
+def test_a_logit_bias_that_no_loss_reads_is_not_trained(name: str) -> None:
+    method, hyper = configured(ENTRIES[name])
+    if method.tower is not type(method).tower:
+        pytest.skip("builds a tower of its own, see its own test")
+    encoder = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test")
+    assert "logit_bias" not in method.freeze(encoder.model, hyper)
+    assert not encoder.model.logit_bias.requires_grad
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:

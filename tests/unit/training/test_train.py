@@ -208,6 +208,12 @@ def test_weights_are_ensembled_with_the_bases(share: float, world: World, tmp_pa
         torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
 
 
+@pytest.mark.parametrize("entry", [{"method": "clip_scratch"}, {"method": "paraclip", "image_tower": "random"}])
+def test_an_ensemble_with_random_towers_is_refused(entry: dict[str, Any], world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 averages with the base's weights, but '.*' starts at"):
+        _run(world, entry | {"weight_ensemble": 0.5, "warmup_steps": 0}, tmp_path)
+
+
 def test_an_ensemble_with_other_towers_is_refused(world: World, tmp_path: Path, language_model: Path) -> None:
     entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
     with pytest.raises(InputError, match=r"weight_ensemble 0\.5 needs a base with the same towers"):
@@ -284,6 +290,11 @@ def test_changed_shards_begin_anew(world: World, tmp_path: Path) -> None:
     shard = shards / "00000.tar"
     shard.write_bytes(shard.read_bytes().replace(b"dog", b"cat"))
     assert _checkpoints_of(world, entry, tmp_path, **options) != "an earlier one"
+
+
+def test_an_entry_cannot_take_the_bases_place(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"methods\.base would replace the base encoder: give the entry another name"):
+        _run(world, {"method": "paraclip"}, tmp_path, name="base")
 
 
 def test_an_entry_that_is_not_there_is_named(world: World) -> None:
