@@ -28,6 +28,10 @@ MAX_LOGIT_SCALE = math.log(100)
 """Upper bound of the logit scale parameter, as CLIP clamps it after every step."""
 
 
+_MOST_SKIPPED = 40
+"""Steps in a row that a gradient scaler may skip: halved so often, its first factor of 65,536 is far below one."""
+
+
 class NonFiniteError(InputError):
     """A loss or gradient is not finite; the weights are those of the last good step.
 
@@ -59,6 +63,7 @@ class Stepper:
         self._run = run
         self._optimiser = optimiser
         self._per_epoch = per_epoch
+        self._skipped = 0
         self._scaler = torch.amp.GradScaler(engine.device.split(":")[0], enabled=engine.autocast == torch.float16)
         average = MovingAverage(run.trained, plan.ema) if plan.ema is not None else None
         self.state = State(
@@ -104,8 +109,9 @@ class Stepper:
         world.average(parameter.grad for parameter in self._beside if parameter.grad is not None)
         self._scaler.unscale_(self._optimiser)
         norm = self._clip(plan.clip_gradient)
-        # A gradient scaler skips such a step and lowers its factor; without one nothing would stop the damage.
-        if not math.isfinite(norm) and not self._scaler.is_enabled():
+        # A gradient scaler skips such a step and halves its factor; without one nothing would stop the damage.
+        self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
+        if self._skipped > (_MOST_SKIPPED if self._scaler.is_enabled() else 0):
             self._stop("gradient", batches)
         self._scaler.step(self._optimiser)
         self._scaler.update()
@@ -141,10 +147,10 @@ class Stepper:
     def _stop(self, what: str, batches: list[Batch]) -> None:
         state = self.state
         state.save()
-        mend = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
+        fix = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
         step = state.step + 1
         raise NonFiniteError(
-            f"{self._run.title}: the {what} is not finite at step {step}: {mend}; the last good weights are kept",
+            f"{self._run.title}: the {what} is not finite at step {step}: {fix}, with which the run starts over",
             step,
             [name for batch in batches for name in batch.ids],
         )

@@ -193,3 +193,21 @@ def test_the_meter_counts_this_ranks_rows_and_tokens_and_what_was_lost() -> None
     _stepper(toy_run(toy_model(), {"accumulate": 2})).step([FIRST, replace(SECOND, lost=3)], meter)
     tokens = [sum(int(lengths.sum()) for lengths in batch.lengths.values()) for batch in (FIRST, SECOND)]
     assert counted == [(4, tokens[0], 0), (4, tokens[1], 3)]
+
+
+def test_a_gradient_scaler_that_skips_every_step_stops_the_run() -> None:
+    stepper = _stepper(toy_run(toy_model(), losses=_bad_gradient))
+    stepper._scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(NonFiniteError, match="toy: the gradient is not finite at step"):
+        _step_often(stepper)
+
+
+def _step_often(stepper: Stepper) -> None:
+    for _ in range(100):
+        stepper.step([FIRST], Meter("cpu"))
+
+
+def _bad_gradient(features: Features) -> dict[str, Tensor]:
+    """A finite loss whose gradient is not a number."""
+    zero = (features["caption"].own * 0).sum()
+    return {"any": zero.sqrt() * 0 + 1}
