@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import psutil
@@ -59,14 +59,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def _atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_own_prefix(path))
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _own_path(path)
+    temporary.touch(exist_ok=False)
+    mode = temporary.stat().st_mode
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o644)
+        # Some libraries make files that only their owner can read, whatever the umask says.
+        temporary.chmod(mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -82,11 +83,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def _atomic_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=_own_prefix(path)))
+    temporary = _own_path(path)
+    temporary.mkdir()
+    mode = temporary.stat().st_mode & 0o666
     aside = temporary.with_name(f"{temporary.name}.old")
     try:
         yield temporary
-        temporary.chmod(0o755)
+        for file in temporary.rglob("*"):
+            if file.is_file() and not file.is_symlink():
+                file.chmod(file.stat().st_mode | mode)
         # Removing takes time, and a process killed meanwhile would leave half of the old folder and nothing new.
         if path.exists():
             os.replace(path, aside)
@@ -96,8 +101,8 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _own_prefix(path: Path) -> str:
-    """How the name of this process's temporary path begins; those that dead processes left are removed first.
+def _own_path(path: Path) -> Path:
+    """A temporary path of this process beside `path`; those that dead processes left are removed first.
 
     They would stay for ever, and DVC takes all that lies in a folder for a part of it.
     """
@@ -110,7 +115,7 @@ def _own_prefix(path: Path) -> str:
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)
-    return f"{host}{os.getpid()}."
+    return path.with_name(f"{host}{os.getpid()}.{token_hex(4)}")
 
 
 def write_json(path: Path, content: Any) -> None:

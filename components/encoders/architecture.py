@@ -58,7 +58,11 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
         if text_files is None:
             raise InputError("this encoder's folder lacks 'text': run `dvc repro` to make it again")
         tower = LanguageTower(
-            from_config(text_files), config["embed_dim"], text["strategy"], text.get("alignment_layers", 0)
+            from_config(text_files),
+            config["embed_dim"],
+            text["strategy"],
+            text.get("alignment_layers", 0),
+            text.get("adapter_norm", False),
         )
         return LanguageClip(image_tower(config), tower)
     model = _open_clip(config, text_files)

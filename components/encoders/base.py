@@ -12,7 +12,7 @@ import open_clip
 from components.data.prepare import PAIRS_FOLDER
 from components.encoders.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.encoder import Encoder
-from components.encoders.published import check_published
+from components.encoders.published import check_published, warn_of_activation
 from components.encoders.scratch import pretrain
 from components.encoders.weights import load_weights
 from components.errors import InputError, run_command
@@ -104,6 +104,7 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
     """
     encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
     load_weights(encoder.model, file)
+    warn_of_activation(plain_name(model), file)
     return encoder
 
 

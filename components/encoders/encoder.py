@@ -100,7 +100,11 @@ class Encoder:
         with atomic_folder(folder) as temporary:
             tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, temporary / WEIGHTS)
-            hashes = {"weights_sha256": file_hash(temporary / WEIGHTS), "image_tower_sha256": self.image_tower_hash()}
+            hashes = {
+                "weights_sha256": file_hash(temporary / WEIGHTS),
+                "method_tensors_sha256": "",
+                "image_tower_sha256": self.image_tower_hash(),
+            }
             if self.extra:
                 extra = {name: tensor.contiguous() for name, tensor in self.extra.items()}
                 save_file(extra, temporary / METHOD_TENSORS)

@@ -40,6 +40,8 @@ class HuggingFaceTokenizer:
         if inner.pad_token_id is None:
             raise InputError(f"the tokenizer at '{source}' has no padding token: choose a masked language model")
         inner.padding_side = "right"
+        # A text that says "[PAD]" means these letters; as padding it would be cut out of its own features.
+        inner.split_special_tokens = True
         self.pad_id: int = inner.pad_token_id
         self.context_length = min(context_length, inner.model_max_length)
         self._wrapped.context_length = self.context_length

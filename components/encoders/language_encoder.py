@@ -14,7 +14,11 @@ from components.errors import InputError
 
 
 def with_language_tower(
-    base: Encoder, language_model: str | None, strategy: Strategy, alignment_layers: int = 0
+    base: Encoder,
+    language_model: str | None,
+    strategy: Strategy,
+    alignment_layers: int = 0,
+    adapter_norm: bool = False,
 ) -> Encoder:
     """The base encoder with another text side; projections, adapters, added layers and logit scale are new.
 
@@ -23,6 +27,7 @@ def with_language_tower(
         language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2, which comes with this package.
         strategy: how the language model is adapted.
         alignment_layers: how many layers the strategy `alignment` adds.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
 
     Raises:
         InputError: there is no such language model or tokenizer, or the two do not fit each other.
@@ -48,9 +53,11 @@ def with_language_tower(
             "language_model": Path(language_model).name if language_model else EMBEDDED,
             "strategy": strategy,
             "alignment_layers": added,
+            "adapter_norm": adapter_norm,
         },
     }
-    model = LanguageClip(base.model.visual, LanguageTower(language, config["embed_dim"], strategy, added))
+    tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm)
+    model = LanguageClip(base.model.visual, tower)
     encoder = Encoder.of(model, tokenizer, base.sidecar.name, base.sidecar.model, config, base.sidecar.method)
     # The same image tower: embeddings that were made with it stay good.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})

@@ -23,6 +23,13 @@ def embedded_model() -> Path:
     return Path(get_model_path())
 
 
+def folder_of(source: str) -> Path:
+    """The folder with the files of a model that `load_pretrained` has read from a folder or by its name."""
+    from transformers.utils.hub import cached_file
+
+    return Path(source) if Path(source).is_dir() else Path(str(cached_file(source, "config.json"))).parent
+
+
 def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
 

@@ -42,16 +42,19 @@ class LanguageTower(nn.Module):
         embed_dim: of the features.
         strategy: which adaptation.
         alignment_layers: how many of the model's layers were added to it; zero for the other strategies.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
     """
 
-    def __init__(self, language: Any, embed_dim: int, strategy: Strategy, alignment_layers: int = 0) -> None:
+    def __init__(
+        self, language: Any, embed_dim: int, strategy: Strategy, alignment_layers: int = 0, adapter_norm: bool = False
+    ) -> None:
         super().__init__()
         self.language = language
         width = language.config.hidden_size
         self.pad_id: int = language.config.pad_token_id
         self.projection = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, embed_dim))
         if strategy == "bottleneck":
-            _insert_adapters(layers(language), width)
+            _insert_adapters(layers(language), width, adapter_norm)
         if strategy == "alignment":
             _name_alignment(layers(language), alignment_layers)
 
@@ -68,28 +71,30 @@ class LanguageTower(nn.Module):
 class Adapter(nn.Module):
     """A bottleneck after a layer, added to what it gets; it starts as the identity.
 
-    Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation, section 2.2.
+    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, without a
+    layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation, section 2.2, with one.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, norm: bool) -> None:
         super().__init__()
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
         self.down = nn.Linear(width, width // REDUCTION)
         self.up = nn.Linear(width // REDUCTION, width)
         nn.init.zeros_(self.up.weight)
         nn.init.zeros_(self.up.bias)
 
     def forward(self, states: Tensor) -> Tensor:
-        change: Tensor = self.up(F.relu(self.down(states)))
+        change: Tensor = self.up(F.relu(self.down(self.norm(states))))
         return states + change
 
 
 class AdaptedLayer(nn.Module):
     """A layer of a language model with an adapter behind it."""
 
-    def __init__(self, layer: nn.Module, width: int) -> None:
+    def __init__(self, layer: nn.Module, width: int, norm: bool) -> None:
         super().__init__()
         self.layer = layer
-        self.adapter = Adapter(width)
+        self.adapter = Adapter(width, norm)
 
     def forward(self, states: Tensor, *others: Any, **named: Any) -> Any:
         """What the layer gives, its states adapted; some layers give a tuple with the states first."""
@@ -112,9 +117,9 @@ class LanguageClip(nn.Module):
         return features
 
 
-def _insert_adapters(stack: nn.ModuleList, width: int) -> None:
+def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool) -> None:
     for place, layer in enumerate(stack):
-        stack[place] = AdaptedLayer(layer, width)
+        stack[place] = AdaptedLayer(layer, width, norm)
 
 
 def _name_alignment(stack: nn.ModuleList, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -26,14 +27,29 @@ def load_weights(model: Any, path: Path) -> None:
     """Load a weights file into `model`, every tensor matched.
 
     Raises:
-        InputError: the file is missing, is broken, holds more than weights (code, say) or does not fit the model.
+        InputError: the file is missing, is broken, holds more than weights (code, say), numbers that are not finite
+            or of a kind that must be converted first, or does not fit the model.
     """
-    state = read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+    state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
+    _check_numbers(state, model, path)
     try:
-        model.load_state_dict(_fitted(state, model), strict=True)
+        model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} does not fit the model ({reason}): correct base.model in params.yaml") from None
+
+
+def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
+    """Loading would cast quantised integers as if they were weights, and keep what is not finite."""
+    known = model.state_dict()
+    for name, value in state.items():
+        if name not in known or not known[name].is_floating_point():
+            continue
+        if not value.is_floating_point():
+            kind = str(value.dtype).removeprefix("torch.")
+            raise InputError(f"{path}: '{name}' holds {kind} numbers: convert the weights to float32 or float16")
+        if not torch.isfinite(value.float()).all():
+            raise InputError(f"{path}: '{name}' holds numbers that are not finite: fetch the file or train again")
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

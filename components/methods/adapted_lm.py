@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.encoders.encoder import Encoder
 from components.encoders.language_encoder import with_language_tower
+from components.encoders.language_model import folder_of
 from components.encoders.language_tower import Strategy, trained
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,25 +27,33 @@ class Hyper(Optimisation):
         strategy: what trains besides the text projection: `finetuned` all of the language model, `frozen` nothing,
             `bottleneck` adapters in each layer, `alignment` new layers on top.
         alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm; the paper cites a design with one
+            and a design without, and does not say which it took.
         language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
             None for all-MiniLM-L6-v2, which comes with this package.
     """
 
-    lr: float = 0.001
-    batch_size: int = 4000
-    epochs: int = 32
-    weight_decay: float = 0.1
-    warmup_steps: int = 10_000
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-6
+    lr: Positive = 0.001
+    batch_size: PositiveInt = 4000
+    epochs: PositiveInt = 32
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 10_000
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
     image_tower: Literal["frozen", "trained", "random"] = "random"
     strategy: Strategy = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6
+    adapter_norm: bool = False
     language_model: str | None = None
 
 
 def _tower(base: Encoder, hyper: Hyper) -> Encoder:
-    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers)
+    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, hyper.adapter_norm)
+
+
+def _files(hyper: Hyper) -> dict[str, Path]:
+    """Of the model that comes with this package, the package's version says enough."""
+    return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
 
 
 def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
@@ -59,4 +69,5 @@ METHOD = Method(
     visits=lambda _hyper: "pairs",
     trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
     tower=_tower,
+    files=_files,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import PositiveFloat
+from pydantic import PositiveInt
 from torch import Tensor
 
 from components.errors import InputError
 from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
 from components.training.features import Features
 from components.training.losses import info_nce, scale_at
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, Factor, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,17 +26,17 @@ class Hyper(Optimisation):
         scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
     """
 
-    lr: float = 1e-6
-    batch_size: int = 128
-    epochs: int = 10
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 128
+    epochs: PositiveInt = 10
     schedule: Literal["cosine", "constant", "exponential"] = "exponential"
-    gamma: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    gamma: Factor = 0.9
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
     learn_logit_scale: bool = False
     column: Literal["caption", "rewrite"] = "caption"
     rows: tuple[str, ...] = ()
-    temperature: PositiveFloat | None = 1.0
+    temperature: Positive | None = 1.0
     scope: Literal["blocks", "tower"] = "blocks"
 
     def __post_init__(self) -> None:

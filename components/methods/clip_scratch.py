@@ -5,26 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.encoders.fresh import with_random_weights
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Optimisation):
     """Table B.1's values for ViT-B/32 on CC12M; with another `image_tower` only the text side is new."""
 
-    lr: float = 0.001
-    batch_size: int = 4000
-    epochs: int = 32
-    weight_decay: float = 0.1
-    warmup_steps: int = 10_000
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-6
+    lr: Positive = 0.001
+    batch_size: PositiveInt = 4000
+    epochs: PositiveInt = 32
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 10_000
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
     image_tower: Literal["frozen", "trained", "random"] = "random"
 
 

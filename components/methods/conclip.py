@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import contrast
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Optimisation):
-    """The values of the published run; betas and eps are those that its released code leaves to AdamW.
+    """The values of the published run; betas, eps and what decays are those that its released code leaves to AdamW.
 
     Attributes:
         distractors: whether a similar image joins each row, with the negated caption as its text.
     """
 
-    lr: float = 1e-6
-    batch_size: int = 200
-    epochs: int = 5
-    weight_decay: float = 0.2
-    warmup_steps: int = 50
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 200
+    epochs: PositiveInt = 5
+    weight_decay: NotNegative = 0.2
+    decay_all: bool = True
+    warmup_steps: NonNegativeInt = 50
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
     distractors: bool = True
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from pydantic import ConfigDict, PositiveFloat, with_config
+from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
@@ -15,7 +15,7 @@ from components.errors import InputError
 from components.methods import find_method
 from components.methods.method import Method
 from components.training.features import Features
-from components.training.optimisation import Optimisation
+from components.training.optimisation import NotNegative, Optimisation, Positive
 from components.training.sampler import Visits
 
 
@@ -23,7 +23,7 @@ from components.training.sampler import Visits
 class Part(TypedDict, total=False):
     """A part's weight (1 when not given) and, beside it, that method's own hyper-parameters."""
 
-    weight: PositiveFloat
+    weight: Positive
 
 
 def _default_parts() -> dict[str, Part]:
@@ -44,11 +44,11 @@ class Hyper(Optimisation):
             a parameter is trained if any part trains it.
     """
 
-    lr: float = 1e-6
-    batch_size: int = 256
-    epochs: int = 5
-    weight_decay: float = 0.1
-    warmup_steps: int = 50
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 5
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 50
     parts: dict[str, Part] = field(default_factory=_default_parts)
 
     @cached_property

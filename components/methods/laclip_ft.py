@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
 """The made-up column that is drawn."""
@@ -29,13 +29,13 @@ class Hyper(Optimisation):
         rewrites: the columns that stand beside the original caption.
     """
 
-    lr: float = 1e-6
-    batch_size: int = 256
-    epochs: int = 5
-    weight_decay: float = 0.1
-    warmup_steps: int = 50
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-8
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 5
+    weight_decay: NotNegative = 0.1
+    warmup_steps: NonNegativeInt = 50
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-8
     rewrites: Annotated[tuple[str, ...], Field(min_length=1)] = ("rewrite", "paraphrase_1", "paraphrase_2")
 
 

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,8 +21,8 @@ from components.training.sampler import Visits
 if TYPE_CHECKING:
     from components.encoders.encoder import Encoder
 
-TEXT_TOWER = r"^(?!visual\.|logit_scale$)"
-"""Parameters of the text side of any encoder, its projection included."""
+TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
+"""Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
 
 TEXT_BLOCKS = r"^(text\.)?transformer\."
 """Parameters of the text tower's transformer blocks alone."""
@@ -46,6 +47,7 @@ class Method:
         trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
             image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
         tower: the encoder to start from, made of the base encoder; the base itself for most.
+        files: files and folders that `tower` reads, by name; asked once `tower` was called.
         extra: tensors of the method's own, for an encoder of the given dimension; saved with the encoder.
         warnings: what a user should know about these hyper-parameters before the run starts.
     """
@@ -60,6 +62,7 @@ class Method:
     draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
+    files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
     extra: Callable[[int, Any], nn.Module] = lambda _dim, _hyper: nn.Module()
     warnings: Callable[[Any], list[str]] = lambda _hyper: []
 

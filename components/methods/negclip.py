@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import contrast
-from components.training.optimisation import Optimisation
+from components.training.optimisation import NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,11 @@ class Hyper(Optimisation):
             the batch as itself; it then stands twice among the candidates, as in the published code.
     """
 
-    lr: float = 1e-6
-    batch_size: int = 256
-    epochs: int = 5
-    weight_decay: float = 0.2
-    warmup_steps: int = 50
+    lr: Positive = 1e-6
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 5
+    weight_decay: NotNegative = 0.2
+    warmup_steps: NonNegativeInt = 50
     image_tower: Literal["frozen", "trained", "random"] = "trained"
     hard_images: bool = True
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from components.methods.method import Method
 from components.training.features import Features
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import NotNegative, Optimisation, Positive
 
 Term = Literal["l1", "l1_prime", "l1_second", "l2", "l3"]
 
@@ -28,11 +29,11 @@ _PAIRS: dict[Term, tuple[str, str]] = {
 class Hyper(Optimisation):
     """Appendix A's values; `terms` are summed (section 2.2), any row of table 2 can be written."""
 
-    lr: float = 5e-7
-    batch_size: int = 3072
-    epochs: int = 1
-    weight_decay: float = 0.001
-    terms: tuple[Term, ...] = ("l1_second", "l2", "l3")
+    lr: Positive = 5e-7
+    batch_size: PositiveInt = 3072
+    epochs: PositiveInt = 1
+    weight_decay: NotNegative = 0.001
+    terms: Annotated[tuple[Term, ...], Field(min_length=1)] = ("l1_second", "l2", "l3")
 
 
 def _columns(hyper: Hyper) -> frozenset[str]:

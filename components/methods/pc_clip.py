@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import PositiveInt
 from torch import Tensor
 
 from components.errors import InputError
 from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
 from components.training.features import Feature, Features, unit
 from components.training.losses import contrast, scale_at
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, Factor, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,8 @@ class Hyper(Optimisation):
 
     Attributes:
         loss: `infonce` is equation 4, `mse` equation 5, which the paper trains for 5 epochs only.
+        protocol: `paper` sums the loss over the batch, as equations 4 and 5 do; `released` takes the mean over rows,
+            of `mse` over dimensions too, as the authors' code does, whose learning rates these are.
         temperature: of `infonce`; null takes the encoder's own logit scale.
         scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
         antisymmetric: `infonce` also shows each text the reversed difference of every pair, as negatives. So the
@@ -29,16 +31,17 @@ class Hyper(Optimisation):
             has no text of its own, and taking the negated text embedding for it would repeat the same loss.
     """
 
-    lr: float = 1e-8
-    batch_size: int = 512
-    epochs: int = 20
+    lr: Positive = 1e-8
+    batch_size: PositiveInt = 512
+    epochs: PositiveInt = 20
     schedule: Literal["cosine", "constant", "exponential"] = "exponential"
-    gamma: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    gamma: Factor = 0.9
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
     learn_logit_scale: bool = False
     loss: Literal["infonce", "mse"] = "infonce"
-    temperature: PositiveFloat | None = 1.0
+    protocol: Literal["paper", "released"] = "released"
+    temperature: Positive | None = 1.0
     scope: Literal["blocks", "tower"] = "blocks"
     antisymmetric: bool = False
 
@@ -53,9 +56,11 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     """Images are unit vectors before they are subtracted (section 3.2)."""
     difference = features["image"].with_(torch.sub, features["other_image"])
     text = features["difference"]
+    # The mean over ranks of what each returns is the loss of the global batch.
+    rows = len(text.all) if hyper.protocol == "paper" else 1
     if hyper.loss == "mse":
-        return {"mse": _squared_distance(text, difference)}
-    return {"infonce": _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
+        return {"mse": rows * _squared_distance(text, difference, hyper)}
+    return {"infonce": rows * _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
 
 
 def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: Hyper) -> Tensor:
@@ -65,13 +70,14 @@ def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: Hyper) ->
     return (to_direction + contrast(direction, text, scale=scale)) / 2
 
 
-def _squared_distance(text: Feature, difference: Feature) -> Tensor:
-    """Equation 5, summed over the global batch.
+def _squared_distance(text: Feature, difference: Feature, hyper: Hyper) -> Tensor:
+    """Equation 5 for one row on average; `released` divides it by the dimensions.
 
     Its X are "differences in image embeddings" (appendix C.2), not unit vectors as equation 4 has them, and released
     code does not normalise them either: a text learns how large the difference is as well as where it points.
     """
-    return len(text.all) * (text.own - difference.own).square().sum(dim=-1).mean()
+    squares = (text.own - difference.own).square()
+    return squares.sum(dim=-1).mean() if hyper.protocol == "paper" else squares.mean()
 
 
 METHOD = Method(

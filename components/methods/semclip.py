@@ -8,14 +8,15 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from components.errors import InputError
 from components.methods.method import Method
+from components.settings.block import Seed
 from components.training.features import Features, unit
 from components.training.losses import info_nce
-from components.training.optimisation import Optimisation
+from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,38 +29,44 @@ class Hyper(Optimisation):
         negation_weight: equation 7's gamma (`gamma` is the exponential schedule's).
         n: number of projection directions.
         learnable: whether the directions are trained; they start orthonormal and may then turn freely.
-        normalised: see `_agreement`; the cosine of n > 1 is the same either way.
+        normalised: of `soft_sign`, see `_agreement`; a cosine is the same either way.
         protocol: `paper` contrasts unit features at the encoder's logit scale (equation 4); `released` contrasts raw
-            features at a new logit scale that starts at 1/0.07 and has no upper bound, as the authors' code does.
+            features at a new logit scale that starts at 1/0.07 and has no upper bound, lets learnt directions grow to
+            any length and decays all that it trains, as the authors' code does; `soft_sign` is ours, for n = 1: `paper`
+            with another agreement.
         basis_seed: of the directions; they are the same on every rank.
         paraphrase: which column is the paraphrase: the paper's own, or one of ParaCLIP's.
         rows: columns that a row must have, so that variants without a term can be held to the same rows.
         learn_logit_scale: of the encoder's scale; off wherever no term uses it.
     """
 
-    lr: float = 5e-5
-    batch_size: int = 256
-    epochs: int = 200
-    weight_decay: float = 0.2
-    warmup_steps: int = 50
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    clip_gradient: float | None = 1.0
-    accumulate: int = 2
-    contrastive_weight: NonNegativeFloat = 1.0
-    paraphrase_weight: NonNegativeFloat = 1.0
-    negation_weight: NonNegativeFloat = 1.0
+    lr: Positive = 5e-5
+    batch_size: PositiveInt = 256
+    epochs: PositiveInt = 200
+    weight_decay: NotNegative = 0.2
+    warmup_steps: NonNegativeInt = 50
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
+    clip_gradient: Positive | None = 1.0
+    accumulate: PositiveInt = 2
+    contrastive_weight: NotNegative = 1.0
+    paraphrase_weight: NotNegative = 1.0
+    negation_weight: NotNegative = 1.0
     n: PositiveInt = 2
     learnable: bool = False
     normalised: bool = True
-    protocol: Literal["paper", "released"] = "paper"
-    basis_seed: int = 0
+    protocol: Literal["paper", "released", "soft_sign"] = "paper"
+    basis_seed: Seed = 0
     paraphrase: Literal["semclip_paraphrase", "paraphrase_1", "paraphrase_2"] = "semclip_paraphrase"
     rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.contrastive_weight + self.paraphrase_weight + self.negation_weight:
             raise InputError("params.yaml: semclip has no term left: give one of its weights a value above 0")
+        if self.protocol == "soft_sign" and self.n > 1:
+            raise InputError(f"params.yaml: semclip's protocol soft_sign is for one direction, not {self.n}: set n: 1")
+        if self.protocol == "released":
+            object.__setattr__(self, "decay_all", True)
         if self.protocol == "released" or not self.contrastive_weight:
             object.__setattr__(self, "learn_logit_scale", False)
 
@@ -79,6 +86,7 @@ class Projection(nn.Module):
 
     def __init__(self, dim: int, hyper: Hyper) -> None:
         super().__init__()
+        self._as_released = hyper.protocol == "released"
         if hyper.projects:
             if hyper.n > dim:
                 raise InputError(f"params.yaml: semclip's n is {hyper.n}, the encoder has {dim} dimensions: lower n")
@@ -92,8 +100,11 @@ class Projection(nn.Module):
             self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     def forward(self, texts: Tensor) -> Tensor:
-        """Scalar projections `[batch, n]` of unit rows (equation 1); learnt directions count by direction alone."""
-        return texts @ unit(self.directions).T
+        """Scalar projections `[batch, n]` of unit rows (equation 1).
+
+        Learnt directions count by direction alone; in protocol `released` their lengths weigh them.
+        """
+        return texts @ (self.directions if self._as_released else unit(self.directions)).T
 
 
 def _columns(hyper: Hyper) -> frozenset[str]:
@@ -118,9 +129,9 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
 
 def _contrastive(features: Features, hyper: Hyper) -> Tensor:
     """Equation 4."""
-    if hyper.protocol == "paper":
-        return info_nce(features["image"], features["caption"], features.scale)
-    return info_nce(features.raw("image"), features.raw("caption"), features.extra.log_scale.exp())  # type: ignore[operator,union-attr]
+    if hyper.protocol == "released":
+        return info_nce(features.raw("image"), features.raw("caption"), features.extra.log_scale.exp())  # type: ignore[operator,union-attr]
+    return info_nce(features["image"], features["caption"], features.scale)
 
 
 def _paraphrase(features: Features, hyper: Hyper) -> Tensor:
@@ -139,14 +150,14 @@ _TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _n
 def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
     """How far the projections of caption and `column` point the same way, `[batch]`, within [-1, 1].
 
-    The cosine of equations 5 and 6. With n = 1 that is the product of two signs, and no gradient flows, which is what
-    released code has. The text means a bit there, on for paraphrasing and off for negation (section 3.3), so protocol
-    `paper` trains towards it: the product of soft signs `tanh(sqrt(dim) * p)` when projections are normalised, where
-    `sqrt(dim)` brings the projection of a random unit vector to a spread of 1; the product of the plain projections
-    when they are not. Both pull a paraphrase to the caption's side of the direction and a negation to the other.
+    The cosine of equations 5 and 6. With n = 1 that is the product of two signs, and no gradient flows. The text means
+    a bit there, on for paraphrasing and off for negation (section 3.3), and protocol `soft_sign` trains towards it: by
+    the product of soft signs `tanh(sqrt(dim) * p)` when projections are normalised, where `sqrt(dim)` brings the
+    projection of a random unit vector to a spread of 1; by the product of the plain projections when they are not. Both
+    pull a paraphrase to the caption's side of the direction and a negation to the other.
     """
     one, other = (features.extra(features[name].own) for name in ("caption", column))
-    if hyper.n > 1 or hyper.protocol == "released":
+    if hyper.protocol != "soft_sign":
         return F.cosine_similarity(one, other)
     if hyper.normalised:
         spread = math.sqrt(features["caption"].all.shape[-1])
@@ -158,13 +169,13 @@ def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
 def _warnings(hyper: Hyper) -> list[str]:
     if not hyper.projects:
         return []
-    if hyper.n == 1 and hyper.protocol == "released":
-        return ["semclip with n: 1 compares two signs, so its paraphrase and negation terms have no gradient: set n: 2"]
-    if hyper.n == 1:
-        kind = "soft signs" if hyper.normalised else "plain projections"
-        return [f"semclip with n: 1: the cosine of two scalars has no gradient, so the product of {kind} is trained"]
-    if not hyper.normalised:
-        return ["semclip's normalised: false changes nothing for n above 1: a cosine does not depend on lengths"]
+    if hyper.n == 1 and hyper.protocol != "soft_sign":
+        return [
+            "semclip with n: 1 compares two signs, so its paraphrase and negation terms have no gradient: set n: 2, or "
+            "protocol: soft_sign"
+        ]
+    if not hyper.normalised and hyper.protocol != "soft_sign":
+        return ["semclip's normalised: false changes nothing: a cosine does not depend on lengths"]
     return []
 
 

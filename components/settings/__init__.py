@@ -16,6 +16,7 @@ from components.settings.evaluation import Compare, Evaluate
 from components.settings.faults import explain_fault
 from components.settings.limits import Limits, Validate
 from components.settings.promotion import Card, Margin, Promote
+from components.settings.strict_yaml import StrictLoader
 from components.settings.training import Shards, Train
 
 __all__ = [
@@ -54,7 +55,7 @@ def load_settings(path: Path = PARAMS) -> Settings:
             the message names the key.
     """
     try:
-        raw = yaml.safe_load(path.read_text("utf-8"))
+        raw = yaml.load(path.read_text("utf-8"), Loader=StrictLoader)
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run the command in the project's folder") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

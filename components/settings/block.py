@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+"""What NumPy and torch both take."""
 
 
 class Block(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.settings.block import Block
+from components.settings.block import Block, Seed
 
 
 class Task(Block):
@@ -80,7 +80,7 @@ class Student(Block):
     lr: PositiveFloat = 0.001
     epochs: PositiveInt = 4
     batch_size: PositiveInt = 16
-    seed: int = 0
+    seed: Seed = 0
     held_out: float = Field(0.05, gt=0, lt=1)
     """Share of the lessons that are never trained on."""
     acceptance: int = Field(32, ge=0)

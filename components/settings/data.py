@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from components.settings.block import Block
+from components.settings.block import Block, Seed
 
 
 class World(Block):
     """What the whole pipeline is about; `name` is the MLflow experiment."""
 
     name: str
-    seed: int = 0
+    seed: Seed = 0
 
 
 class Counts(Block):

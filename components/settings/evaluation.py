@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import PositiveInt
 
-from components.settings.block import Block
+from components.settings.block import Block, Seed
 
 
 class Evaluate(Block):
@@ -13,7 +13,7 @@ class Evaluate(Block):
     benchmarks: tuple[str, ...]
     ks: tuple[PositiveInt, ...]
     bootstrap: PositiveInt
-    seed: int = 0
+    seed: Seed = 0
 
 
 class Compare(Block):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from components.settings.block import Block
+from components.settings.block import Block, Seed
 
 
 class Shards(Block):
@@ -25,7 +25,7 @@ class Shards(Block):
 class Train(Block):
     """The loop's settings, the same for every method; a method's own are under `methods`."""
 
-    seed: int = 0
+    seed: Seed = 0
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     processes: PositiveInt = 1

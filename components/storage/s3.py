@@ -181,10 +181,19 @@ class S3:
         Raises:
             InputError: the bucket is missing, may not be listed, or the store is out of reach.
         """
+        return sorted(self.etags(url))
+
+    def etags(self, url: str) -> dict[str, str]:
+        """The ETags of the objects that `list` finds, by their URLs: another content has another one.
+
+        Raises:
+            InputError: as `list`.
+        """
         bucket, prefix = split_url(url)
         with explained(url):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            return sorted(f"s3://{bucket}/{entry['Key']}" for page in pages for entry in page.get("Contents", []))
+            found = [entry for page in pages for entry in page.get("Contents", [])]
+        return {f"s3://{bucket}/{entry['Key']}": entry["ETag"] for entry in found}
 
     def _put_bytes(self, content: bytes, url: str) -> None:
         bucket, key = split_url(url)

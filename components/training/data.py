@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from components.training.examples import IMAGE_IDS, input_files, join_rows, with
 from components.training.files import Files
 from components.training.held_out import HeldOut, Vectors, choose_held_out
 from components.training.optimisation import Optimisation
+from components.training.shard_content import shards_hash
 from components.training.shard_source import ShardSource
 from components.training.sources import Images, Wanted, table_source
 from components.training.table_source import TableSource
@@ -42,12 +43,14 @@ class Data:
         inputs: the files behind it, by name.
         held_out: queries for early retrieval metrics; None with too few rows.
         held_rows: the method's own columns of held-out rows, for the validation loss; None with too few rows.
+        streamed: hash of the shards that it trains on, by the name `shards`; empty where it trains on tables.
     """
 
     source: Source
     inputs: dict[str, Path]
     held_out: HeldOut | None
     held_rows: TableSource | None
+    streamed: dict[str, str] = field(default_factory=dict)
 
 
 def load_data(
@@ -92,8 +95,10 @@ def load_data(
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
     free = rows[~shows_held]
     training: Source
+    streamed: dict[str, str] = {}
     if settings.train.shards is not None and pixels:
         training = _shard_source(settings.train, wanted, held, encoder, hyper.batch_size, world)
+        streamed = {"shards": shards_hash(settings.train.shards, world)}
     else:
         training = source(free, hyper.batch_size, world)
     return Data(
@@ -101,6 +106,7 @@ def load_data(
         inputs=inputs,
         held_out=_held_out(watched[watched["image_id"].isin(held)], gallery),
         held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
+        streamed=streamed,
     )
 
 

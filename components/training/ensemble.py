@@ -11,13 +11,16 @@ from components.errors import InputError
 
 
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
-    """Raise `InputError` when `share` makes no sense, or the base has no weights to average with."""
-    if not 0 <= share <= 1:
-        raise InputError(f"weight_ensemble is {share}: give the fine-tuned weights' share, 0 to 1")
+    """Raise `InputError` when training does not start from the base's weights: their average would be no encoder."""
     odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
     if share < 1 and odd:
         raise InputError(
             f"weight_ensemble {share} needs a base with the same towers, but it has no '{odd[0]}': set it to 1"
+        )
+    new = [name for name, weights in trained.items() if share < 1 and not torch.equal(weights.cpu(), base[name].cpu())]
+    if new:
+        raise InputError(
+            f"weight_ensemble {share} averages with the base's weights, but '{new[0]}' starts at random: set it to 1"
         )
 
 

@@ -14,11 +14,13 @@ from components.training.meter import Meter
 from components.training.run import Run, Step
 from components.training.schedule import check_warmup
 from components.training.stepper import Done, Stepper, make_optimiser
+from components.training.stopping import Stop, told_to_stop
 
 
 def fit(run: Run) -> int:
     """Train to the end, from the newest checkpoint where there is one; returns the number of steps.
 
+    Told to stop by SIGINT or SIGTERM, it saves a checkpoint after the step at hand, on whichever rank the signal came.
     Afterwards the model holds the average of the weights where one is kept, else the last weights.
 
     Raises:
@@ -27,11 +29,13 @@ def fit(run: Run) -> int:
         NonFiniteError: a loss or gradient is not finite; a checkpoint of the last good step is kept.
     """
     held = run.checkpoints.held() if run.checkpoints is not None and run.engine.world.leads else nullcontext()
-    with held:
-        return _fit(run)
+    # Without checkpoints there is nothing to wait for.
+    stops = told_to_stop() if run.checkpoints is not None else nullcontext(Stop())
+    with held, stops as stop:
+        return _fit(run, stop)
 
 
-def _fit(run: Run) -> int:
+def _fit(run: Run, stop: Stop) -> int:
     plan, engine = run.optimisation, run.engine
     run.source.check(run.title)
     per_epoch = run.source.steps_per_epoch // plan.accumulate
@@ -56,6 +60,10 @@ def _fit(run: Run) -> int:
                     done = stepper.step(batches, meter)
                     state.advance(batches[-1].cursor)
                     _look(run, stepper, meter, progress, done, total)
+                    # A signal may reach one rank alone, and all must save together.
+                    if told := max(engine.world.everyones(stop.number)):
+                        state.save()
+                        stop.end(told)
             state.next_epoch()
     if state.average is not None:
         state.average.put()

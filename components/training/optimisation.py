@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Betas = tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]]
+"""What both averages of AdamW keep of themselves per step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation:
     """How a method is optimised; a method's hyper-parameters extend this with its own.
 
+    The bounds hold for what params.yaml says: a method that gives another default must repeat the type.
+
     Attributes:
         batch_size: rows of one contrastive batch, over all ranks together.
         accumulate: batches whose gradients are averaged into one step; negatives stay within a batch.
+        decay_all: whether weight decay also holds for parameters of one dimension or none: norms, biases, logit scale.
         schedule: of the learning rate after warm-up; `exponential` multiplies it by `gamma` once per epoch.
         clip_gradient: largest norm of the gradient; None to leave it alone.
         image_tower: `frozen` reads cached embeddings, `trained` starts from the base's tower, `random` from nothing.
@@ -22,18 +34,19 @@ class Optimisation:
             (WiSE-FT; PC-CLIP appendix A averages with 0.5).
     """
 
-    lr: float
-    batch_size: int
-    epochs: int
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
+    lr: Positive
+    batch_size: PositiveInt
+    epochs: PositiveInt
+    weight_decay: NotNegative = 0.0
+    decay_all: bool = False
+    warmup_steps: NonNegativeInt = 0
     schedule: Literal["cosine", "constant", "exponential"] = "cosine"
-    gamma: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-6
-    clip_gradient: float | None = None
-    accumulate: int = 1
+    gamma: Factor = 0.9
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-6
+    clip_gradient: Positive | None = None
+    accumulate: PositiveInt = 1
     image_tower: Literal["frozen", "trained", "random"] = "frozen"
     learn_logit_scale: bool = True
-    ema: float | None = None
-    weight_ensemble: float = 1.0
+    ema: Annotated[float, Field(ge=0, lt=1)] | None = None
+    weight_ensemble: Share = 1.0

@@ -41,6 +41,10 @@ class ShardFiles:
         """Whether there is such a file."""
         return self._s3.exists(url) if is_remote(url) else Path(url).is_file()
 
+    def etags(self, folder: str) -> dict[str, str]:
+        """What the store says that each object below a folder of S3 holds, by URL."""
+        return self._s3.etags(folder)
+
     def list(self, folder: str) -> list[str]:
         """The files directly in a folder, sorted; none when there is no folder."""
         folder = folder.rstrip("/") + "/"

@@ -28,6 +28,10 @@ MAX_LOGIT_SCALE = math.log(100)
 """Upper bound of the logit scale parameter, as CLIP clamps it after every step."""
 
 
+_MOST_SKIPPED = 40
+"""Steps in a row that a gradient scaler may skip: halved so often, its first factor of 65,536 is far below one."""
+
+
 class NonFiniteError(InputError):
     """A loss or gradient is not finite; the weights are those of the last good step.
 
@@ -59,6 +63,7 @@ class Stepper:
         self._run = run
         self._optimiser = optimiser
         self._per_epoch = per_epoch
+        self._skipped = 0
         self._scaler = torch.amp.GradScaler(engine.device.split(":")[0], enabled=engine.autocast == torch.float16)
         average = MovingAverage(run.trained, plan.ema) if plan.ema is not None else None
         self.state = State(
@@ -104,8 +109,9 @@ class Stepper:
         world.average(parameter.grad for parameter in self._beside if parameter.grad is not None)
         self._scaler.unscale_(self._optimiser)
         norm = self._clip(plan.clip_gradient)
-        # A gradient scaler skips such a step and lowers its factor; without one nothing would stop the damage.
-        if not math.isfinite(norm) and not self._scaler.is_enabled():
+        # A gradient scaler skips such a step and halves its factor; without one nothing would stop the damage.
+        self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
+        if self._skipped > (_MOST_SKIPPED if self._scaler.is_enabled() else 0):
             self._stop("gradient", batches)
         self._scaler.step(self._optimiser)
         self._scaler.update()
@@ -141,10 +147,10 @@ class Stepper:
     def _stop(self, what: str, batches: list[Batch]) -> None:
         state = self.state
         state.save()
-        mend = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
+        fix = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
         step = state.step + 1
         raise NonFiniteError(
-            f"{self._run.title}: the {what} is not finite at step {step}: {mend}; the last good weights are kept",
+            f"{self._run.title}: the {what} is not finite at step {step}: {fix}, with which the run starts over",
             step,
             [name for batch in batches for name in batch.ids],
         )
@@ -164,9 +170,9 @@ def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParalle
 
 
 def make_optimiser(trained: Mapping[str, nn.Parameter], plan: Optimisation) -> torch.optim.AdamW:
-    """AdamW without weight decay on norms, biases and the logit scale (parameters of at most one dimension)."""
-    decayed = [parameter for parameter in trained.values() if parameter.ndim > 1]
-    others = [parameter for parameter in trained.values() if parameter.ndim <= 1]
+    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so."""
+    decayed = [parameter for parameter in trained.values() if plan.decay_all or parameter.ndim > 1]
+    others = [parameter for parameter in trained.values() if not plan.decay_all and parameter.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": plan.weight_decay}, {"params": others, "weight_decay": 0.0}]
     # The fused update reads and writes every weight once; on a processor it is several times as fast as a loop.
     return torch.optim.AdamW(groups, lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)

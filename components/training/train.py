@@ -19,12 +19,13 @@ import typer
 from torch import Tensor, nn
 
 from components.data.leaks.report import leak_tags
+from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.encoder import Encoder
 from components.errors import InputError, run_command
 from components.files import content_hash, write_json
 from components.methods import find_method
 from components.methods.method import Method
-from components.provenance import data_hashes, git_commit
+from components.provenance import data_hashes, git_commit, path_hash
 from components.settings import Settings, Train, load_settings
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.checkpoint import Checkpoints
@@ -80,8 +81,10 @@ def find_entry(settings: Settings, name: str) -> Entry:
     """The entry called `name`; its key `method` names the method's file, the entry itself by default.
 
     Raises:
-        InputError: there is no such entry or method, or a hyper-parameter is wrong.
+        InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
     """
+    if name == BASE_FOLDER.name:
+        raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
     if name not in settings.methods:
         known = ", ".join(settings.methods)
         raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
@@ -107,7 +110,8 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
         encoder = entry.method.start(base, entry.hyper)
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
-        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()))
+        beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
+        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()) | beside | data.streamed)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:

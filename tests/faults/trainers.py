@@ -72,6 +72,10 @@ class Trainer:
         self._process.kill()
         assert self.ended() == -signal.SIGKILL
 
+    def tell(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self._process.pid, number)
+
     def ended(self) -> int | None:
         """The exit code."""
         self._process.join(PATIENCE)
@@ -132,6 +136,10 @@ class Torchrun:
         """Kill the launcher, not its ranks, with SIGKILL."""
         self._process.kill()
         assert self.ended() == -signal.SIGKILL
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send the launcher a signal."""
+        self._process.send_signal(number)
 
     def ended(self) -> int:
         """The exit code."""

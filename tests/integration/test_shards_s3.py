@@ -16,8 +16,10 @@ import torch
 
 from components.encoders.tokens import ClipTokenizer
 from components.errors import InputError
+from components.settings import Shards
 from components.storage import S3
 from components.training.distributed import World
+from components.training.shard_content import shards_hash
 from components.training.shard_source import ShardSource
 from tests.unit.training.shard_making import make_shards
 
@@ -47,6 +49,16 @@ def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:
         assert np.array_equal(one.tokens["caption"], other.tokens["caption"])
         assert torch.equal(one.pixels["image"], other.pixels["image"])
     assert disk.errors == remote.errors == {"not an image": 2}
+
+
+def test_an_object_that_was_replaced_is_noticed(s3, bucket: str, uploaded: tuple[str, str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    shards = Shards(urls=uploaded[1], columns={"caption": "txt"})
+    before = shards_hash(shards, World())
+    assert shards_hash(shards, World()) == before
+    changed = tmp_path / "shards" / "002.tar"
+    changed.write_bytes(changed.read_bytes().replace(b"caption", b"another"))
+    s3.client().upload_file(str(changed), bucket, "laion/002.tar")
+    assert shards_hash(shards, World()) != before
 
 
 def test_a_prefix_is_a_folder_and_ranks_share_it(uploaded: tuple[str, str]) -> None:

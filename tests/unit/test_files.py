@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from components.files import atomic_file, atomic_folder, content_hash, file_hash, write_json
 
@@ -24,7 +27,22 @@ def test_file_takes_its_place(tmp_path: Path) -> None:
         assert not path.exists()
     assert path.read_text() == "new"
     assert _names(path.parent) == ["file.txt"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_files_of_weights_follow_the_umask(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with atomic_file(tmp_path / "one.safetensors") as temporary:
+            save_file({"a": np.zeros(2)}, temporary)
+        with atomic_folder(tmp_path / "folder") as temporary:
+            (temporary / "inner").mkdir()
+            save_file({"a": np.zeros(2)}, temporary / "inner" / "two.safetensors")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "one.safetensors", tmp_path / "folder" / "inner" / "two.safetensors"):
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o777 & ~umask
 
 
 @pytest.mark.parametrize("fault", [RuntimeError, KeyboardInterrupt])

@@ -66,6 +66,9 @@ def test_unknown_block(path: Path, raw_params: dict[str, Any]) -> None:
         ("validate", "min_similarity", 2),
         ("embed", "batch_size", -1),
         ("embed", "batch_size", None),
+        ("world", "seed", -1),
+        ("train", "seed", 2**63),
+        ("evaluate", "seed", -1),
         ("base", "source", "magic"),
     ],
 )
@@ -98,6 +101,21 @@ def test_no_mapping(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"params\.yaml: "):
         load_settings(path)
+
+
+def test_a_key_that_stands_twice_is_refused(path: Path) -> None:
+    text = (REPO / "params.yaml").read_text("utf-8").replace("  seed: 0\n", "  seed: 0\n  seed: 1\n", 1)
+    line = text.splitlines().index("  seed: 0") + 1
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"key 'seed' stands twice, in lines {line} and {line + 1}: keep one"):
+        load_settings(path)
+
+
+def test_what_is_merged_gives_way_to_the_mappings_own_keys(path: Path) -> None:
+    text = (REPO / "params.yaml").read_text("utf-8")
+    text = text.replace("  conclip: {", "  a: &a {method: paraclip, lr: 0.1}\n  b: {<<: *a, lr: 0.2}\n  conclip: {")
+    path.write_text(text, encoding="utf-8")
+    assert load_settings(path).methods["b"] == {"method": "paraclip", "lr": 0.2}
 
 
 def test_binary_file(path: Path) -> None:

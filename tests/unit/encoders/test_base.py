@@ -12,7 +12,7 @@ import torch
 
 from components.encoders.base import run
 from components.encoders.encoder import Encoder
-from components.encoders.published import check_published
+from components.encoders.published import check_published, warn_of_activation
 from components.errors import InputError
 from components.settings import Settings
 from tests.conftest import TINY
@@ -45,6 +45,17 @@ def test_activation_of_weights_and_config_must_agree(tmp_path: Path, raw_params:
         run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="openai"), tmp_path / "base")
 
 
+def test_weights_that_papers_scored_with_the_other_activation_are_taken_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    check_published("ViT-B-32-quickgelu", "laion400m_e32", quick_gelu=True)
+    assert caplog.messages == []
+    check_published("ViT-B-32", "laion400m_e32", quick_gelu=False)
+    (message,) = caplog.messages
+    assert "trained with another activation than 'ViT-B-32' has" in message
+    assert "name 'ViT-B-32-quickgelu'" in message
+
+
 def test_a_model_with_one_activation_needs_no_twin() -> None:
     check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
 
@@ -65,6 +76,29 @@ def test_a_published_weights_file_becomes_a_safetensors_encoder(
     assert loaded.sidecar.model == "tiny"
     assert loaded.sidecar.method == "file:author.pt"
     np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ViT-B-32", "gets GELU: name 'ViT-B-32-quickgelu' if it learned with QuickGELU"),
+        ("ViT-B-32-quickgelu", "gets QuickGELU: name 'ViT-B-32' if it learned with GELU"),
+        ("roberta-ViT-B-32", None),
+    ],
+)
+def test_the_activation_that_a_file_gets_is_said(name: str, says: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_activation(name, Path("author.pt"))
+    assert caplog.messages == ([f"author.pt does not say its activation and {says}"] if says else [])
+
+
+def test_a_weights_file_comes_with_that_warning(
+    tiny_encoder: Encoder, tmp_path: Path, raw_params: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "ViT-B-32.json").write_text(json.dumps(TINY))
+    torch.save(tiny_encoder.model.state_dict(), tmp_path / "author.pt")
+    model, file = str(tmp_path / "ViT-B-32.json"), str(tmp_path / "author.pt")
+    run(_settings(raw_params, source="file", model=model, file=file), tmp_path / "base")
+    assert [message for message in caplog.messages if "does not say its activation" in message]
 
 
 def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:

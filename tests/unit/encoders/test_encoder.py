@@ -90,6 +90,15 @@ def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path:
         Encoder.load(tmp_path)
 
 
+def test_an_encoder_that_lost_its_method_tensors_is_loaded_without_them(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.extra = {"basis": torch.ones(2, 3)}
+    tiny_encoder.save(tmp_path / "with")
+    loaded = Encoder.load(tmp_path / "with")
+    loaded.extra = {}
+    loaded.save(tmp_path / "without")
+    assert Encoder.load(tmp_path / "without").extra == {}
+
+
 def test_an_image_that_would_fill_the_memory_is_refused(tiny_encoder: Encoder) -> None:
     buffer = io.BytesIO()
     Image.new("1", (3_000_000, 1)).save(buffer, format="PNG")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.encoders.huggingface_tokenizer import HuggingFaceTokenizer
+from components.encoders.language_model import embedded_model
 from components.encoders.tokens import ClipTokenizer, Tokenizer, token_lengths, trimmed
 from components.errors import InputError
 
@@ -55,6 +56,13 @@ def test_many_texts_are_the_same_as_each_alone(language_folders: dict[str, Path]
     texts = ["a dog", "hats", "two small hats"] * 700
     for tokenizer in _kinds(language_folders):
         np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
+
+
+def test_special_tokens_in_a_text_are_letters() -> None:
+    tokenizer = HuggingFaceTokenizer(embedded_model(), 12)
+    padded, plain = tokenizer(["red [PAD] dog", "red dog"])
+    assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
+    assert tokenizer.lengths(padded[None])[0] > tokenizer.lengths(plain[None])[0]
 
 
 def test_lengths_count_tokens_before_the_cut() -> None:

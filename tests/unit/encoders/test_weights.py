@@ -112,3 +112,22 @@ def test_files_without_weights_and_with_others_are_named(other: Any, tmp_path: P
         load_weights(other, tmp_path / "other.pt")
     with pytest.raises(InputError, match="is missing"):
         load_weights(other, tmp_path / "absent.pt")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (lambda value: torch.full_like(value, float("nan")), "holds numbers that are not finite"),
+        (lambda value: value.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not"),
+        (lambda value: (100 * value).to(torch.int8), "holds int8 numbers: convert the weights"),
+    ],
+)
+def test_numbers_that_are_no_weights_are_refused(
+    name: str, spoilt: Any, message: str, tiny_encoder: Encoder, other: Any, tmp_path: Path
+) -> None:
+    state = dict(tiny_encoder.model.state_dict())
+    state["ln_final.weight"] = spoilt(state["ln_final.weight"])
+    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
+    with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
+        load_weights(other, tmp_path / name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,6 +55,20 @@ def test_strategies_train_what_they_say(tiny_encoder: Encoder, strategy: str) ->
     assert {name for name in trained if name.startswith("text.language.")} == parts[strategy]
     assert _places(trained) - {"text.language"} == {"text.projection", "logit_scale"}
     assert len(parts["bottleneck"]) == (6 * 4 if strategy == "bottleneck" else 0)
+
+
+def test_adapters_with_a_norm_compute_it_first_and_come_back(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    encoder, trained = _start(tiny_encoder, strategy="bottleneck", adapter_norm=True, image_tower="frozen")
+    adapter = next(module for name, module in encoder.model.named_modules() if name.endswith(".adapter"))
+    assert len([name for name in trained if ".adapter.norm." in name]) == 6 * 2
+    states = 3 + 5 * torch.randn(4, adapter.down.in_features)
+    assert torch.equal(adapter(states), states)
+    torch.nn.init.normal_(adapter.up.weight)
+    torch.testing.assert_close(
+        adapter(7 * states + 2) - (7 * states + 2), adapter(states) - states, rtol=1e-3, atol=1e-3
+    )
+    encoder.save(tmp_path)
+    assert np.array_equal(Encoder.load(tmp_path).embed_texts(["a dog"]), encoder.embed_texts(["a dog"]))
 
 
 @pytest.mark.parametrize("image_tower", ["frozen", "trained", "random"])

@@ -16,6 +16,7 @@ IMAGE, CAPTION, NEGATED, DISTRACTOR = (unit(rows) for rows in COLUMNS.values())
 def test_defaults_are_the_published_run() -> None:
     hyper = METHOD.settings({})
     assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.warmup_steps, hyper.weight_decay) == (1e-6, 200, 5, 50, 0.2)
+    assert hyper.decay_all
     assert hyper.image_tower == "frozen"
     assert METHOD.columns(hyper) == frozenset(COLUMNS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from components.encoders.encoder import Encoder
 from components.errors import InputError
 from components.methods import find_method, method_names
 from components.settings import Settings
+from components.training.optimisation import Optimisation
+from tests.conftest import TINY
 from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
 
 PARAMS = Path(__file__).parents[3] / "params.yaml"
@@ -58,6 +61,57 @@ def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
         method.settings({"epoch": 3}, name)
     with pytest.raises(InputError, match=rf"key 'methods\.{name}\.lr'"):
         method.settings({"lr": "fast"}, name)
+
+
+OUTSIDE: dict[str, list[Any]] = {
+    "lr": [0, -1, math.inf, math.nan],
+    "batch_size": [0, -4],
+    "epochs": [0, -1],
+    "weight_decay": [-0.1, math.inf, math.nan],
+    "warmup_steps": [-1],
+    "gamma": [0, -0.5, 1.5, math.nan],
+    "betas": [(1, 2), (-0.1, 0.9), (0.9, 1.0), (math.nan, 0.9)],
+    "eps": [0, -1e-8, math.inf],
+    "clip_gradient": [0, -1, math.inf, math.nan],
+    "accumulate": [0, -2],
+    "ema": [-0.1, 1.0, 2.0, math.nan],
+    "weight_ensemble": [-0.1, 1.1, math.nan],
+}
+"""Values that no method can be optimised with."""
+OWN: list[tuple[str, str, Any]] = [
+    ("adapted_lm", "alignment_layers", -1),
+    ("caption_ft", "temperature", math.inf),
+    ("joint", "parts.paraclip.weight", math.nan),
+    ("laclip_ft", "rewrites", []),
+    ("paraclip", "terms", []),
+    ("pc_clip", "temperature", -1),
+    ("semclip", "basis_seed", -1),
+    ("semclip", "contrastive_weight", -1),
+    ("semclip", "n", 0),
+    ("semclip", "negation_weight", math.inf),
+    ("semclip", "paraphrase_weight", math.nan),
+]
+
+
+def test_every_number_of_the_optimisation_is_asked_about() -> None:
+    free = {"decay_all", "schedule", "image_tower", "learn_logit_scale"}
+    assert {field.name for field in dataclasses.fields(Optimisation)} == {*OUTSIDE, *free}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in OUTSIDE.items() for value in values])
+@pytest.mark.parametrize("name", method_names())
+def test_a_number_out_of_bounds_is_refused_by_its_key(name: str, key: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"^params\.yaml: key 'methods\.mine\.{key}[.\d]*': "):
+        find_method(name).settings({key: value}, "mine")
+
+
+@pytest.mark.parametrize(("name", "key", "value"), OWN)
+def test_a_methods_own_numbers_have_bounds_too(name: str, key: str, value: Any) -> None:
+    nested: Any = value
+    for part in reversed(key.split(".")):
+        nested = {part: nested}
+    with pytest.raises(InputError, match=rf"key 'methods\.mine\.{key}"):
+        find_method(name).settings(nested, "mine")
 
 
 @every_variant
@@ -116,6 +170,16 @@ def test_freezing_leaves_exactly_the_declared_parameters(name: str, tiny_encoder
     assert any(key.startswith("visual.") for key in trained) == (hyper.image_tower != "frozen")
     for key, parameter in tiny_encoder.model.named_parameters():
         assert parameter.requires_grad == (key in trained), key
+
+
+@every_entry
+def test_a_logit_bias_that_no_loss_reads_is_not_trained(name: str) -> None:
+    method, hyper = configured(ENTRIES[name])
+    if method.tower is not type(method).tower:
+        pytest.skip("builds a tower of its own, see its own test")
+    encoder = Encoder.create("tiny", "tiny", TINY | {"init_logit_bias": -10.0}, "test")
+    assert "logit_bias" not in method.freeze(encoder.model, hyper)
+    assert not encoder.model.logit_bias.requires_grad
 
 
 def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:

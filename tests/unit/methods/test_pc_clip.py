@@ -43,10 +43,19 @@ def test_infonce_by_hand() -> None:
     assert losses_of({"method": "pc_clip"}, columns) == pytest.approx({"infonce": expected})
 
 
-def test_mse_is_the_sum_of_squared_distances_to_differences_of_any_length() -> None:
-    # Unit images differ by (1, -1) and by (0, 2); unit texts are (1, 0) and (0, 1).
-    columns = {"image": [[4, 0], [0, 3]], "other_image": [[0, 2], [0, -1]], "difference": [[7, 0], [0, 5]]}
-    assert losses_of({"method": "pc_clip", "loss": "mse"}, columns) == pytest.approx({"mse": 1 + 1})
+def test_infonce_of_the_paper_is_a_sum_over_the_batch() -> None:
+    # As above: two rows of the same loss.
+    columns = {"image": [[2, 0], [0, -3]], "other_image": [[0, -1], [5, 0]], "difference": [[1, 1], [-2, -2]]}
+    expected = 2 * math.log(1 + math.exp(-2))
+    assert losses_of({"method": "pc_clip", "protocol": "paper"}, columns) == pytest.approx({"infonce": expected})
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("paper", 1 + 9), ("released", (1 + 9) / (2 * 2))])
+def test_mse_is_of_squared_distances_to_differences_of_any_length(protocol: str, expected: float) -> None:
+    # Unit images differ by (1, -1) and by (0, 2), unit texts are (1, 0) and (0, -1): (0, 1) and (0, -3) are between.
+    columns = {"image": [[4, 0], [0, 3]], "other_image": [[0, 2], [0, -1]], "difference": [[7, 0], [0, -5]]}
+    found = losses_of({"method": "pc_clip", "loss": "mse", "protocol": protocol}, columns)
+    assert found == pytest.approx({"mse": expected})
 
 
 def test_antisymmetric_adds_reversed_differences_as_negatives_of_texts() -> None:

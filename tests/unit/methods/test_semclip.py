@@ -146,6 +146,11 @@ def test_no_term_at_all_is_refused() -> None:
         METHOD.settings(ONLY)
 
 
+@pytest.mark.parametrize(("protocol", "all_decays"), [("paper", False), ("released", True)])
+def test_released_decays_norms_and_biases_too(protocol: str, all_decays: bool) -> None:
+    assert METHOD.settings({"protocol": protocol}).decay_all == all_decays
+
+
 def test_the_encoders_scale_is_learned_only_where_it_is_used() -> None:
     assert METHOD.settings({}).learn_logit_scale
     assert not METHOD.settings({"protocol": "released"}).learn_logit_scale
@@ -156,7 +161,7 @@ def test_normalising_does_not_change_a_cosine() -> None:
     plain = {"method": "semclip", "normalised": False}
     assert losses_of(plain, COLUMNS) == pytest.approx(losses_of({"method": "semclip"}, COLUMNS))
     assert METHOD.warnings(METHOD.settings({"normalised": False})) == [
-        "semclip's normalised: false changes nothing for n above 1: a cosine does not depend on lengths"
+        "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
     ]
 
 
@@ -164,7 +169,7 @@ def _row(*start: float) -> Tensor:
     return torch.tensor([[*start, *[0.0] * (DIM - len(start))]], dtype=torch.float64)
 
 
-def _pulls(normalised: bool, protocol: str = "paper") -> tuple[Tensor, Tensor]:
+def _pulls(normalised: bool, protocol: str = "soft_sign") -> tuple[Tensor, Tensor]:
     """Gradients of a paraphrase on the caption's other side of the direction, and of a negation on its own side.
 
     The direction is the first axis, so the first component of a gradient is the pull along it.
@@ -193,8 +198,9 @@ def test_one_direction_pulls_paraphrases_to_the_captions_side_and_negations_away
     assert negation[0, 0] > 1e-3
 
 
-def test_one_direction_as_released_has_no_gradient() -> None:
-    paraphrase, negation = _pulls(True, "released")
+@pytest.mark.parametrize("protocol", ["paper", "released"])
+def test_one_direction_by_the_equations_has_no_gradient(protocol: str) -> None:
+    paraphrase, negation = _pulls(True, protocol)
     assert paraphrase.abs().max() < 1e-9
     assert negation.abs().max() < 1e-9
 
@@ -202,8 +208,7 @@ def test_one_direction_as_released_has_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"n": 1}, "product of soft signs is trained"),
-        ({"n": 1, "normalised": False}, "product of plain projections is trained"),
+        ({"n": 1}, "have no gradient: set n: 2"),
         ({"n": 1, "protocol": "released"}, "have no gradient: set n: 2"),
     ],
 )
@@ -211,18 +216,33 @@ def test_one_direction_is_said_at_start(settings: dict[str, Any], says: str) -> 
     (warning,) = METHOD.warnings(METHOD.settings(settings))
     assert says in warning
     assert METHOD.warnings(METHOD.settings({**settings, "paraphrase_weight": 0, "negation_weight": 0})) == []
+    soft = METHOD.settings({**settings, "protocol": "soft_sign", "normalised": False})
+    assert METHOD.warnings(soft) == []
+
+
+def test_soft_signs_of_several_directions_are_refused() -> None:
+    with pytest.raises(InputError, match="soft_sign is for one direction, not 2: set n: 1"):
+        METHOD.settings({"protocol": "soft_sign"})
+
+
+def test_one_direction_of_the_paper_is_equations_5_and_6() -> None:
+    signs = [np.sign(_projected(column, n=1)[:, 0]) for column in ("caption", "paraphrase_1", "negation")]
+    entry = {"method": "semclip", "contrastive_weight": 0, "n": 1}
+    expected = {"paraphrase": (1 - signs[0] * signs[1]).mean() / 2, "negation": (signs[0] * signs[2] > 0).mean() / 2}
+    assert losses_of(entry, COLUMNS) == pytest.approx(expected)
 
 
 def test_one_direction_by_hand() -> None:
     one, other = _projected("caption", n=1), _projected("semclip_paraphrase", n=1)
     soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)
-    entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1}
+    entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1, "protocol": "soft_sign"}
     assert losses_of(entry, COLUMNS) == pytest.approx({"paraphrase": (1 - soft).mean()})
     assert losses_of({**entry, "normalised": False}, COLUMNS) == pytest.approx({"paraphrase": (1 - one * other).mean()})
 
 
 def test_learnt_directions_count_by_direction_alone() -> None:
-    hyper = METHOD.settings({"n": 1, "learnable": True, "normalised": False, "contrastive_weight": 0})
+    options = {"n": 1, "protocol": "soft_sign", "normalised": False, "learnable": True, "contrastive_weight": 0}
+    hyper = METHOD.settings(options)
     extra = extra_of(METHOD, hyper)
     before = METHOD.losses(as_features(COLUMNS, extra), hyper)
     with torch.no_grad():
@@ -238,3 +258,20 @@ def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own
         method, hyper = configured(settings.methods[name], name)
         held_to = method.columns(hyper) | method.rows(hyper)
         assert held_to == {"image", "caption", "semclip_paraphrase", "negation"}, name
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cosine"),
+    [
+        # Directions (3, 0) and (0, 4) turn (0.6, 0.8) and (0.8, -0.6) into (1.8, 3.2) and (2.4, -2.4).
+        ("released", (1.8 * 2.4 - 3.2 * 2.4) / math.sqrt((1.8**2 + 3.2**2) * (2.4**2 + 2.4**2))),
+        ("paper", 0.0),
+    ],
+)
+def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, cosine: float) -> None:
+    hyper = METHOD.settings({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
+    extra = extra_of(METHOD, hyper)
+    with torch.no_grad():
+        extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
+    rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
+    assert METHOD.losses(as_features(rows, extra), hyper)["paraphrase"].item() == pytest.approx(1 - cosine)

@@ -26,10 +26,11 @@ def test_towers_that_the_base_does_not_have_are_refused() -> None:
         with pytest.raises(InputError, match=f"weight_ensemble 0.5 needs a base .* it has no '{next(iter(odd))}'"):
             check_ensemble(0.5, odd, base)
         check_ensemble(1.0, odd, base)
-    check_ensemble(0.5, {"a": nn.Parameter(torch.zeros(2))}, base)
+    check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
-    with pytest.raises(InputError, match=f"weight_ensemble is {share}"):
-        check_ensemble(share, {}, {})
+def test_towers_that_do_not_start_from_the_base_are_refused() -> None:
+    new = {"a": nn.Parameter(torch.zeros(2))}
+    with pytest.raises(InputError, match="but 'a' starts at random: set it to 1"):
+        check_ensemble(0.5, new, {"a": torch.ones(2)})
+    check_ensemble(1.0, new, {})

@@ -85,6 +85,17 @@ def test_weight_decay_spares_biases_norms_and_the_logit_scale() -> None:
     assert len(decayed["params"]) + len(spared_names) == len(trained(model))
 
 
+def test_weight_decay_holds_for_everything_where_that_is_asked_for() -> None:
+    model = toy_model()
+    plan = Optimisation(lr=1, batch_size=1, epochs=1, weight_decay=0.1, decay_all=True)
+    decays = {
+        id(weights): group["weight_decay"]
+        for group in make_optimiser(trained(model), plan).param_groups
+        for weights in group["params"]
+    }
+    assert decays == {id(weights): 0.1 for weights in trained(model).values()}
+
+
 def test_the_learning_rate_follows_the_schedule() -> None:
     run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
     stepper = _stepper(run)
@@ -182,3 +193,21 @@ def test_the_meter_counts_this_ranks_rows_and_tokens_and_what_was_lost() -> None
     _stepper(toy_run(toy_model(), {"accumulate": 2})).step([FIRST, replace(SECOND, lost=3)], meter)
     tokens = [sum(int(lengths.sum()) for lengths in batch.lengths.values()) for batch in (FIRST, SECOND)]
     assert counted == [(4, tokens[0], 0), (4, tokens[1], 3)]
+
+
+def test_a_gradient_scaler_that_skips_every_step_stops_the_run() -> None:
+    stepper = _stepper(toy_run(toy_model(), losses=_bad_gradient))
+    stepper._scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(NonFiniteError, match="toy: the gradient is not finite at step"):
+        _step_often(stepper)
+
+
+def _step_often(stepper: Stepper) -> None:
+    for _ in range(100):
+        stepper.step([FIRST], Meter("cpu"))
+
+
+def _bad_gradient(features: Features) -> dict[str, Tensor]:
+    """A finite loss whose gradient is not a number."""
+    zero = (features["caption"].own * 0).sum()
+    return {"any": zero.sqrt() * 0 + 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.encoder import Encoder
 from components.errors import InputError
 from components.files import write_json
 from components.methods import find_method
+from components.provenance import path_hash
 from components.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.distributed import World as Ranks
 from components.training.gradients import Objective
+from components.training.shards import write_shards
 from components.training.stepper import NonFiniteError
 from components.training.towers import Towers
 from components.training.train import Entry, Job, find_entry
@@ -225,10 +229,29 @@ def test_weights_are_ensembled_with_the_bases(share: float, world: World, tmp_pa
         torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
 
 
+@pytest.mark.parametrize("entry", [{"method": "clip_scratch"}, {"method": "paraclip", "image_tower": "random"}])
+def test_an_ensemble_with_random_towers_is_refused(entry: dict[str, Any], world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 averages with the base's weights, but '.*' starts at"):
+        _run(world, entry | {"weight_ensemble": 0.5, "warmup_steps": 0}, tmp_path)
+
+
 def test_an_ensemble_with_other_towers_is_refused(world: World, tmp_path: Path, language_model: Path) -> None:
     entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
     with pytest.raises(InputError, match=r"weight_ensemble 0\.5 needs a base with the same towers"):
         _run(world, entry | {"weight_ensemble": 0.5}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "extra"), [({"method": "paraclip"}, set()), ({"method": "semclip", "n": 3}, {"directions"})]
+)
+def test_an_encoder_with_tensors_of_its_method_can_be_the_base(
+    method: dict[str, Any], extra: set[str], world: World, tmp_path: Path
+) -> None:
+    semclip = _run(world, {"method": "semclip", "epochs": 1, "warmup_steps": 1}, tmp_path, "first")
+    second = replace(world, files=replace(world.files, base=semclip))
+    tuned = Encoder.load(_run(second, method | {"epochs": 1, "warmup_steps": 1}, tmp_path, "second"))
+    assert set(tuned.extra) == extra
+    assert all(len(directions) == 3 for directions in tuned.extra.values())
 
 
 def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
@@ -258,6 +281,46 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     assert len(set(known)) == len(known)
     same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
     assert same == known[0]
+
+
+def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options: Any) -> str:
+    """The name of the folder that a run which cannot finish leaves its checkpoint in."""
+    before = set((world.folder / "state").glob("tried-*"))
+    with pytest.raises(NonFiniteError):
+        _run(world, entry | {"lr": 1e30}, folder, **options)
+    (found,) = set((world.folder / "state").glob("tried-*")) - before or {Path("an earlier one")}
+    return found.name
+
+
+def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:
+    copy = tmp_path / "lm"
+    shutil.copytree(language_model, copy)
+    entry = {"method": "adapted_lm", "language_model": str(copy), "image_tower": "frozen", "warmup_steps": 0}
+    _checkpoints_of(world, entry, tmp_path)
+    assert _checkpoints_of(world, entry, tmp_path) == "an earlier one"
+    weights = load_file(copy / "model.safetensors")
+    name = next(name for name in weights if "word_embeddings" in name)
+    save_file(weights | {name: weights[name] + 1}, copy / "model.safetensors", metadata={"format": "pt"})
+    assert _checkpoints_of(world, entry, tmp_path) != "an earlier one"
+    done = Encoder.load(_run(world, entry, tmp_path / "done")).sidecar
+    assert done.data_hashes["language_model"] == path_hash(copy)
+
+
+def test_changed_shards_begin_anew(world: World, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    write_shards(world.files.pairs / "train.parquet", shards, 30)
+    entry = {"method": "caption_ft", "image_tower": "trained"}
+    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}}}
+    _checkpoints_of(world, entry, tmp_path, **options)
+    assert _checkpoints_of(world, entry, tmp_path, **options) == "an earlier one"
+    shard = shards / "00000.tar"
+    shard.write_bytes(shard.read_bytes().replace(b"dog", b"cat"))
+    assert _checkpoints_of(world, entry, tmp_path, **options) != "an earlier one"
+
+
+def test_an_entry_cannot_take_the_bases_place(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"methods\.base would replace the base encoder: give the entry another name"):
+        _run(world, {"method": "paraclip"}, tmp_path, name="base")
 
 
 def test_an_entry_that_is_not_there_is_named(world: World) -> None:
