@@ -80,7 +80,7 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
 def _evaluation(_settings: Settings, test: list[Pair]) -> EvaluationTables:
     """The caption of each test image as a query."""
     columns = {
-        "image_id": [pair.id for pair in test],
+        "image_id": [pair.image_id for pair in test],
         "text": [pair.caption for pair in test],
         "register": ["plain"] * len(test),
     }
