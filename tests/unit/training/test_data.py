@@ -26,7 +26,7 @@ from components.training.train import find_entry
 from tests.conftest import TINY
 from tests.unit.training.world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
-METHODS = ["paraclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
+METHODS = ["paraclip", "semclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
 
 
 @pytest.fixture(scope="module")

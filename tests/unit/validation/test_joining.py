@@ -124,7 +124,7 @@ def test_judgements_come_along(texts_of: Any) -> None:
     _change(path, GENERATIONS, lambda table: _set("verdict", "no")(_set("written_by", "judge")(table)))
     with join_answers(find_table("semclip_paraphrases"), files.captions, files.pairs, files.validated) as joined:
         frame = pd.concat(joined.shards(1))
-    assert frame[["paraphrase", "verdict", "written_by"]].to_numpy().tolist() == [
+    assert frame[["semclip_paraphrase", "verdict", "written_by"]].to_numpy().tolist() == [
         ["A dog.", "no", "judge"],
         ["A cat.", "no", "judge"],
     ]
