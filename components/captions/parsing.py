@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-_END = re.compile(r"Q:|Note:|#\d+:|I hope|Human:|User:", re.IGNORECASE)
+_END = re.compile(r"\b(?:Q:|Note:|I hope\b|Human:|User:)|#\d+:", re.IGNORECASE)
 _LABEL = re.compile(r"^(?:A|Answer|#\d+):\s*", re.IGNORECASE)
+_LIST_MARK = re.compile(
+    r"^(?:(?:Option|Answer|Caption|Paraphrase|Version)\s+)?\d{1,2}[.):]\s+|^[-*\u2022\u2013]\s+", re.IGNORECASE
+)
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
 _DECODER = json.JSONDecoder()
 _OPENING, _MOST_OBJECTS = re.compile(r'\{\s*"'), 20
 
@@ -21,10 +25,44 @@ def cut(answer: str) -> str | None:
     """
     if "\n" * 8 in answer:
         return None
-    body = _LABEL.sub("", answer.strip())
+    body = _LABEL.sub("", "\n".join(lines(answer)).strip())
     marker = _END.search(body)
-    text = re.sub(r"\s+", " ", body[: marker.start()] if marker else body).strip(" \"'`*")
-    return text or None
+    return unwrapped(body[: marker.start()] if marker else body) or None
+
+
+def first_line(answer: str) -> str | None:
+    """The first line that says something, without a list's mark and quotes around it; None when there is none."""
+    for line in lines(answer):
+        cleaned = unwrapped(_LIST_MARK.sub("", line.strip()))
+        if cleaned:
+            return cleaned
+    return None
+
+
+def lines(answer: str) -> list[str]:
+    """The lines of an answer without the fences around code; only a line feed ends a line."""
+    return [line for line in answer.split("\n") if not line.lstrip().startswith("```")]
+
+
+def unwrapped(text: str) -> str:
+    """`text` on one line without marks of emphasis and quotes around all of it; quotes within stay."""
+    text = re.sub(r"\s+", " ", text).strip(" `*")
+    opening, closing = text[:1], _QUOTES.get(text[:1])
+    if closing is not None and _closes_last(text, opening, closing):
+        return text[1:].removesuffix(closing).strip(" `*")
+    # A last quote without its first one: the beginning was a label or is lost.
+    last = text[-1:]
+    return text[:-1].rstrip() if last == '"' and text.count('"') == 1 else text
+
+
+def _closes_last(text: str, opening: str, closing: str) -> bool:
+    """Whether the quote that `text` begins with is closed by its last letter or not at all.
+
+    A quote between letters is an apostrophe; the next one after a space opens a quotation within.
+    """
+    inside = text[1:-1] if text.endswith(closing) and len(text) > 1 else text[1:]
+    within = re.search(rf"(?<!\w){re.escape(opening)}|{re.escape(closing)}(?!\w)", inside)
+    return within is None or (within.start() > 0 and inside[within.start() - 1].isspace())
 
 
 def verdict(answer: str) -> str | None:

@@ -10,7 +10,7 @@ from itertools import islice
 from components.captions.disarm import disarm
 from components.captions.engine import Engine
 from components.captions.request import Request, Sampling
-from components.captions.sources import Ask, Source
+from components.captions.sources import Accepts, Ask, Source, caption_words
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.errors import InputError
@@ -81,12 +81,22 @@ class Questions:
         pictures = self.asked.pictures and self.task.pictures
         seed, asked = self.settings.world.seed, self.asked
         ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
-        sources = self.task.reads(self.asked.input, self.task.accepts, ask)
+        sources = self.task.reads(self.asked.input, self._accepts(), ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
             for attempt in range(self.asked.samples):
                 sample = source.sample * self.asked.samples + attempt
                 yield Question(source, sample, self._request(self.task, self.asked, source, attempt))
+
+    def _accepts(self) -> Accepts:
+        words = self.asked.words
+        if words is None:
+            return self.task.accepts
+        if "caption" not in self.task.inputs:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task reads no captions: take it out"
+            )
+        return caption_words(*words)
 
     def revision(self, question: Question) -> Request:
         """What the judge is asked when it rejects a candidate: the judged task's own question.

@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from components.captions.disarm import disarm
 from components.captions.pairing import paired
 from components.captions.pictures import pictures_of, to_picture
 from components.captions.pool import pooled
@@ -55,9 +56,15 @@ def read_answers(name: str, **about: str) -> Reader:
 
 
 def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str]) -> Iterator[Source]:
-    """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others."""
+    """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others.
+
+    What counts is what a prompt will quote: the inputs once they are disarmed.
+    """
     for source in sources:
-        reason = accepts(source.inputs)
+        inputs = {name: disarm(text) for name, text in source.inputs.items()}
+        reason = accepts(inputs)
+        if reason is None and not all(inputs.values()):
+            reason = "there is no text to ask about"
         if reason is None:
             yield source
         else:

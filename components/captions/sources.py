@@ -13,12 +13,15 @@ Inputs = Mapping[str, str]
 """What a question is asked about, by name; the names are column names of the validated tables."""
 
 Accepts = Callable[[Inputs], str | None]
-"""Why inputs are not asked about, without words of theirs so that it can be counted, or None when they are."""
+"""Why inputs, disarmed (see `components.captions.disarm`), are not asked about, or None when they are.
+
+A reason has no words of theirs, so that it can be counted.
+"""
+
+_PUNCTUATION = ".,;:!?'\"()[]\u2026"
 
 SHOWN = "pictures"
 """Name of an input that is there, with any text, where the question shows the pictures of its captions."""
-
-MIN_WORDS, MAX_WORDS = 2, 15
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,20 @@ What is wrong with the table is an `InputError` once that row is reached.
 """
 
 
-def short_captions(inputs: Inputs) -> str | None:
-    """Accepts captions of 2 to 15 words, as ParaCLIP's released code does.
+def caption_words(fewest: int, most: int) -> Accepts:
+    """Accepts captions of so many words; punctuation that stands alone, as in Flickr8k's "a dog .", is no word."""
 
-    Every task that reads captions uses it, so that all of them ask about the same captions and their tables can be
-    joined by pair.
-    """
-    words = len(inputs["caption"].split())
-    if words > MAX_WORDS:
-        return f"caption has more than {MAX_WORDS} words"
-    return f"caption has fewer than {MIN_WORDS} words" if words < MIN_WORDS else None
+    def accepts(inputs: Inputs) -> str | None:
+        words = sum(bool(word.strip(_PUNCTUATION)) for word in inputs["caption"].split())
+        if words > most:
+            return f"caption has more than {most} words"
+        return f"caption has fewer than {fewest} words" if words < fewest else None
+
+    return accepts
+
+
+short_captions = caption_words(2, 15)
+"""Accepts what ParaCLIP's released code does; no other paper has a filter of length."""
 
 
 def anything(_inputs: Inputs) -> None:

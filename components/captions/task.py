@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,12 +48,3 @@ def chat(system: str, question: str) -> Chat:
 def completion(text: str) -> Chat:
     """A text that the model goes on writing."""
     return [{"role": COMPLETION, "content": text}]
-
-
-def first_line(answer: str) -> str | None:
-    """The first non-empty line without quotes around it; None when there is none."""
-    for line in answer.strip().splitlines():
-        cleaned = re.sub(r"\s+", " ", line).strip(" \"'`*")
-        if cleaned:
-            return cleaned
-    return None

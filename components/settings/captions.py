@@ -22,6 +22,8 @@ class Task(Block):
     """How many captions this task takes; all of `synthesize.captions` when not given."""
     pairs: PositiveInt | None = None
     """For a task about two captions: how many ordered pairs of them are drawn; as many as captions when not given."""
+    words: tuple[PositiveInt, PositiveInt] | None = None
+    """Ask about captions of so many words alone, fewest and most; the task's own limits when not given."""
     model: str | None = None
     """Who answers, a key of `synthesize.models`; `synthesize.model` when not given."""
     one_per_image: bool = False

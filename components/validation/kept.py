@@ -43,6 +43,10 @@ _OTHER_WORDS = {
     5: {"fivesome", "quintet"},
     6: {"sextet"},
 }
+_DOZENS = re.compile(
+    r"\b(?:(?P<times>half|a|one|two|three|four|five|six|seven|eight|nine|ten|[1-9][0-9]{0,2})[\s-]+(?:an?[\s-]+)?)?dozen\b",
+    re.IGNORECASE,
+)
 _POINTED_AT = re.compile(r"\b(?:the|these|those)\s+[^\W\d_]+", re.IGNORECASE)
 """In "behind the two" the number only points at what was named before."""
 
@@ -56,6 +60,7 @@ def find_lost_number(text: str, source: str) -> str | None:
     Numbers count that stand alone and say how many or which: from two on, and no part of a file name, code, address,
     price, date or picture size.
     """
+    text, source = _in_digits(text), _DOZENS.sub(" | ", source)
     wanted = [(number, "digits") for number in _standing_digits(source)]
     wanted += [(number, "word") for number in _number_words(_POINTED_AT.sub(" | ", source))]
     if not wanted:
@@ -64,9 +69,7 @@ def find_lost_number(text: str, source: str) -> str | None:
     held = {int(digits.replace(",", "")) for digits in re.findall(r"[0-9]{1,9}(?:,[0-9]{3}){0,2}", text)}
     held |= set(_number_words(text.replace("-", " ")))
     held |= {number for number, others in _OTHER_WORDS.items() if words & others}
-    dozens = "dozen" in words
-    lost = (kind for number, kind in wanted if number not in held and not (dozens and number % 6 == 0))
-    return next(lost, None)
+    return next((kind for number, kind in wanted if number not in held), None)
 
 
 def find_lost_name(text: str, source: str) -> str | None:
@@ -82,6 +85,17 @@ def find_lost_name(text: str, source: str) -> str | None:
     held = {_folded(word) for word in _PARTS.findall(text)}
     held |= {f"{word}s" for word in held} | {word.removesuffix("s") for word in held}
     return "name" if any(_folded(name) not in held for name in names) else None
+
+
+def _in_digits(text: str) -> str:
+    """`text` with its dozens as numbers: "half a dozen" is 6, "a dozen" 12, "two dozen" 24."""
+
+    def number(found: re.Match[str]) -> str:
+        said = (found["times"] or "one").casefold()
+        times = 0.5 if said == "half" else 1 if said in {"a", "one"} else int(said) if said.isdigit() else None
+        return f" {round(12 * (_numbers().get((said,), 1) if times is None else times))} "
+
+    return _DOZENS.sub(number, text)
 
 
 def _quiet(text: str) -> str:

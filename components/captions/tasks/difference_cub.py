@@ -6,7 +6,7 @@ from components.captions.few_shot import few_shot
 from components.captions.parsing import cut
 from components.captions.readers import read_caption_pairs
 from components.captions.request import Chat
-from components.captions.sources import Inputs, short_captions
+from components.captions.sources import Inputs, anything
 from components.captions.task import PromptTask
 
 
@@ -41,7 +41,7 @@ TASK = PromptTask(
     citation="PC-CLIP (TMLR 2025), appendix B.1, the prompt for CUB-200-2011; the cutting is appendix B.2's",
     inputs=("caption", "other_caption"),
     reads=read_caption_pairs,
-    accepts=short_captions,
+    accepts=anything,
     messages=_messages,
     parse=cut,
     outputs=("difference",),

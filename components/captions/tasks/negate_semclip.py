@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from components.captions.parsing import first_line
 from components.captions.readers import read_captions
 from components.captions.request import Chat
-from components.captions.sources import Inputs, short_captions
-from components.captions.task import PromptTask, chat, first_line
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat
 
 
 def _messages(inputs: Inputs) -> Chat:
@@ -18,7 +19,7 @@ TASK = PromptTask(
     citation="SemCLIP (arXiv 2511.16527), appendix A",
     inputs=("caption",),
     reads=read_captions,
-    accepts=short_captions,
+    accepts=anything,
     messages=_messages,
     parse=first_line,
     outputs=("negation",),

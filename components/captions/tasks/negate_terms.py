@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from components.captions.parsing import first_line
 from components.captions.readers import read_captions
 from components.captions.request import Chat
-from components.captions.sources import Inputs, short_captions
-from components.captions.task import PromptTask, chat, first_line
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat
 
 
 def _messages(inputs: Inputs) -> Chat:
@@ -21,7 +22,7 @@ TASK = PromptTask(
     citation="CoN-CLIP (arXiv 2403.20312), its CC-Neg data",
     inputs=("caption",),
     reads=read_captions,
-    accepts=short_captions,
+    accepts=anything,
     messages=_messages,
     parse=first_line,
     outputs=("negated_term",),

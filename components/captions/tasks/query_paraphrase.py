@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from components.captions.benchmark_readers import read_queries
+from components.captions.parsing import first_line
 from components.captions.request import Chat
 from components.captions.sources import Inputs, anything
-from components.captions.task import PromptTask, chat, first_line
+from components.captions.task import PromptTask, chat
 
 
 def _messages(inputs: Inputs) -> Chat:

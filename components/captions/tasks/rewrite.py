@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from components.captions.parsing import first_line
 from components.captions.readers import read_captions
 from components.captions.request import Chat
-from components.captions.sources import Inputs, short_captions
-from components.captions.task import PromptTask, chat, first_line
+from components.captions.sources import Inputs, anything
+from components.captions.task import PromptTask, chat
 
 
 def _messages(inputs: Inputs) -> Chat:
@@ -17,7 +18,7 @@ TASK = PromptTask(
     citation="LaCLIP (NeurIPS 2023), section 3; also the baseline 'Rewrite FT' of PC-CLIP (TMLR 2025)",
     inputs=("caption",),
     reads=read_captions,
-    accepts=short_captions,
+    accepts=anything,
     messages=_messages,
     parse=first_line,
     outputs=("rewrite",),

@@ -8,8 +8,8 @@ import pytest
 
 from components.captions.engines import embedded
 from components.captions.engines.embedded import EmbeddedEngine, Options, make
+from components.captions.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, Picture, Request, Sampling
-from components.captions.task import first_line
 from components.errors import InputError
 from tests.unit.captions.tiny_language_model import save_tiny_language_model
 

@@ -16,8 +16,8 @@ import pytest
 from components.captions import endpoints
 from components.captions.engines import make_engine
 from components.captions.engines.server import Options, ServerEngine, make
+from components.captions.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
-from components.captions.task import first_line
 from components.captions.tasks import find_task
 from components.errors import InputError
 from components.settings import Settings

@@ -246,6 +246,37 @@ def test_the_pool_of_pairs_leaves_no_file_behind(pairs: Path, tmp_path: Path, mo
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("caption", "taken"),
+    [
+        ("<person> <url>", False),
+        ("<person> dog", False),
+        ("\u200b", False),
+        ("\u200b \u200b", False),
+        ("dog .", False),
+        ("a dog .", True),
+        ("one two three four five six seven eight nine ten , 11 12 13 14 ( 15 ) .", True),
+        ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 & 15 .", False),
+    ],
+)
+def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str, taken: bool) -> None:
+    path = tmp_path / "pairs.parquet"
+    PAIRS.write(path, {"id": ["p"], "image": [b"i"], "caption": [caption], "facts": [None]})
+    ask = Ask(1)
+    found = list(read_captions(path, short_captions, ask))
+    assert [source.inputs["caption"] for source in found] == ([caption] if taken else [])
+    assert sum(ask.skipped.values()) == (not taken)
+
+
+def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    captions = ["\u200b", "<person>", "dog", "a " * 60]
+    PAIRS.write(path, {"id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4})
+    ask = Ask(9)
+    assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
+    assert ask.skipped == {"there is no text to ask about": 2}
+
+
 def test_reasons_hold_no_words_of_the_caption() -> None:
     reasons = Counter(short_captions({"caption": "word " * count}) for count in (1, 16, 17, 400))
     assert reasons == {"caption has fewer than 2 words": 1, "caption has more than 15 words": 3}

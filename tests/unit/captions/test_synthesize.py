@@ -69,8 +69,8 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
             "paraphrase_1": {"input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
             "paraphrase_2": {"input": str(tmp_path / "captions" / "paraphrase_1.parquet")},
             "rewrite": {"input": str(tmp_path / "pairs" / "train.parquet"), "captions": 2, "samples": 2},
-            "difference": {"input": str(tmp_path / "pairs" / "train.parquet")},
-            "paraphrase_semclip": {"input": str(tmp_path / "pairs" / "train.parquet")},
+            "difference": {"input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
+            "paraphrase_semclip": {"input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
             "judge_paraphrase": {"input": str(tmp_path / "captions" / "paraphrase_semclip.parquet")},
         },
     }
@@ -154,6 +154,23 @@ def test_a_task_may_take_fewer_captions(world: Settings, engine: CountingEngine,
     synthesize.run(world, "rewrite", tmp_path / "captions")
     rows = pq.read_table(tmp_path / "captions" / "rewrite.parquet").to_pylist()
     assert [(row["id"], row["sample"]) for row in rows] == [("p0", 0), ("p0", 1), ("p1", 0), ("p1", 1)]
+
+
+def test_a_task_takes_captions_of_the_words_that_its_settings_say(
+    world: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    def taken(name: str, words: tuple[int, int] | None) -> list[str]:
+        task = world.synthesize.tasks[name].model_copy(update={"words": words, "captions": 9})
+        chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {name: task}})
+        synthesize.run(world.model_copy(update={"synthesize": chosen}), name, tmp_path / "captions")
+        rows = pq.read_table(tmp_path / "captions" / f"{name}.parquet")["id"].to_pylist()
+        return list(dict.fromkeys(rows))
+
+    assert taken("rewrite", None) == [f"p{number}" for number in range(7)]
+    assert taken("rewrite", (3, 16)) == ["p1", "p4", "p6"]
+    assert taken("paraphrase_1", None) == ["p0", "p1", "p3", "p5", "p6"]
+    with pytest.raises(InputError, match=r"synthesize\.tasks\.paraphrase_2\.words: the task reads no captions"):
+        taken("paraphrase_2", (2, 15))
 
 
 def test_a_question_about_two_captions_keeps_both(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:

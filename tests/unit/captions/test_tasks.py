@@ -14,6 +14,7 @@ from components.captions.sources import SHOWN, Inputs
 from components.captions.tasks import find_task
 from components.discovery import file_names
 from components.errors import InputError
+from components.settings import Settings
 
 NAMES = file_names(tasks.__path__)
 OLDER_PROMPTS = {
@@ -159,14 +160,46 @@ READ_CAPTIONS += ["difference", "difference_cub"]
 
 
 @pytest.mark.parametrize("name", READ_CAPTIONS)
-@pytest.mark.parametrize(("caption", "taken"), [("dog", False), ("a dog", True), ("w " * 15, True), ("w " * 16, False)])
-def test_every_task_takes_the_same_captions(name: str, caption: str, *, taken: bool) -> None:
-    assert (find_task(name).accepts({"caption": caption}) is None) is taken
+@pytest.mark.parametrize(("caption", "short"), [("dog", False), ("a dog", True), ("w " * 15, True), ("w " * 16, False)])
+def test_paraclip_alone_takes_short_captions_alone(name: str, caption: str, *, short: bool) -> None:
+    assert (find_task(name).accepts({"caption": caption}) is None) is (short or name != "paraphrase_1")
+
+
+def test_the_embedded_world_asks_every_task_about_the_same_captions(settings: Settings) -> None:
+    for name in READ_CAPTIONS:
+        assert name == "paraphrase_1" or settings.synthesize.tasks[name].words == (2, 15)
 
 
 @pytest.mark.parametrize(
     ("answer", "text"),
-    [('"A dog."', "A dog."), ("\n  A  dog\nmore", "A dog"), ("", None), ('""\n\n', None), ("**A dog**", "A dog")],
+    [
+        ('"A dog."', "A dog."),
+        ("\n  A  dog\nmore", "A dog"),
+        ("", None),
+        ('""\n\n', None),
+        ("**A dog**", "A dog"),
+        ('A sign that says "stop"', 'A sign that says "stop"'),
+        ('"A sign that says "stop""', 'A sign that says "stop"'),
+        ('"stop" says a sign', '"stop" says a sign'),
+        ('"Stop" and "go"', '"Stop" and "go"'),
+        ("\u201cA dog.\u201d", "A dog."),
+        ("\u2018The dog\u2019s bowl\u2019", "The dog\u2019s bowl"),
+        ("'It's a dog'", "It's a dog"),
+        ("the dogs' bowl", "the dogs' bowl"),
+        ('"A dog', "A dog"),
+        ('A dog"', "A dog"),
+        ("1. A dog", "A dog"),
+        ("2) A dog", "A dog"),
+        ("- A dog", "A dog"),
+        ("\u2022 A dog", "A dog"),
+        ("Option 1: A dog\nOption 2: A cat", "A dog"),
+        ('1. "A dog"', "A dog"),
+        ("2 dogs", "2 dogs"),
+        ("1.5 m of snow", "1.5 m of snow"),
+        ("```text\nA dog\n```", "A dog"),
+        ("A dog\u2028on a mat", "A dog on a mat"),
+        ("A dog\x85on a mat\r\nmore", "A dog on a mat"),
+    ],
 )
 def test_answers_are_cleaned(answer: str, text: str | None) -> None:
     for name in ("paraphrase_1", "paraphrase_semclip", "query_paraphrase"):

@@ -20,8 +20,8 @@ import torch
 from pydantic import ValidationError
 
 from components.captions.engines.vllm import Options, VllmEngine, make
+from components.captions.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
-from components.captions.task import first_line
 from components.errors import InputError
 
 REPO = Path(__file__).parents[3]

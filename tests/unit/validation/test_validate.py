@@ -159,3 +159,9 @@ def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
     outcome = stage([answer(**FAULTS["paraphrase_1_rejected:too long, wants 15"])])
     assert outcome.accepted == []
     assert outcome.reasons == {"paraphrase_1_rejected:too long, wants 15"}
+
+
+def test_limits_of_an_unknown_table_are_refused_with_a_suggestion(raw_params: dict[str, Any]) -> None:
+    raw_params["validate"]["tables"]["paraphrase"] = {"max_words": 9}
+    with pytest.raises(InputError, match=r"validate\.tables has 'paraphrase' is unknown: did you mean 'paraphrases'\?"):
+        validate.run(Settings.model_validate(raw_params))
