@@ -19,9 +19,10 @@ import typer
 import yaml
 
 from components.captions.student_record import write_index
+from components.checking import load_checked
 from components.errors import InputError, run_command
 from components.profiles import overlaid
-from components.settings import Settings, load_settings
+from components.settings import Settings
 
 OUTPUT = Path("models/students")
 ASSETS = Path("components/captions/assets")
@@ -75,7 +76,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
+        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
         names = student or list(settings.students)
         if output == OUTPUT:
             write_index(settings, output)

@@ -20,8 +20,9 @@ from components.captions.engines import make_engine
 from components.captions.questions import Questions, Shard, questions_of
 from components.captions.request import Request
 from components.captions.store import GenerationStore
+from components.checking import load_checked
 from components.errors import run_command
-from components.settings import Settings, load_settings
+from components.settings import Settings
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000
@@ -114,7 +115,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings()
+        settings = load_checked()
         chosen = Shard.parse(shard) if shard is not None else None
         for name in [task] if task is not None else settings.synthesize.tasks:
             if dry_run:

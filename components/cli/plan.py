@@ -18,16 +18,20 @@ _COLOURS = {"runs": "yellow", "runs after others": "yellow", "up to date": "gree
 def plan(
     targets: Annotated[list[str] | None, typer.Argument(help="Stages of dvc.yaml; `compare` when not given.")] = None,
 ) -> None:
-    """Show which stages `dvc repro` would run and why; the exit code is 1 when data they need is missing.
+    """Check params.yaml, and show which stages `dvc repro` would run and why.
+
+    The exit code is 1 when a setting is wrong, or data that the stages need is missing.
 
     Examples: cliptune plan; cliptune plan train@paraclip
     """
 
     def command() -> None:
+        from components.checking import load_checked
         from components.doctor.examine import surroundings
         from components.planning import missing_data
         from components.planning import plan as planned
 
+        load_checked()
         missing = missing_data(surroundings(Path()))
         _print(planned(targets or ["compare"]))
         for line in missing:

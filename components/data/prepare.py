@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.checking import load_checked
 from components.data.source import Pair
 from components.data.sources import find_source
 from components.errors import InputError, run_command
 from components.files import atomic_folder
 from components.progress import track
 from components.records import PAIRS
-from components.settings import Settings, load_settings
+from components.settings import Settings
 
 PAIRS_FOLDER = Path("data/pairs")
 EVALUATION_FOLDER = Path("data/evaluation")
@@ -75,4 +76,4 @@ def _table(pairs: list[Pair]) -> pa.Table:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_settings()))
+    run_command(lambda: run(load_checked()))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import open_clip
 
+from components.checking import load_checked
 from components.data.prepare import PAIRS_FOLDER
 from components.encoders.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.encoder import Encoder
@@ -18,7 +19,7 @@ from components.encoders.weights import load_weights
 from components.errors import InputError, run_command
 from components.files import write_json
 from components.provenance import data_hashes, git_commit
-from components.settings import Base, Settings, load_settings
+from components.settings import Base, Settings
 from components.tracking import RUN_FILE, tracked_run
 
 OUTPUT = Path("models/base")
@@ -108,4 +109,4 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_settings()))
+    run_command(lambda: run(load_checked()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.checking import load_checked
 from components.encoders.sidecar import Sidecar, read_sidecar
 from components.errors import InputError, run_command
 from components.evaluation import comparison_csv
@@ -21,7 +22,7 @@ from components.evaluation.results import Report, read_report, read_scores
 from components.evaluation.tables import print_comparison
 from components.evaluation.wording import markdown
 from components.files import atomic_file
-from components.settings import Settings, load_settings
+from components.settings import Settings
 from components.tracking.report import log_comparison
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings()
+        settings = load_checked()
         comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings, track=True)
         print_comparison(comparison, settings.promote.primary, groups)
 

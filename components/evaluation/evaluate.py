@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from components.checking import load_checked
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
 from components.errors import InputError, run_command
@@ -24,7 +25,7 @@ from components.evaluation.results import Report, Result, write_results
 from components.evaluation.tables import print_report
 from components.files import content_hash, file_hash
 from components.records import PAIRS
-from components.settings import Evaluate, Settings, load_settings
+from components.settings import Evaluate, Settings
 from components.tracking import add_metrics
 
 
@@ -93,7 +94,7 @@ def main(
 
     Example: python -m components.evaluation.evaluate --encoder base
     """
-    run_command(lambda: print_report(run(load_settings(), encoder)))
+    run_command(lambda: print_report(run(load_checked(), encoder)))
 
 
 if __name__ == "__main__":
