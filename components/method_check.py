@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
-from components.errors import InputError
+from components.errors import InputError, told_of
 
 REFUSED = 3
 """Exit code when an entry is wrong; any other failure is that of a file which cannot be imported."""
@@ -55,10 +55,8 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
 
     for name, entry in entries.items():
         given = dict(entry)
-        try:
+        with told_of(f"params.yaml: methods.{name}"):
             method = find_method(str(given.pop("method", name)))
-        except InputError as error:
-            raise InputError(f"params.yaml: methods.{name}: {error}") from None
         method.settings(given, name)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from components.discovery import choose
 from components.errors import InputError
 from components.files import atomic_file
 from components.settings import PARAMS, load_settings
@@ -29,9 +30,8 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """
     from ruamel.yaml import YAML, YAMLError
 
-    if name not in profile_names(folder):
-        raise InputError(f"profile '{name}' is unknown: choose one of {', '.join(profile_names(folder)) or 'none'}")
     load_settings(params)
+    choose(profile_names(folder), name, "profile")
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 120

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import run_command
+from components.project import run_in_project
 
 if TYPE_CHECKING:
     from components.doctor.examine import Line
@@ -36,7 +36,7 @@ def doctor(
         if any(line.status == "fail" for line in lines):
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _print(lines: list[Line]) -> None:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.errors import InputError, run_command
+from components.errors import InputError
+from components.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.evaluation.declaration import Published
     from components.evaluation.run_published import Outcome
+
+_DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for torch.
 
@@ -27,8 +30,8 @@ def evaluate(
     benchmark: Annotated[
         list[str] | None, typer.Option(help="A benchmark or a collection. May be given several times.")
     ] = None,
-    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = Path("data/benchmarks"),
-    results: Annotated[Path, typer.Option(help="Where results go.")] = Path("reports/published"),
+    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = _DATA,
+    results: Annotated[Path, typer.Option(help="Where results go.")] = _RESULTS,
     option: Annotated[
         list[str] | None, typer.Option(help="For single benchmarks, such as judge=llm; see --list.")
     ] = None,
@@ -54,18 +57,25 @@ def evaluate(
             return
         if not encoder or not benchmark:
             raise InputError("give --encoder and --benchmark, or --list to see what there is")
+        from components.evaluation.encoder_names import check_name, name_from_root
+
+        names = [name_from_root(name) for name in encoder]
+        for name in names:
+            check_name(name)
+        options = _options(option or [])
+        chosen = _chosen(benchmark)
         from components.evaluation.finding import find_subject
         from components.evaluation.run_published import Plan, run_all
 
-        plan = Plan(data, results, again, allow_partial, options=_options(option or []), dry_run=dry_run)
-        chosen = _chosen(benchmark)
-        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in encoder}
+        places = from_root(data, _DATA), from_root(results, _RESULTS)
+        plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
+        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in names}
         for name, found in outcomes.items():
             _show(name, found)
         if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def table(
@@ -73,7 +83,7 @@ def table(
         str | None, typer.Option(help="A paper's tables, with its own figures: paraclip, pc-clip, adapting, semclip.")
     ] = None,
     form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
-    results: Annotated[Path, typer.Option(help="Where results are.")] = Path("reports/published"),
+    results: Annotated[Path, typer.Option(help="Where results are.")] = _RESULTS,
     output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
@@ -96,24 +106,25 @@ def table(
         from components.evaluation.published_table import FORMATS, metric_sections, paired_sections, paper_sections
         from components.files import atomic_file
 
-        reports = all_published(results)
+        place = from_root(results, _RESULTS)
+        reports = all_published(place)
         if collection is not None:
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
-            raise InputError(f"{results} has no results: run `cliptune evaluate` first")
+            raise InputError(f"{place} has no results: run `cliptune evaluate` first")
         elif against is not None:
-            sections = paired_sections(paired(reports, against, results))
+            sections = paired_sections(paired(reports, against, place))
         else:
             sections = metric_sections(reports, groups=groups)
         text = FORMATS[form](sections)
         if output is None:
             typer.echo(text, nl=False)
             return
-        with atomic_file(output) as temporary:
+        with atomic_file(from_root(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
         typer.echo(f"wrote {output}")
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -122,7 +133,8 @@ def _options(given: list[str]) -> dict[str, Any]:
         name, equals, value = entry.partition("=")
         if not equals or not name:
             raise InputError(f"--option '{entry}' is no name=value, such as judge=llm")
-        options[name] = value
+        file = from_root(Path(value))
+        options[name] = str(file) if file.is_file() else value
     return options
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import run_command
+from components.project import run_in_project
 
 if TYPE_CHECKING:
     from components.planning import Planned
@@ -16,7 +16,10 @@ _COLOURS = {"runs": "yellow", "runs after others": "yellow", "up to date": "gree
 
 
 def plan(
-    targets: Annotated[list[str] | None, typer.Argument(help="Stages of dvc.yaml; `compare` when not given.")] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; `compare` when not given."),
+    ] = None,
 ) -> None:
     """Check params.yaml, and show which stages `dvc repro` would run and why.
 
@@ -26,20 +29,19 @@ def plan(
     """
 
     def command() -> None:
-        from components.checking import load_checked
         from components.doctor.examine import surroundings
         from components.planning import missing_data
         from components.planning import plan as planned
 
-        load_checked()
+        stages = planned(targets or ["compare"])
         missing = missing_data(surroundings(Path()))
-        _print(planned(targets or ["compare"]))
+        _print(stages)
         for line in missing:
             typer.echo(f"missing: {line.detail}: {line.mend}", err=True)
         if missing:
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _print(stages: list[Planned]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from components.errors import run_command
+from components.project import require_project, run_in_project
 
 profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
 
@@ -21,9 +21,10 @@ def list_profiles() -> None:
     def command() -> None:
         from components.profiles import profile_names
 
+        require_project()
         typer.echo("\n".join(profile_names()))
 
-    run_command(command)
+    run_in_project(command)
 
 
 @profile.command("use")
@@ -48,4 +49,4 @@ def use_profile(
             profiles.write(text)
             typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro` would run")
 
-    run_command(command)
+    run_in_project(command)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import run_command
+from components.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
@@ -24,7 +25,7 @@ def promote(
 
     Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
-    run_command(lambda: _promote(dry_run, challenger))
+    run_in_project(lambda: _promote(dry_run, challenger))
 
 
 def history(
@@ -37,7 +38,7 @@ def history(
 
     Examples: cliptune history; cliptune history --of 3; cliptune history --of 4f2a9c1
     """
-    run_command(lambda: _history() if of is None else _links(of))
+    run_in_project(lambda: _history() if of is None else _links(of))
 
 
 def rollback() -> None:
@@ -45,7 +46,7 @@ def rollback() -> None:
 
     Example: cliptune rollback
     """
-    run_command(_rollback)
+    run_in_project(_rollback)
 
 
 def export(
@@ -60,12 +61,17 @@ def export(
     """
 
     def command() -> None:
+        from components.evaluation.encoder_names import name_from_root
+        from components.registry.export_check import S3_URL, check_export
+
+        name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
+        check_export(name, format_, place)
         _quiet()
         from components.registry.export import export_encoder
 
-        typer.echo(export_encoder(encoder, format_, output))
+        typer.echo(export_encoder(name, format_, place))
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _promote(dry_run: bool, challenger: bool) -> None:
@@ -124,6 +130,7 @@ def _history() -> None:
     if found:
         Console().print(table)
     else:
+        require_project()
         typer.echo("no decisions yet: run `cliptune promote`")
 
 

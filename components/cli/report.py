@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from components.errors import run_command
+from components.project import run_in_project
 
 
 def report(
@@ -23,7 +23,8 @@ def report(
         from components.evaluation.tables import print_comparison
         from components.settings import load_settings
 
-        print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
+        settings = load_settings()
+        print_comparison(read(DEFAULT.csv), settings.promote.primary, groups)
         typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
-    run_command(command)
+    run_in_project(command)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import InputError, run_command
+from components.errors import InputError
+from components.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +50,7 @@ def stats(
         else:
             _print_stats(found)
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command("export")
@@ -64,11 +65,11 @@ def export_file(
 
     def command() -> None:
         opened = _open(url)
-        rows = opened.export_parquet(path)
+        rows = opened.export_parquet(from_root(path))
         opened.close()
         typer.echo(f"wrote {rows:,} answers to {path}")
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command("import")
@@ -82,12 +83,15 @@ def import_files(
     """
 
     def command() -> None:
+        files = [from_root(path) for path in paths]
+        if missing := [path for path in files if not path.is_file()]:
+            raise InputError(f"{missing[0]} is missing: name a file that `cliptune store export` wrote")
         opened = _open(url, must_exist=False)
-        for path in paths:
+        for path in files:
             typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
         opened.close()
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command()
@@ -117,7 +121,7 @@ def prune(
         opened.close()
         _print_pruned(found, "failures" if failed else "answers", dry_run)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

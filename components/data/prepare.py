@@ -14,9 +14,10 @@ import pyarrow as pa
 from components.checking import load_checked
 from components.data.source import Pair
 from components.data.sources import find_source
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import atomic_folder
 from components.progress import track
+from components.project import run_in_project
 from components.records import PAIRS
 from components.settings import Settings
 
@@ -76,4 +77,4 @@ def _table(pairs: list[Pair]) -> pa.Table:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_checked()))
+    run_in_project(lambda: run(load_checked()))

@@ -15,9 +15,9 @@ from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.embeddings import MANIFEST
 from components.encoders.encoder import Encoder, Vectors, unit_rows
-from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
 from components.progress import bar
+from components.project import run_in_project
 from components.records import PAIRS
 from components.settings import Settings
 
@@ -77,4 +77,4 @@ def _features(encoder: Encoder, images: list[bytes], ids: list[str], batch_size:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_checked()))
+    run_in_project(lambda: run(load_checked()))

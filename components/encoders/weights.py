@@ -33,7 +33,7 @@ def load_weights(model: Any, path: Path) -> None:
         model.load_state_dict(_fitted(state, model), strict=True)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} does not fit the model ({reason}): correct base.model in params.yaml") from None
+        raise InputError(f"{path} does not fit the model ({reason}): name the model that it is of") from None
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:

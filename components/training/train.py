@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from components.checking import load_checked
 from components.encoders.encoder import Encoder
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import content_hash, write_json
 from components.methods import find_method
 from components.methods.method import Method
+from components.project import run_in_project
 from components.provenance import data_hashes, git_commit
 from components.settings import Settings, Train
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
@@ -226,7 +227,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
             os.execv(sys.executable, torchrun)
         run(settings, method)
 
-    run_command(command)
+    run_in_project(command)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from components.captions.answers import SKIPPED
 from components.checking import load_checked
 from components.encoders.sidecar import SIDECAR, read_sidecar
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import write_json
+from components.project import run_in_project
 from components.settings import Settings
 from components.tracking import TrackedRun, tracked_run
 from components.validation.docs import Documented, write_docs
@@ -134,4 +135,4 @@ def _report(
 
 
 if __name__ == "__main__":
-    run_command(lambda: run_tracked(load_checked()))
+    run_in_project(lambda: run_tracked(load_checked()))

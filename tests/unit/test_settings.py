@@ -100,6 +100,35 @@ def test_no_mapping(path: Path, text: str) -> None:
         load_settings(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "params.yaml: it is empty: bring the blocks back, as by `git checkout"),
+        ("# a comment\n", "params.yaml: it is empty"),
+        ("- a\n- b", "params.yaml: it holds no blocks"),
+        ("world:\n\tname: x\n", "line 2, column 1: a tab, which YAML does not take: indent with spaces"),
+        ("world: {}\ntrain: {}\nworld: {}\n", "line 3, column 1: key 'world' is already in line 1 of the same block"),
+        ("methods:\n  a: {lr: 1,\n    lr: 2}\n", "line 3, column 5: key 'lr' is already in line 2 of the same block"),
+    ],
+)
+def test_what_is_wrong_is_told_by_line(path: Path, text: str, told: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_settings(path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_may_replace_that_of_an_anchor(path: Path) -> None:
+    path.write_text(
+        (REPO / "params.yaml")
+        .read_text("utf-8")
+        .replace("embed:\n", "train_more: &more {batch_size: 1}\nembed:\n  <<: *more\n", 1)
+    )
+    with pytest.raises(InputError, match="unknown key 'train_more'"):
+        load_settings(path)
+
+
 def test_binary_file(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(InputError, match="no valid YAML"):
