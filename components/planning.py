@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from components.checking import check_methods, check_names
 from components.discovery import choose
 from components.doctor.check import Surroundings
-from components.doctor.checks import all_checks
+from components.doctor.checks import data
 from components.doctor.examine import Line, examine
 from components.errors import InputError
 from components.processes import CommandError
@@ -89,5 +89,5 @@ def _explained(fault: str) -> str:
 
 def missing_data(around: Surroundings) -> list[Line]:
     """What the pipeline reads, does not make itself, and cannot find; each with the fix."""
-    lines = examine(around, checks={"data": all_checks()["data"]})
+    lines = examine(around, checks={"data": data.CHECK})
     return [line for line in lines if line.status == "fail"]

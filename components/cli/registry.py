@@ -84,6 +84,11 @@ def _promote(dry_run: bool, challenger: bool) -> None:
         word = "already champion" if decision.outcome == "promoted" else f"already {decision.outcome}"
         _print_decision(decision, word, "")
         return
+    from components.registry.candidates import candidates
+    from components.registry.folders import DEFAULT
+
+    # Asked here too, because what judges takes seconds to import.
+    candidates(settings, DEFAULT)
     _quiet()
     from components.registry.promotion import promote as judge_and_promote
 
@@ -156,11 +161,15 @@ def _links(of: str) -> None:
 
 
 def _rollback() -> None:
-    _quiet()
-    from components.registry.rollback import rollback as take_back
+    from components.registry.aliases import check_previous
     from components.settings import load_settings
 
-    decision = take_back(load_settings())
+    settings = load_settings()
+    check_previous(settings.promote.model)
+    _quiet()
+    from components.registry.rollback import rollback as take_back
+
+    decision = take_back(settings)
     _print_decision(decision, f"rolled back from version {decision.previous_version}", "")
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from components.evaluation.benchmark import Correlation
 from components.evaluation.metrics import Indices, Reals
@@ -166,6 +165,8 @@ def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
     """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
     gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
     if correlation.kind == "spearman":
+        from scipy.stats import rankdata
+
         gold, predicted = rankdata(gold, axis=1), rankdata(predicted, axis=1)
     # Asked before the mean is taken off: a rounded mean leaves a constant column with a tiny spread.
     constant = (np.ptp(gold, axis=1) == 0) | (np.ptp(predicted, axis=1) == 0)

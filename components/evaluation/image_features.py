@@ -10,11 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from more_itertools import chunked
 from PIL import Image
 
-from components.encoders.images import fitted
 from components.errors import InputError
 from components.evaluation.known_pictures import KnownPictures, known_pictures, picture_key
 from components.evaluation.metrics import Features
@@ -72,6 +70,8 @@ class ImageFeatures:
                 features = known.find(keys)
                 new = {key: row for row, key in enumerate(keys) if key not in features}
                 if new:
+                    import torch
+
                     tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
                     embedded = dict(zip(new, encoder.embed_pixels(tensor), strict=True))
                     known.add(embedded)
@@ -96,6 +96,8 @@ class ImageFeatures:
 
 
 def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:
+    from components.encoders.images import fitted
+
     try:
         with picture.open() as image:
             return fitted(image, size)

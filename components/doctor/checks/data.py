@@ -6,7 +6,6 @@ from components.data.captions_file import NAME
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
 from components.errors import InputError
 from components.settings import Settings
-from components.storage import S3
 
 
 def _examine(around: Surroundings) -> Finding:
@@ -55,6 +54,8 @@ def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
     mend = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
     if not first.startswith("s3://"):
         return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", mend)]
+    from components.storage import S3
+
     try:
         store = S3(hurry=True)
         there = store.exists(first) if first.endswith(".tar") else bool(store.list(first))
