@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import io
+import re
 from collections.abc import Mapping, MutableMapping
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +22,22 @@ PROFILES = Path("infra/profiles")
 def profile_names(folder: Path = PROFILES) -> list[str]:
     """The names of all profiles, sorted."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def profile_text(name: str, folder: Path = PROFILES) -> str:
+    """A profile's file.
+
+    Raises:
+        InputError: there is no such profile.
+    """
+    return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
+
+
+def description(name: str, folder: Path = PROFILES) -> str:
+    """The first sentence of the comment that a profile begins with; empty where it begins with none."""
+    lines = takewhile(lambda line: line.startswith("#"), profile_text(name, folder).splitlines())
+    comment = " ".join(line.lstrip("# ").rstrip() for line in lines)
+    return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
 
 
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli.tables import AsJson, print_json, print_table, table_of
 from components.project import run_in_project
 
 if TYPE_CHECKING:
@@ -20,12 +22,13 @@ def plan(
         list[str] | None,
         typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; `compare` when not given."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check params.yaml, and show which stages `dvc repro` would run and why.
 
     The exit code is 1 when a setting is wrong, or data that the stages need is missing.
 
-    Examples: cliptune plan; cliptune plan train@paraclip
+    Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json
     """
 
     def command() -> None:
@@ -35,7 +38,10 @@ def plan(
 
         stages = planned(targets or ["compare"])
         missing = missing_data(surroundings(Path()))
-        _print(stages)
+        if as_json:
+            print_json([asdict(stage) for stage in stages])
+        else:
+            _print(stages)
         for line in missing:
             typer.echo(f"missing: {line.detail}: {line.mend}", err=True)
         if missing:
@@ -45,16 +51,12 @@ def plan(
 
 
 def _print(stages: list[Planned]) -> None:
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table()
-    for column in ("stage", "state", "because of"):
-        table.add_column(column, overflow="fold", no_wrap=column == "state")
+    table = table_of(("stage", "state", "because of"))
     for one in stages:
         colour = _COLOURS[one.state]
         table.add_row(one.stage, f"[{colour}]{one.state}[/{colour}]", escape(one.why))
-    Console().print(table)
+    print_table(table)
     runs = sum(one.state != "up to date" for one in stages)
     typer.echo(f"{runs} of {len(stages)} stages would run")

@@ -93,7 +93,7 @@ def test_plan_and_doctor_tell_it(slip: str) -> None:
     lines = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
     (line,) = (line for line in lines if line["check"] == "params.yaml")
     assert line["status"] == "fail"
-    assert slip in f"{line['detail']}: {line['mend']}"
+    assert slip in f"{line['detail']}: {line['fix']}"
 
 
 @pytest.mark.parametrize(
