@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -17,6 +18,12 @@ _FEW, _SOME = 40, 8
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
     """Names of the modules in a package's `__path__`, sorted, without those in `skip`."""
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
+
+
+def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
+    """Names of the modules in a package, as `file_names` gives them, found without importing the package."""
+    spec = importlib.util.find_spec(package)
+    return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
 
 
 def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:

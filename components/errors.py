@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from components.files import full_disk
 
 
 class InputError(Exception):
-    """Something the user gave is wrong; the message is one line naming the file, key or row and the mend."""
+    """Something the user gave is wrong; the message is one line naming the file, key or row and the fix."""
+
+
+@contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """Have an `InputError` of this block begin with what the user gave, such as a key of params.yaml or an option."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
 
 
 def run_command(command: Callable[[], None]) -> None:

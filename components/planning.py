@@ -6,14 +6,18 @@ DVC's own dry run ends at the first stage whose inputs no earlier run has made.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from components.checking import check_methods, check_names
+from components.discovery import choose
 from components.doctor.check import Surroundings
-from components.doctor.checks import all_checks
+from components.doctor.checks import data
 from components.doctor.examine import Line, examine
 from components.errors import InputError
 from components.processes import CommandError
-from components.stage_graph import changes, is_locked, read_graph
+from components.settings import load_settings
+from components.stage_graph import Graph, changes, is_locked, read_all, read_graph
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,18 @@ class Planned:
 def plan(targets: Iterable[str]) -> list[Planned]:
     """The stages that `targets` need, themselves included, in an order in which they can run.
 
+    Args:
+        targets: stages, and groups of stages such as `train`.
+
     Raises:
-        InputError: DVC cannot read the pipeline or knows no such stage.
+        InputError: params.yaml has a wrong key, value or name, DVC cannot read the pipeline, or knows no such stage.
     """
-    try:
-        graph = read_graph()
-        wanted = graph.upstream(targets)
-        changed = changes(graph, wanted)
-    except CommandError as error:
-        if is_locked(str(error)):
-            raise InputError("another run works on the stages of this checkout: ask again when it has ended") from error
-        raise InputError(f"{error}: correct dvc.yaml or params.yaml, or the stage's name") from error
+    settings = load_settings()
+    check_names(settings)
+    with ThreadPoolExecutor(1) as other:
+        asked = other.submit(_ask_dvc, list(targets))
+        check_methods(settings.methods)
+        graph, wanted, changed = asked.result()
     touched = graph.downstream(changed)
     planned = []
     for stage in wanted:
@@ -51,7 +56,38 @@ def plan(targets: Iterable[str]) -> list[Planned]:
     return planned
 
 
+def _ask_dvc(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:
+    """The pipeline, the stages of it that `targets` need, and what changed about stages."""
+    try:
+        try:
+            graph, changed = read_all()
+        except CommandError as error:
+            if not is_locked(str(error)):
+                raise
+            graph, changed = read_graph(), None
+        wanted = graph.upstream(stage for target in targets for stage in _stages(graph, target))
+        # Another run may work on stages that are not asked about.
+        return graph, wanted, changes(graph, wanted) if changed is None else changed
+    except CommandError as error:
+        raise InputError(_explained(str(error))) from error
+
+
+def _stages(graph: Graph, target: str) -> list[str]:
+    groups = {stage.partition("@")[0] for stage in graph.needs}
+    return graph.named(target) or [choose(sorted({*groups, *graph.needs}), target, "dvc.yaml: stage")]
+
+
+def _explained(fault: str) -> str:
+    """What DVC says, with what to do about it."""
+    if is_locked(fault):
+        return "another run works on the stages of this checkout: ask again when it has ended"
+    reason = fault.partition("failed: ")[2].removeprefix("ERROR: ")
+    if "is not a git repository" in reason:
+        return f"{reason}, which DVC wants: run `git init` there"
+    return f"DVC cannot read the pipeline ({reason}): correct dvc.yaml"
+
+
 def missing_data(around: Surroundings) -> list[Line]:
-    """What the pipeline reads, does not make itself, and cannot find; each with the mend."""
-    lines = examine(around, checks={"data": all_checks()["data"]})
+    """What the pipeline reads, does not make itself, and cannot find; each with the fix."""
+    lines = examine(around, checks={"data": data.CHECK})
     return [line for line in lines if line.status == "fail"]

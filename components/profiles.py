@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import io
+import re
 from collections.abc import Mapping, MutableMapping
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from components.discovery import choose
 from components.errors import InputError
 from components.files import atomic_file
 from components.settings import PARAMS, load_settings
@@ -21,6 +24,22 @@ def profile_names(folder: Path = PROFILES) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
+def profile_text(name: str, folder: Path = PROFILES) -> str:
+    """A profile's file.
+
+    Raises:
+        InputError: there is no such profile.
+    """
+    return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
+
+
+def description(name: str, folder: Path = PROFILES) -> str:
+    """The first sentence of the comment that a profile begins with; empty where it begins with none."""
+    lines = takewhile(lambda line: line.startswith("#"), profile_text(name, folder).splitlines())
+    comment = " ".join(line.lstrip("# ").rstrip() for line in lines)
+    return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
+
+
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
@@ -29,9 +48,8 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """
     from ruamel.yaml import YAML, YAMLError
 
-    if name not in profile_names(folder):
-        raise InputError(f"profile '{name}' is unknown: choose one of {', '.join(profile_names(folder)) or 'none'}")
     load_settings(params)
+    choose(profile_names(folder), name, "profile")
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 120

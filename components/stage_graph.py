@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -29,6 +30,10 @@ class Graph:
     """
 
     needs: Mapping[str, frozenset[str]]
+
+    def named(self, target: str) -> list[str]:
+        """The stages that DVC means by `target`: one, or all of a `foreach` group; none where there is no such."""
+        return [stage for stage in self.needs if target in (stage, stage.partition("@")[0])]
 
     def upstream(self, targets: Iterable[str]) -> list[str]:
         """The stages that `targets` need, themselves included, each after all that it needs.
@@ -74,6 +79,19 @@ def read_graph() -> Graph:
     return Graph({stage: frozenset(those) for stage, those in needs.items()})
 
 
+def read_all() -> tuple[Graph, dict[str, str]]:
+    """`read_graph`, and `changes` of all its stages, by two processes of DVC at once.
+
+    Raises:
+        CommandError: as for each of them.
+    """
+    with ThreadPoolExecutor(1) as other:
+        # DVC reads dvc.yaml again for each stage that it is asked about by name, so it is asked about all.
+        told = other.submit(_ask, "--wait-for-lock", "status", "--json")
+        graph = read_graph()
+        return graph, _of_stages(graph, told.result())
+
+
 def outdated(graph: Graph, wanted: list[str]) -> set[str]:
     """Those of the stages `wanted` that DVC has to look at, found in one call of DVC.
 
@@ -98,7 +116,11 @@ def changes(graph: Graph, wanted: list[str]) -> dict[str, str]:
     Raises:
         CommandError: DVC cannot tell, as while another run works on one of them.
     """
-    told = json.loads(_ask("--wait-for-lock", "status", "--json", *wanted))
+    return _of_stages(graph, _ask("--wait-for-lock", "status", "--json", *wanted))
+
+
+def _of_stages(graph: Graph, status: str) -> dict[str, str]:
+    told = json.loads(status)
     return {stage: ", ".join(_reasons(entries)) for stage, entries in told.items() if stage in graph.needs}
 
 

@@ -19,9 +19,11 @@ import typer
 import yaml
 
 from components.captions.student_record import write_index
-from components.errors import InputError, run_command
+from components.checking import load_checked
+from components.errors import InputError
 from components.profiles import overlaid
-from components.settings import Settings, load_settings
+from components.project import from_root, run_in_project
+from components.settings import Settings
 
 OUTPUT = Path("models/students")
 ASSETS = Path("components/captions/assets")
@@ -75,15 +77,15 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
-        names = student or list(settings.students)
-        if output == OUTPUT:
-            write_index(settings, output)
+        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
+        names, place = student or list(settings.students), from_root(output, OUTPUT)
+        if place == OUTPUT:
+            write_index(settings, place)
         if names:
-            options = ["--output", str(output), *(["--profile", profile] if profile else [])]
-            _train(settings, names, output, options, lessons_only=lessons_only)
+            options = ["--output", str(place), *(["--profile", profile] if profile else [])]
+            _train(settings, names, place, options, lessons_only=lessons_only)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _train(

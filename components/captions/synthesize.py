@@ -20,8 +20,9 @@ from components.captions.engines import make_engine
 from components.captions.questions import Questions, Shard, questions_of
 from components.captions.request import Request
 from components.captions.store import GenerationStore
-from components.errors import run_command
-from components.settings import Settings, load_settings
+from components.checking import load_checked
+from components.project import from_root, run_in_project
+from components.settings import Settings
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000
@@ -114,7 +115,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings()
+        settings = load_checked()
         chosen = Shard.parse(shard) if shard is not None else None
         for name in [task] if task is not None else settings.synthesize.tasks:
             if dry_run:
@@ -123,10 +124,10 @@ def main(
                 run(settings, name, fresh=fresh, shard=chosen)
         if export is not None:
             store = GenerationStore(settings.synthesize.store)
-            print(f"wrote {store.export_parquet(export)} generations to {export}")
+            print(f"wrote {store.export_parquet(from_root(export))} generations to {export}")
             store.close()
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _plan(settings: Settings, name: str) -> str:

@@ -10,6 +10,7 @@ from components.cli import doctor, evaluate, plan, profile, registry, report, s3
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",

@@ -1,13 +1,14 @@
-"""The command `cliptune doctor`: what of this installation works, and how to mend what does not."""
+"""The command `cliptune doctor`: what of this installation works, and how to fix what does not."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from components.errors import run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.project import run_in_project
 
 if TYPE_CHECKING:
     from components.doctor.examine import Line
@@ -16,7 +17,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at servers, stores, GPU, disk, versions and clock; the exit code is 1 when something has failed.
 
@@ -28,28 +29,22 @@ def doctor(
 
         lines = examine(surroundings(Path()))
         if as_json:
-            import json
-
-            typer.echo(json.dumps([line.as_json() for line in lines], indent=2))
+            print_json([line.as_json() for line in lines])
         else:
             _print(lines)
         if any(line.status == "fail" for line in lines):
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _print(lines: list[Line]) -> None:
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table()
-    for column in ("", "state", "found", "mend"):
-        table.add_column(column, overflow="fold", no_wrap=column == "state")
+    table = table_of(("", "state", "found", "fix"))
     for line in lines:
         colour = _COLOURS[line.status]
         table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.mend))
-    Console().print(table)
+    print_table(table)
     counts = {status: sum(line.status == status for line in lines) for status in _COLOURS}
     typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))

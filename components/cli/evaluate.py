@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.errors import InputError, run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.errors import InputError
+from components.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.evaluation.declaration import Published
     from components.evaluation.run_published import Outcome
+
+_DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for torch.
 
@@ -25,10 +29,11 @@ def evaluate(
         ),
     ] = None,
     benchmark: Annotated[
-        list[str] | None, typer.Option(help="A benchmark or a collection. May be given several times.")
+        list[str] | None,
+        typer.Option(help="A benchmark, a family such as sts, or a collection. May be given several times."),
     ] = None,
-    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = Path("data/benchmarks"),
-    results: Annotated[Path, typer.Option(help="Where results go.")] = Path("reports/published"),
+    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = _DATA,
+    results: Annotated[Path, typer.Option(help="Where results go.")] = _RESULTS,
     option: Annotated[
         list[str] | None, typer.Option(help="For single benchmarks, such as judge=llm; see --list.")
     ] = None,
@@ -37,7 +42,10 @@ def evaluate(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Score even where there is a result already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored and what is missing.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List benchmarks and collections, and end.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List benchmarks, families and collections, and end.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score encoders on published benchmarks; what has a result already is left alone.
 
@@ -45,27 +53,39 @@ def evaluate(
 
     cliptune evaluate --encoder paraclip --encoder base --benchmark coco_p --data /data/benchmarks
 
+    cliptune evaluate --encoder base --benchmark sts --json
+
     cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data /data/benchmarks --dry-run
     """
 
     def command() -> None:
         if list_all:
-            _list()
+            _list(as_json)
             return
         if not encoder or not benchmark:
             raise InputError("give --encoder and --benchmark, or --list to see what there is")
+        from components.evaluation.encoder_names import check_name, name_from_root
+
+        names = [name_from_root(name) for name in encoder]
+        for name in names:
+            check_name(name)
+        options = _options(option or [])
+        chosen = _chosen(benchmark)
         from components.evaluation.finding import find_subject
         from components.evaluation.run_published import Plan, run_all
 
-        plan = Plan(data, results, again, allow_partial, options=_options(option or []), dry_run=dry_run)
-        chosen = _chosen(benchmark)
-        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in encoder}
-        for name, found in outcomes.items():
-            _show(name, found)
+        places = from_root(data, _DATA), from_root(results, _RESULTS)
+        plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
+        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in names}
+        if as_json:
+            print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
+        else:
+            for name, found in outcomes.items():
+                _show(name, found)
         if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def table(
@@ -73,7 +93,7 @@ def table(
         str | None, typer.Option(help="A paper's tables, with its own figures: paraclip, pc-clip, adapting, semclip.")
     ] = None,
     form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
-    results: Annotated[Path, typer.Option(help="Where results are.")] = Path("reports/published"),
+    results: Annotated[Path, typer.Option(help="Where results are.")] = _RESULTS,
     output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
@@ -96,24 +116,25 @@ def table(
         from components.evaluation.published_table import FORMATS, metric_sections, paired_sections, paper_sections
         from components.files import atomic_file
 
-        reports = all_published(results)
+        place = from_root(results, _RESULTS)
+        reports = all_published(place)
         if collection is not None:
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
-            raise InputError(f"{results} has no results: run `cliptune evaluate` first")
+            raise InputError(f"{place} has no results: run `cliptune evaluate` first")
         elif against is not None:
-            sections = paired_sections(paired(reports, against, results))
+            sections = paired_sections(paired(reports, against, place))
         else:
             sections = metric_sections(reports, groups=groups)
         text = FORMATS[form](sections)
         if output is None:
             typer.echo(text, nl=False)
             return
-        with atomic_file(output) as temporary:
+        with atomic_file(from_root(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
         typer.echo(f"wrote {output}")
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -122,45 +143,60 @@ def _options(given: list[str]) -> dict[str, Any]:
         name, equals, value = entry.partition("=")
         if not equals or not name:
             raise InputError(f"--option '{entry}' is no name=value, such as judge=llm")
-        options[name] = value
+        file = from_root(Path(value))
+        options[name] = str(file) if file.is_file() else value
     return options
 
 
 def _chosen(names: list[str]) -> list[Published]:
     from components.discovery import choose
-    from components.evaluation.paper_tables import collection_names, find_collection
     from components.evaluation.published import published_benchmarks
 
-    known, collections = published_benchmarks(), collection_names()
+    known, together = published_benchmarks(), _together()
     chosen: dict[str, Published] = {}
     for name in names:
-        found = choose([*known, *collections], name, "--benchmark")
-        members = find_collection(found).benchmarks if found in collections else [found]
-        chosen |= {member: known[member] for member in members}
+        found = choose([*known, *together], name, "--benchmark")
+        chosen |= {member: known[member] for member in together.get(found, [found])}
     return list(chosen.values())
 
 
-def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _together() -> dict[str, list[str]]:
+    """What stands for several benchmarks: families and collections, each with its benchmarks."""
     from components.evaluation.paper_tables import collection_names, find_collection
+    from components.evaluation.published import published_families
+
+    return published_families() | {name: find_collection(name).benchmarks for name in collection_names()}
+
+
+def _list(as_json: bool) -> None:
+    from rich.markup import escape
+
     from components.evaluation.published import published_benchmarks
 
-    shown = Table("benchmark", "version", "folder", "shows images", "protocol", "options")
-    for name, benchmark in published_benchmarks().items():
+    found = published_benchmarks()
+    if as_json:
+        facts = ("name", "version", "folder", "text_only", "protocol", "citation")
+        listed = [{key: getattr(one, key) for key in facts} | {"options": dict(one.options)} for one in found.values()]
+        print_json({"benchmarks": listed, "together": _together()})
+        return
+    shown = table_of(("benchmark", "version", "folder", "shows images", "protocol", "options"))
+    for name, benchmark in found.items():
         sees = "no" if benchmark.text_only else "yes"
         options = "; ".join(f"{key}: {meaning}" for key, meaning in benchmark.options.items())
-        shown.add_row(name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)
-    console = Console()
-    console.print(shown)
-    for name in collection_names():
-        console.print(f"{name}: {', '.join(find_collection(name).benchmarks)}", soft_wrap=True, highlight=False)
+        cells = (name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)
+        shown.add_row(*(escape(cell) for cell in cells))
+    print_table(shown)
+    for name, members in _together().items():
+        typer.echo(f"{name}: {', '.join(members)}")
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    report = None if outcome.report is None else outcome.report.model_dump(mode="json")
+    return {"benchmark": outcome.benchmark, "state": outcome.state, "fault": outcome.fault, "report": report}
 
 
 def _show(encoder: str, outcomes: list[Outcome]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(soft_wrap=True)
     console.print(f"[bold]{encoder}[/bold]")
@@ -169,11 +205,11 @@ def _show(encoder: str, outcomes: list[Outcome]) -> None:
             console.print(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "), markup=False)
             continue
         title = f"{outcome.benchmark}, {outcome.state}" + (", partial data" if outcome.report.partial else "")
-        shown = Table("metric", "value", "95% interval", title=title, title_justify="left")
+        shown = table_of(("metric", "value", "95% interval"), title)
         plain = {name: value for name, value in outcome.report.metrics.items() if name.count("/") == 1}
         for name, value in (plain or outcome.report.metrics).items():
             span = "" if value.ci95 is None else f"{100 * value.ci95[0]:.1f} to {100 * value.ci95[1]:.1f}"
             shown.add_row(name.split("/", 1)[1], f"{100 * value.value:.1f}", span)
-        console.print(shown)
+        print_table(shown)
         for note in outcome.report.partial:
             console.print(f"  not as published: {note}", style="yellow", markup=False)

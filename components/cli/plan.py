@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.project import run_in_project
 
 if TYPE_CHECKING:
     from components.planning import Planned
@@ -16,11 +18,17 @@ _COLOURS = {"runs": "yellow", "runs after others": "yellow", "up to date": "gree
 
 
 def plan(
-    targets: Annotated[list[str] | None, typer.Argument(help="Stages of dvc.yaml; `compare` when not given.")] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; `compare` when not given."),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show which stages `dvc repro` would run and why; the exit code is 1 when data they need is missing.
+    """Check params.yaml, and show which stages `dvc repro` would run and why.
 
-    Examples: cliptune plan; cliptune plan train@paraclip
+    The exit code is 1 when a setting is wrong, or data that the stages need is missing.
+
+    Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json
     """
 
     def command() -> None:
@@ -28,27 +36,27 @@ def plan(
         from components.planning import missing_data
         from components.planning import plan as planned
 
+        stages = planned(targets or ["compare"])
         missing = missing_data(surroundings(Path()))
-        _print(planned(targets or ["compare"]))
+        if as_json:
+            print_json([asdict(stage) for stage in stages])
+        else:
+            _print(stages)
         for line in missing:
             typer.echo(f"missing: {line.detail}: {line.mend}", err=True)
         if missing:
             raise SystemExit(1)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _print(stages: list[Planned]) -> None:
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table()
-    for column in ("stage", "state", "because of"):
-        table.add_column(column, overflow="fold", no_wrap=column == "state")
+    table = table_of(("stage", "state", "because of"))
     for one in stages:
         colour = _COLOURS[one.state]
         table.add_row(one.stage, f"[{colour}]{one.state}[/{colour}]", escape(one.why))
-    Console().print(table)
+    print_table(table)
     runs = sum(one.state != "up to date" for one in stages)
     typer.echo(f"{runs} of {len(stages)} stages would run")

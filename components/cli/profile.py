@@ -6,24 +6,49 @@ from typing import Annotated
 
 import typer
 
-from components.errors import run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.project import require_project, run_in_project
 
-profile = typer.Typer(no_args_is_help=True, help="Overlays of params.yaml in infra/profiles/.")
+profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 
 
 @profile.command("list")
-def list_profiles() -> None:
-    """List the profiles.
+def list_profiles(as_json: AsJson = False) -> None:
+    """List the profiles and what each is for.
 
     Example: cliptune profile list
     """
 
     def command() -> None:
-        from components.profiles import profile_names
+        from components.profiles import description, profile_names
 
-        typer.echo("\n".join(profile_names()))
+        require_project()
+        told = {name: description(name) for name in profile_names()}
+        if as_json:
+            print_json(told)
+            return
+        table = table_of(("profile", "what it is"))
+        for name, text in told.items():
+            table.add_row(name, text)
+        print_table(table)
 
-    run_command(command)
+    run_in_project(command)
+
+
+@profile.command("show")
+def show_profile(name: Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]) -> None:
+    """Print a profile as it is written: what it is for, and the keys that it sets.
+
+    Example: cliptune profile show toy
+    """
+
+    def command() -> None:
+        from components.profiles import profile_text
+
+        require_project()
+        typer.echo(profile_text(name), nl=False)
+
+    run_in_project(command)
 
 
 @profile.command("use")
@@ -48,4 +73,4 @@ def use_profile(
             profiles.write(text)
             typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro` would run")
 
-    run_command(command)
+    run_in_project(command)

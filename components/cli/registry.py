@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
@@ -17,6 +19,7 @@ def promote(
     challenger: Annotated[
         bool, typer.Option("--challenger", help="Make it challenger only; `cliptune promote` then lets it win.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Put the best candidate through the gate and, when it passes, make it champion.
 
@@ -24,7 +27,7 @@ def promote(
 
     Examples: cliptune promote; cliptune promote --dry-run; cliptune promote --challenger
     """
-    run_command(lambda: _promote(dry_run, challenger))
+    run_in_project(lambda: _promote(dry_run, challenger, as_json))
 
 
 def history(
@@ -32,20 +35,21 @@ def history(
         str | None,
         typer.Option(help="Instead: versions tied to this version, run id, commit or hash of weights, data, dvc.lock."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List all decisions, oldest first; or what one run, commit, dvc.lock or data file became.
 
     Examples: cliptune history; cliptune history --of 3; cliptune history --of 4f2a9c1
     """
-    run_command(lambda: _history() if of is None else _links(of))
+    run_in_project(lambda: _history(as_json) if of is None else _links(of, as_json))
 
 
-def rollback() -> None:
+def rollback(as_json: AsJson = False) -> None:
     """Give the champion's place back to the version before; a second rollback undoes the first.
 
     Example: cliptune rollback
     """
-    run_command(_rollback)
+    run_in_project(lambda: _rollback(as_json))
 
 
 def export(
@@ -60,15 +64,20 @@ def export(
     """
 
     def command() -> None:
+        from components.evaluation.encoder_names import name_from_root
+        from components.registry.export_check import S3_URL, check_export
+
+        name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
+        check_export(name, format_, place)
         _quiet()
         from components.registry.export import export_encoder
 
-        typer.echo(export_encoder(encoder, format_, output))
+        typer.echo(export_encoder(name, format_, place))
 
-    run_command(command)
+    run_in_project(command)
 
 
-def _promote(dry_run: bool, challenger: bool) -> None:
+def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
     from components.registry.standing import standing_decision
     from components.settings import load_settings
 
@@ -76,61 +85,69 @@ def _promote(dry_run: bool, challenger: bool) -> None:
     decision = standing_decision(settings)
     if decision is not None:
         word = "already champion" if decision.outcome == "promoted" else f"already {decision.outcome}"
-        _print_decision(decision, word, "")
+        _print_decision(decision, word, "", as_json)
         return
+    from components.registry.candidates import candidates
+    from components.registry.folders import DEFAULT
+
+    # Asked here too, because what judges takes seconds to import.
+    candidates(settings, DEFAULT)
     _quiet()
     from components.registry.promotion import promote as judge_and_promote
 
     decision = judge_and_promote(settings, dry_run, challenger=challenger)
-    _print_decision(decision, decision.outcome, "would be " if dry_run else "")
+    _print_decision(decision, decision.outcome, "would be " if dry_run else "", as_json)
 
 
-def _print_decision(decision: Decision, outcome: str, mood: str) -> None:
+def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) -> None:
+    if as_json:
+        print_json(decision.model_dump(mode="json"))
+        return
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
 
-    from components.registry.decision import LATEST, RECORDS
+    from components.registry.decision import LATEST, RECORDS, latest
 
     console = Console(soft_wrap=True)
     if decision.rules:
-        table = Table(title=f"'{decision.encoder}' against {decision.against}", title_justify="left")
-        for column in ("rule", "", "reason"):
-            table.add_column(column, overflow="fold")
+        table = table_of(("rule", "", "reason"), f"'{decision.encoder}' against {decision.against}")
         for rule in decision.rules:
-            table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", rule.reason)
-        Console().print(table)
+            table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
+        print_table(table)
     for other in decision.passed_over:
         console.print(f"also refused: {other.name}: {other.reason}", highlight=False, markup=False)
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""
-    place = "nothing written" if mood else f"record: {RECORDS / LATEST}.md"
+    place = f"record: {RECORDS / LATEST}.md" if latest() == decision else "nothing written"
     console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)
 
 
-def _history() -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _history(as_json: bool) -> None:
+    from rich.markup import escape
 
     from components.registry.decision import history as decisions
 
-    table = Table()
-    for column in ("time", "outcome", "encoder", "against", "version", "reason"):
-        table.add_column(column, overflow="fold")
     found = decisions()
+    if not found:
+        require_project()
+    if as_json:
+        print_json([decision.model_dump(mode="json") for decision in found])
+        return
+    if not found:
+        typer.echo("no decisions yet: run `cliptune promote`")
+        return
+    table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
     for decision in found:
         failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
-        table.add_row(
-            decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed
-        )
-    if found:
-        Console().print(table)
-    else:
-        typer.echo("no decisions yet: run `cliptune promote`")
+        row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
+        table.add_row(*(escape(cell) for cell in row))
+    print_table(table)
 
 
-def _links(of: str) -> None:
+def _links(of: str, as_json: bool) -> None:
     _quiet()
-    from rich.console import Console
-    from rich.table import Table
+    from dataclasses import asdict
+
+    from rich.markup import escape
 
     from components.registry.lineage import find_links
     from components.settings import load_settings
@@ -138,23 +155,29 @@ def _links(of: str) -> None:
 
     model = load_settings().promote.model
     links = find_links(make_client(), model, of)
+    if as_json:
+        print_json([asdict(link) for link in links])
+        return
     for link in links:
-        title = f"{model} version {link.version} {' '.join(link.aliases)}".rstrip()
-        table = Table("tag", "value", title=title, title_justify="left")
+        table = table_of(("tag", "value"), f"{model} version {link.version} {' '.join(link.aliases)}".rstrip())
         for name, value in sorted(link.tags.items()):
-            table.add_row(name, value)
-        Console().print(table)
+            table.add_row(escape(name), escape(value))
+        print_table(table)
     if not links:
         typer.echo(f"no version of {model} is tied to '{of}'")
 
 
-def _rollback() -> None:
-    _quiet()
-    from components.registry.rollback import rollback as take_back
+def _rollback(as_json: bool) -> None:
+    from components.registry.aliases import check_previous
     from components.settings import load_settings
 
-    decision = take_back(load_settings())
-    _print_decision(decision, f"rolled back from version {decision.previous_version}", "")
+    settings = load_settings()
+    check_previous(settings.promote.model)
+    _quiet()
+    from components.registry.rollback import rollback as take_back
+
+    decision = take_back(settings)
+    _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
 
 
 def _quiet() -> None:

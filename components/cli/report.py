@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from components.errors import run_command
+from components.cli.tables import AsJson, print_json
+from components.project import run_in_project
 
 
 def report(
     groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the results table of the last comparison again.
 
@@ -19,11 +21,16 @@ def report(
 
     def command() -> None:
         from components.evaluation.comparison_csv import read
+        from components.evaluation.comparison_tables import long_table
         from components.evaluation.folders import DEFAULT
         from components.evaluation.tables import print_comparison
         from components.settings import load_settings
 
-        print_comparison(read(DEFAULT.csv), load_settings().promote.primary, groups)
+        settings = load_settings()
+        if as_json:
+            print_json(long_table(read(DEFAULT.csv)))
+            return
+        print_comparison(read(DEFAULT.csv), settings.promote.primary, groups)
         typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
-    run_command(command)
+    run_in_project(command)

@@ -15,6 +15,7 @@ from components.errors import InputError, run_command
 
 s3 = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     help="Files and folders in an S3 store. Keys and endpoint come from the environment: AWS_ACCESS_KEY_ID, "
     "AWS_SECRET_ACCESS_KEY and, where it is not Amazon's, AWS_ENDPOINT_URL_S3.",
 )

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.errors import InputError, run_command
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.discovery import choose, names_in
+from components.errors import InputError
+from components.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from components.captions.store import GenerationStore
     from components.captions.store.pruning import Pruned
     from components.captions.store.stats import Stats
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
-store = typer.Typer(no_args_is_help=True, help="The store of everything that language models have answered.")
+store = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The store of everything that language models have answered."
+)
 
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="SQLAlchemy URL of the store; synthesize.store when not given.")
@@ -30,7 +33,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 @store.command()
 def stats(
     url: StoreUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count answers by task and model, failures by reason, and what workers are asking now.
 
@@ -42,14 +45,13 @@ def stats(
         found = opened.stats()
         opened.close()
         if as_json:
-            import json
             from dataclasses import asdict
 
-            typer.echo(json.dumps(asdict(found), indent=2))
+            print_json(asdict(found))
         else:
             _print_stats(found)
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command("export")
@@ -64,11 +66,11 @@ def export_file(
 
     def command() -> None:
         opened = _open(url)
-        rows = opened.export_parquet(path)
+        rows = opened.export_parquet(from_root(path))
         opened.close()
         typer.echo(f"wrote {rows:,} answers to {path}")
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command("import")
@@ -82,12 +84,15 @@ def import_files(
     """
 
     def command() -> None:
+        files = [from_root(path) for path in paths]
+        if missing := [path for path in files if not path.is_file()]:
+            raise InputError(f"{missing[0]} is missing: name a file that `cliptune store export` wrote")
         opened = _open(url, must_exist=False)
-        for path in paths:
+        for path in files:
             typer.echo(f"{path}: {opened.import_parquet(path):,} new answers")
         opened.close()
 
-    run_command(command)
+    run_in_project(command)
 
 
 @store.command()
@@ -115,11 +120,17 @@ def prune(
         choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
         choice.check()
         opened = _open(url)
+        known = names_in("components.captions.tasks")
+        if task is not None and task not in known:
+            # Answers of a task whose file is gone may still be there.
+            stored = opened.stats()
+            there = {*(group.task for group in stored.answers), *(fault.task for fault in stored.failures)}
+            choose(sorted({*known, *there}), task, "--task")
         found = opened.prune(choice, dry_run=dry_run)
         opened.close()
         _print_pruned(found, "failures" if failed else "answers", dry_run)
 
-    run_command(command)
+    run_in_project(command)
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
@@ -141,35 +152,22 @@ def _moment(text: str) -> datetime:
 
 
 def _print_stats(found: Stats) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console()
-    answers = _table("answers", ("task", "model", "oldest", "newest"), ("rows",))
+    answers = table_of(("task", "model", "oldest", "newest", "rows"), "answers", numbers=("rows",))
     for group in found.answers:
         cells = (group.task, group.model, group.oldest[:16], group.newest[:16])
         answers.add_row(*(escape(cell) for cell in cells), f"{group.rows:,}")
-    failures = _table("failures", ("task", "reason"), ("rows", "attempts"))
+    failures = table_of(("task", "reason", "rows", "attempts"), "failures", numbers=("rows", "attempts"))
     for fault in found.failures:
         failures.add_row(escape(fault.task), escape(fault.reason), f"{fault.rows:,}", f"{fault.attempts:,}")
     for table in (answers, failures):
         if table.row_count:
-            console.print(table)
+            print_table(table)
     typer.echo(
         f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; "
         f"claims: {found.live_claims:,} live, {found.expired_claims:,} expired; store: {found.store}"
     )
-
-
-def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for text in texts:
-        table.add_column(text, overflow="fold")
-    for number in numbers:
-        table.add_column(number, justify="right")
-    return table
 
 
 def _print_pruned(found: list[Pruned], what: str, dry_run: bool) -> None:

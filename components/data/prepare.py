@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.checking import load_checked
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import atomic_folder
 from components.progress import track
+from components.project import run_in_project
 from components.records import PAIRS
-from components.settings import Settings, load_settings
+from components.settings import Settings
 
 PAIRS_FOLDER = Path("data/pairs")
 EVALUATION_FOLDER = Path("data/evaluation")
@@ -82,4 +84,4 @@ def _table(pairs: list[Pair]) -> pa.Table:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_settings()))
+    run_in_project(lambda: run(load_checked()))

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used
@@ -30,8 +30,8 @@ class Line:
     mend: str
 
     def as_json(self) -> dict[str, str]:
-        """Names to values."""
-        return asdict(self)
+        """Names to values, under the table's headings."""
+        return {"check": self.check, "status": self.status, "detail": self.detail, "fix": self.mend}
 
 
 def surroundings(folder: Path, environment: Mapping[str, str] = os.environ) -> Surroundings:

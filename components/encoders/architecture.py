@@ -30,7 +30,7 @@ def model_config(name: str) -> dict[str, Any]:
     known = open_clip.get_model_config(name)
     if known is None:
         raise InputError(
-            f"params.yaml: base.model '{name}' is unknown: name an open_clip model, a JSON file, or add "
+            f"model '{name}' is unknown: name an open_clip model, a JSON file, or add "
             f"components/encoders/models/{name}.json"
         )
     return dict(known)
@@ -117,11 +117,9 @@ def _offline(config: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse(config: dict[str, Any]) -> None:
     if "multimodal_cfg" in config:
-        raise InputError("params.yaml: base.model is a CoCa model, which is not supported: choose a dual encoder")
+        raise InputError("a CoCa model is not supported: choose a dual encoder")
     if config["text_cfg"].get("no_causal_mask"):
-        raise InputError(
-            "params.yaml: base.model's text tower reads padding (SigLIP, CLIPA), which is not supported: choose another"
-        )
+        raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
 
 
 def _read(path: Path) -> dict[str, Any]:

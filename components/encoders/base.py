@@ -9,16 +9,18 @@ from pathlib import Path
 
 import open_clip
 
+from components.checking import load_checked
 from components.data.prepare import PAIRS_FOLDER
 from components.encoders.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.encoder import Encoder
 from components.encoders.published import check_published, warn_of_activation
 from components.encoders.scratch import pretrain
 from components.encoders.weights import load_weights
-from components.errors import InputError, run_command
+from components.errors import InputError, told_of
 from components.files import write_json
+from components.project import run_in_project
 from components.provenance import data_hashes, git_commit
-from components.settings import Base, Settings, load_settings
+from components.settings import Base, Settings
 from components.tracking import RUN_FILE, tracked_run
 
 OUTPUT = Path("models/base")
@@ -34,7 +36,8 @@ def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FO
         _train(settings, output, pairs_folder / "train.parquet")
         return
     fetch = {"open_clip": _from_open_clip, "file": _from_file}[settings.base.source]
-    encoder = fetch(settings.base)
+    with told_of("params.yaml: base"):
+        encoder = fetch(settings.base)
     encoder.sidecar = encoder.sidecar.model_copy(
         update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
     )
@@ -43,6 +46,8 @@ def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FO
 
 def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
     inputs = {"pairs": train_pairs}
+    with told_of("params.yaml: base"):
+        model_config(settings.base.model)
     with tracked_run("base", "base", settings, settings.base.model_dump(mode="json"), inputs) as tracked:
         encoder, checkpoints = pretrain(settings, train_pairs, tracked)
         encoder.sidecar = encoder.sidecar.model_copy(
@@ -60,7 +65,7 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
 
 def _from_open_clip(base: Base) -> Encoder:
     if base.pretrained is None:
-        raise InputError("params.yaml: base.source 'open_clip' needs base.pretrained: name a tag such as 'openai'")
+        raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
     return open_clip_encoder(base.model, base.pretrained)
 
 
@@ -79,7 +84,7 @@ def open_clip_encoder(model: str, tag: str) -> Encoder:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
-            "give the file instead (base.source 'file')"
+            "give the file instead"
         ) from None
     encoder.model.load_state_dict(source.state_dict())
     return encoder
@@ -88,8 +93,7 @@ def open_clip_encoder(model: str, tag: str) -> Encoder:
 def _from_file(base: Base) -> Encoder:
     if base.file is None:
         raise InputError(
-            "params.yaml: base.source 'file' needs base.file: name an encoder folder or a weights file "
-            "(.safetensors, .pt, .bin)"
+            "source 'file' needs `file`: name an encoder folder or a weights file (.safetensors, .pt, .bin)"
         )
     if base.file.is_dir():
         return Encoder.load(base.file)
@@ -109,4 +113,4 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_settings()))
+    run_in_project(lambda: run(load_checked()))

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from components.checking import load_checked
 from components.data.prepare import PAIRS_FOLDER, SPLITS
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.embeddings import MANIFEST
 from components.encoders.encoder import Encoder, Vectors, unit_rows
 from components.encoders.finite import require_finite
-from components.errors import run_command
 from components.files import atomic_folder, file_hash, write_json
 from components.progress import bar
+from components.project import run_in_project
 from components.records import PAIRS
-from components.settings import Settings, load_settings
+from components.settings import Settings
 
 OUTPUT = Path("data/embeddings")
 _BATCHES = 4
@@ -79,4 +80,4 @@ def _features(encoder: Encoder, images: list[bytes], ids: list[str], batch_size:
 
 
 if __name__ == "__main__":
-    run_command(lambda: run(load_settings()))
+    run_in_project(lambda: run(load_checked()))

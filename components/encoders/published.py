@@ -30,18 +30,18 @@ def check_published(name: str, tag: str, quick_gelu: bool) -> None:
     """
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
-        raise InputError(f"params.yaml: base.pretrained '{tag}' is unknown for {name}: choose one of {', '.join(tags)}")
+        raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
     facts = open_clip.get_pretrained_cfg(name, tag)
     twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
     # A model without a twin has one activation only, whatever its tag says: roberta-ViT-B-32 is one.
     if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
         told = f"weights '{tag}' were trained with another activation than '{name}' has"
         if tag not in _ALSO_WITH_GELU:
-            raise InputError(f"params.yaml: {told}: set base.model to '{twin}'")
+            raise InputError(f"{told}: name the model '{twin}'")
         _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", told, name, tag, twin)
     if facts.get("mean") not in (None, open_clip.OPENAI_DATASET_MEAN):
         raise InputError(
-            f"params.yaml: weights '{tag}' of {name} expect images with mean {facts['mean']}, which is not supported: "
+            f"weights '{tag}' of {name} expect images with mean {facts['mean']}, which is not supported: "
             "choose weights with CLIP's own image normalisation"
         )
 

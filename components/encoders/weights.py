@@ -36,7 +36,7 @@ def load_weights(model: Any, path: Path) -> None:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} does not fit the model ({reason}): correct base.model in params.yaml") from None
+        raise InputError(f"{path} does not fit the model ({reason}): name the model that it is of") from None
 
 
 def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.stats import rankdata
 
 from components.evaluation.benchmark import Correlation
 from components.evaluation.metrics import Indices, Reals, finite
@@ -96,6 +94,8 @@ def _means_of_pictures(
     Pictures are drawn within their group; where one has queries in several groups, all are drawn together, and a group
     that a resample has no picture of is left out of it.
     """
+    from scipy.sparse import csr_array
+
     owner = np.unique(pictures, return_inverse=True)[1]
     cells = np.unique(np.stack([owner, groups]), axis=1)
     count = int(owner.max()) + 1
@@ -262,6 +262,8 @@ def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
     """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
     gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
     if correlation.kind == "spearman":
+        from scipy.stats import rankdata
+
         gold, predicted = rankdata(gold, axis=1), rankdata(predicted, axis=1)
     # Asked before the mean is taken off: a rounded mean leaves a constant column with a tiny spread.
     constant = (np.ptp(gold, axis=1) == 0) | (np.ptp(predicted, axis=1) == 0)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.checking import load_checked
 from components.encoders.sidecar import Sidecar, read_sidecar
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.evaluation import comparison_csv
 from components.evaluation.comparison import Comparison, compare
 from components.evaluation.comparison_tables import long_table, wide_table
@@ -21,7 +22,8 @@ from components.evaluation.results import Report, read_report, read_scores
 from components.evaluation.tables import print_comparison
 from components.evaluation.wording import markdown
 from components.files import atomic_file
-from components.settings import Settings, load_settings
+from components.project import run_in_project
+from components.settings import Settings
 from components.tracking.report import log_comparison
 
 if TYPE_CHECKING:
@@ -94,11 +96,11 @@ def main(
     """
 
     def command() -> None:
-        settings = load_settings()
+        settings = load_checked()
         comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings, track=True)
         print_comparison(comparison, settings.promote.primary, groups)
 
-    run_command(command)
+    run_in_project(command)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from components.checking import load_checked
 from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.encoder import Encoder
 from components.encoders.finite import require_finite
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.evaluation.benchmark import Benchmark, Context, Scores
 from components.evaluation.benchmarks import find_benchmark
 from components.evaluation.bootstrap import interval
@@ -24,8 +25,9 @@ from components.evaluation.metrics import Features
 from components.evaluation.results import Report, Result, write_results
 from components.evaluation.tables import print_report
 from components.files import content_hash, file_hash
+from components.project import run_in_project
 from components.records import PAIRS
-from components.settings import Evaluate, Settings, load_settings
+from components.settings import Evaluate, Settings
 from components.tracking import add_metrics
 
 
@@ -109,7 +111,7 @@ def main(
 
     Example: python -m components.evaluation.evaluate --encoder base
     """
-    run_command(lambda: print_report(run(load_settings(), encoder)))
+    run_in_project(lambda: print_report(run(load_checked(), encoder)))
 
 
 if __name__ == "__main__":

@@ -10,17 +10,11 @@ from tempfile import TemporaryDirectory
 
 from components.encoders.encoder import Encoder
 from components.encoders.sidecar import SIDECAR
-from components.errors import InputError
+from components.errors import InputError, told_of
+from components.evaluation.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 from components.evaluation.folders import DEFAULT
 from components.evaluation.subject import Subject
 from components.files import content_hash
-
-_ALIAS = re.compile(r"^(?:models:/)?(?P<model>[^/@:]+)(?:@(?P<alias>[\w.-]+)|/(?P<version>\d+))$")
-_RUN = re.compile(r"^(?:runs:/)?(?P<run>[0-9a-f]{32})$")
-_FORMS = (
-    "an encoder's folder (models/paraclip, or paraclip), a sentence encoder's folder, an MLflow run id, "
-    "text-encoder@champion or text-encoder/3, open_clip's ViT-B-32-quickgelu:openai, or ViT-B-32:weights.safetensors"
-)
 
 
 def find_subject(name: str, models: Path = DEFAULT.models) -> Subject:
@@ -29,11 +23,9 @@ def find_subject(name: str, models: Path = DEFAULT.models) -> Subject:
     Raises:
         InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
     """
-    for form in (_from_folder, _from_run, _from_registry, _from_open_clip):
-        found = form(name, models)
-        if found is not None:
-            return found
-    raise InputError(f"--encoder '{name}' is nothing that is known here: give {_FORMS}")
+    check_name(name, models)
+    found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))
+    return next(subject for subject in found if subject is not None)
 
 
 def subject_of(name: str, encoder: Encoder) -> Subject:
@@ -47,10 +39,10 @@ def subject_of(name: str, encoder: Encoder) -> Subject:
 
 
 def _from_folder(name: str, models: Path) -> Subject | None:
-    for folder in (Path(name), models / name):
+    for folder in folders_of(name, models):
         if (folder / SIDECAR).is_file():
             return replace(subject_of(folder.resolve().name, Encoder.load(folder)), folder=folder)
-        if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+        if is_sentence_encoder(folder):
             from components.evaluation.sentence_encoder import load_sentence_encoder
 
             found: Subject = load_sentence_encoder(folder)
@@ -59,7 +51,7 @@ def _from_folder(name: str, models: Path) -> Subject | None:
 
 
 def _from_run(name: str, _models: Path) -> Subject | None:
-    found = _RUN.match(name)
+    found = RUN.match(name)
     if found is None:
         return None
     from components.tracking import make_client
@@ -80,7 +72,7 @@ def _from_run(name: str, _models: Path) -> Subject | None:
 
 
 def _from_registry(name: str, _models: Path) -> Subject | None:
-    found = _ALIAS.match(name)
+    found = ALIAS.match(name)
     if found is None:
         return None
     from components.registry import model as versions
@@ -118,9 +110,10 @@ def _from_open_clip(name: str, _models: Path) -> Subject | None:
         return None
     from components.encoders.base import open_clip_encoder, weights_file_encoder
 
-    if Path(weights).is_file():
-        return subject_of(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
-    return subject_of(name, open_clip_encoder(model, weights))
+    with told_of(f"--encoder '{name}'"):
+        if Path(weights).is_file():
+            return subject_of(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
+        return subject_of(name, open_clip_encoder(model, weights))
 
 
 def _state_hash(encoder: Encoder) -> str:

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from more_itertools import chunked
 from PIL import Image
 
 from components.encoders.finite import non_finite_row, require_finite
-from components.encoders.images import fitted
 from components.errors import InputError
 from components.evaluation.known_pictures import KnownPictures, known_pictures, picture_key
 from components.evaluation.metrics import Features
@@ -78,6 +76,8 @@ class ImageFeatures:
                 features = known.find(keys)
                 new = {key: row for row, key in enumerate(keys) if key not in features}
                 if new:
+                    import torch
+
                     tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
                     vectors = encoder.embed_pixels(tensor)
                     require_finite(vectors, subject.name, "picture", [shown[row] for row in new.values()])
@@ -113,6 +113,8 @@ def _kept(path: Path, pictures: int) -> Features | None:
 
 
 def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:
+    from components.encoders.images import fitted
+
     try:
         with picture.open() as image:
             return fitted(image, size)

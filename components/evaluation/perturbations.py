@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 T = TypeVar("T")
 Draw = np.random.Generator
@@ -102,6 +101,8 @@ def _insert_punctuation(text: str, rate: float, draw: Draw) -> str:
 
 def _synonym_replacement(text: str, rate: float, draw: Draw, synonyms: Synonyms) -> str:
     words = text.split(" ")
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
     able = sorted({word for word in words if word.lower() not in ENGLISH_STOP_WORDS and synonyms(word)})
     for chosen in _some(able, _count(rate, len(words)), draw):
         other = _some(synonyms(chosen), 1, draw)[0]

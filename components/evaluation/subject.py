@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from components.evaluation.metrics import Features
 from components.evaluation.text_features import TextEncoder
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from components.encoders.sidecar import METHOD_TENSORS, SIDECAR
 from components.errors import InputError
 from components.evaluation.finding import find_subject
 from components.files import atomic_folder, write_json
+from components.registry.export_check import S3_URL, check_export
 from components.registry.formats import find_format
 from components.registry.formats.format import Features, Format
 
@@ -26,23 +27,21 @@ _TEXTS = (
     "a photo of " + "a very, very long table " * 40,
 )
 _IMAGES = 4
-_S3 = "s3://"
 
 
 def export_encoder(name: str, format_name: str, output: str) -> str:
     """Export the encoder behind `name` to the folder or S3 prefix `output`; returns a line that says what was done.
 
     Raises:
-        InputError: the name or format is unknown, the format cannot hold this encoder, `output` is there already, or
-            the exported encoder, loaded back, gives other features.
+        InputError: the name or format is unknown, the format cannot hold this encoder, `output` is there already or
+            cannot be written, or the exported encoder, loaded back, gives other features.
     """
+    check_export(name, format_name, output)
     form = find_format(format_name)
-    if not output.startswith(_S3) and Path(output).exists():
-        raise InputError(f"--output {output} is there already: name a new folder, or remove it")
     encoder = find_subject(name).encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' is no image-text encoder: only those are exported")
-    if not output.startswith(_S3):
+    if not output.startswith(S3_URL):
         apart = write_checked(encoder, form, Path(output))
     else:
         from components.storage import S3

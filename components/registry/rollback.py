@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.errors import InputError
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
+from components.registry.aliases import no_previous
 from components.registry.decision import RECORDS, Decision
 from components.settings import Settings
 from components.tracking import make_client, shown_address, tracking_uri
@@ -60,5 +60,5 @@ def _both(client: MlflowClient, model: str) -> tuple[Any, Any]:
     """The champion and the version before."""
     champion, previous = (versions.find_alias(client, model, alias) for alias in (versions.CHAMPION, versions.PREVIOUS))
     if champion is None or previous is None or champion.version == previous.version:
-        raise InputError(f"{model} has no previous champion to go back to: only a second promotion makes one")
+        raise no_previous(model)
     return champion, previous

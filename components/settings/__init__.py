@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from components.errors import InputError
+from components.project import GO_THERE
 from components.settings.block import Block
 from components.settings.captions import Scale, Student, Synthesize, Task
 from components.settings.data import Base, Counts, Embed, Prepare, Scratch, World
@@ -16,8 +17,8 @@ from components.settings.evaluation import Compare, Evaluate
 from components.settings.faults import explain_fault
 from components.settings.limits import Limits, Validate
 from components.settings.promotion import Card, Margin, Promote
-from components.settings.strict_yaml import StrictLoader
 from components.settings.training import Shards, Train
+from components.settings.yaml_text import explain_yaml, read_yaml
 
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Limits", "Margin", "Prepare",
@@ -55,11 +56,14 @@ def load_settings(path: Path = PARAMS) -> Settings:
             the message names the key.
     """
     try:
-        raw = yaml.load(path.read_text("utf-8"), Loader=StrictLoader)
+        raw = read_yaml(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: run the command in the project's folder") from None
+        raise InputError(f"{path} is missing: {GO_THERE}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no valid YAML: {error}") from None
+        raise InputError(f"{path} is no valid YAML: {explain_yaml(error)}") from None
+    if not isinstance(raw, dict):
+        found = "is empty" if raw is None else "holds no blocks"
+        raise InputError(f"{path}: it {found}: bring the blocks back, as by `git checkout {path}`")
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:

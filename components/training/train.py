@@ -18,15 +18,17 @@ import torch
 import typer
 from torch import Tensor, nn
 
+from components.checking import load_checked
 from components.data.leaks.report import leak_tags
 from components.encoders.base import OUTPUT as BASE_FOLDER
 from components.encoders.encoder import Encoder
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import content_hash, write_json
 from components.methods import find_method
 from components.methods.method import Method
+from components.project import run_in_project
 from components.provenance import data_hashes, git_commit, path_hash
-from components.settings import Settings, Train, load_settings
+from components.settings import Settings, Train
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.checkpoint import Checkpoints
 from components.training.data import Data, load_data
@@ -224,7 +226,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
     """
 
     def command() -> None:
-        settings = load_settings()
+        settings = load_checked()
         if settings.train.processes > 1 and not launched_by_torchrun():
             # Replaces this process, so that whoever stops it stops torchrun and its ranks.
             arguments = ["--standalone", "--nproc-per-node", str(settings.train.processes), "-m", __spec__.name]
@@ -233,7 +235,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
             os.execv(sys.executable, torchrun)
         run(settings, method)
 
-    run_command(command)
+    run_in_project(command)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from components.captions.answers import SKIPPED
+from components.checking import load_checked
 from components.encoders.sidecar import SIDECAR, read_sidecar
-from components.errors import InputError, run_command
+from components.errors import InputError
 from components.files import write_json
-from components.settings import Settings, load_settings
+from components.project import run_in_project
+from components.settings import Settings
 from components.tracking import TrackedRun, tracked_run
 from components.validation.docs import Documented, write_docs
 from components.validation.joining import join_answers
@@ -134,4 +136,4 @@ def _report(
 
 
 if __name__ == "__main__":
-    run_command(lambda: run_tracked(load_settings()))
+    run_in_project(lambda: run_tracked(load_checked()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +67,46 @@ def test_settings_are_named(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_unknown_stage() -> None:
-    with pytest.raises(InputError, match="no stage nothing"):
-        plan(["nothing"])
+def test_a_group_is_all_its_stages_as_for_dvc() -> None:
+    assert [one.stage for one in plan(["train"])] == ["prepare", "train@a", "train@b"]
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(("target", "meant"), [("trian", "train"), ("train@bb", "train@b"), ("prepair", "prepare")])
+def test_an_unknown_stage_gets_a_suggestion(target: str, meant: str) -> None:
+    with pytest.raises(InputError, match=f"stage '{target}' is unknown: did you mean '{meant}'?"):
+        plan([target])
+
+
+def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "notes" / "deep").mkdir(parents=True)
+    here = CliRunner().invoke(app, ["plan"]).output
+    monkeypatch.chdir(project / "notes" / "deep")
+    assert CliRunner().invoke(app, ["plan"]).output == here
+    assert Path.cwd() == project / "notes" / "deep"
+
+
+def test_without_git_the_advice_is_to_make_a_repository(project: Path) -> None:
+    shutil.rmtree(project / ".git")
+    with pytest.raises(InputError, match="is not a git repository, which DVC wants: run `git init` there"):
+        plan(["compare"])
+
+
+def test_a_fault_of_dvc_yaml_is_blamed_on_it(project: Path) -> None:
+    (project / "dvc.yaml").write_text("stages: {prepare: {cmnd: x}}\n")
+    with pytest.raises(InputError, match=r"(?s)DVC cannot read the pipeline \(.*cmnd.*\): correct dvc.yaml") as caught:
+        plan(["compare"])
+    assert "dvc dag" not in str(caught.value)
+
+
+def test_another_run_elsewhere_in_the_pipeline_is_no_hindrance(project: Path) -> None:
+    """The lock that DVC keeps while it works on a stage's files, as `dvc repro train@b` does."""
+    lock = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}
+    (project / ".dvc" / "tmp").mkdir(exist_ok=True)
+    (project / ".dvc" / "tmp" / "rwlock").write_text(json.dumps(lock))
+    assert [one.stage for one in plan(["train@a"])] == ["prepare", "train@a"]
+    with pytest.raises(InputError, match="another run works on the stages of this checkout"):
+        plan(["train@b"])
 
 
 def test_the_command_names_missing_data(project: Path) -> None:

@@ -103,19 +103,40 @@ def test_no_mapping(path: Path, text: str) -> None:
         load_settings(path)
 
 
-def test_a_key_that_stands_twice_is_refused(path: Path) -> None:
-    text = (REPO / "params.yaml").read_text("utf-8").replace("  seed: 0\n", "  seed: 0\n  seed: 1\n", 1)
-    line = text.splitlines().index("  seed: 0") + 1
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=f"key 'seed' stands twice, in lines {line} and {line + 1}: keep one"):
-        load_settings(path)
-
-
 def test_what_is_merged_gives_way_to_the_mappings_own_keys(path: Path) -> None:
     text = (REPO / "params.yaml").read_text("utf-8")
     text = text.replace("  conclip: {", "  a: &a {method: paraclip, lr: 0.1}\n  b: {<<: *a, lr: 0.2}\n  conclip: {")
     path.write_text(text, encoding="utf-8")
     assert load_settings(path).methods["b"] == {"method": "paraclip", "lr": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "params.yaml: it is empty: bring the blocks back, as by `git checkout"),
+        ("# a comment\n", "params.yaml: it is empty"),
+        ("- a\n- b", "params.yaml: it holds no blocks"),
+        ("world:\n\tname: x\n", "line 2, column 1: a tab, which YAML does not take: indent with spaces"),
+        ("world: {}\ntrain: {}\nworld: {}\n", "line 3, column 1: key 'world' is already in line 1 of the same block"),
+        ("methods:\n  a: {lr: 1,\n    lr: 2}\n", "line 3, column 5: key 'lr' is already in line 2 of the same block"),
+    ],
+)
+def test_what_is_wrong_is_told_by_line(path: Path, text: str, told: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_settings(path)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_may_replace_that_of_an_anchor(path: Path) -> None:
+    path.write_text(
+        (REPO / "params.yaml")
+        .read_text("utf-8")
+        .replace("embed:\n", "train_more: &more {batch_size: 1}\nembed:\n  <<: *more\n", 1)
+    )
+    with pytest.raises(InputError, match="unknown key 'train_more'"):
+        load_settings(path)
 
 
 def test_binary_file(path: Path) -> None:

@@ -76,7 +76,7 @@ def import_parquet(database: Database, path: Path, *, once: bool = False) -> int
         raise InputError(f"{path} is missing: restore it from git, or set synthesize.replay to null") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0][:120]
-        raise InputError(f"{path} is no export of a generation store ({reason}): restore it from git") from None
+        raise InputError(f"{path} is no export of a generation store ({reason}): name another file") from None
     remember = text(
         f"INSERT INTO imports (sha256, rows, at) VALUES (:sha256, :rows, {database.dialect.now})"
         " ON CONFLICT (sha256) DO UPDATE SET rows = excluded.rows"

@@ -7,7 +7,6 @@ from components.data.sources import find_source
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
 from components.errors import InputError
 from components.settings import Settings
-from components.storage import S3
 
 
 def _examine(around: Surroundings) -> Finding:
@@ -65,6 +64,8 @@ def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
     mend = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
     if not first.startswith("s3://"):
         return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", mend)]
+    from components.storage import S3
+
     try:
         store = S3(hurry=True)
         there = store.exists(first) if first.endswith(".tar") else bool(store.list(first))

@@ -1,12 +1,15 @@
-"""params.yaml can be read, and every key in it is known."""
+"""params.yaml can be read, and every key and name in it is known, those of methods too."""
 
 from __future__ import annotations
 
+from components.checking import check_methods, check_names
 from components.doctor.check import Check, Finding, Surroundings, ok
 
 
 def _examine(around: Surroundings) -> Finding:
     settings = around.settings
+    check_names(settings)
+    check_methods(settings.methods)
     return ok(f"world '{settings.world.name}', {len(settings.methods)} methods, {len(settings.encoders)} encoders")
 
 

@@ -26,7 +26,7 @@ def _examine(around: Surroundings) -> Finding:
 def _asked(around: Surroundings, uri: str, model: str) -> dict[str, str]:
     """Aliases, of MLflow's server; MLflow's own client takes seconds to import."""
     url = f"{uri.rstrip('/')}/api/2.0/mlflow/registered-models/get?name={model}"
-    answer = ask(url, "mend the line 'tracking' first", headers(around.environment))
+    answer = ask(url, "fix the line 'tracking' first", headers(around.environment))
     if answer.status_code != 200:
         return {}
     aliases = answer.json()["registered_model"].get("aliases", [])
@@ -39,7 +39,7 @@ def _read(uri: str, model: str) -> dict[str, str]:
     try:
         return {row[0]: row[1] for row in rows(uri, _ALIASES, model=model)}
     except SQLAlchemyError:
-        raise InputError("it does not answer: mend the line 'tracking' first") from None
+        raise InputError("it does not answer: fix the line 'tracking' first") from None
 
 
 CHECK = Check("registry", 5, _examine, needs_settings=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 
 from components.evaluation.metrics import Features, Indices, Reals, finite
 
@@ -68,6 +67,8 @@ def drawn(items: int, count: int, seed: int) -> Indices:
 
     The generator is the one of the released code, so that the draw is the published one.
     """
+    import torch
+
     order = torch.randperm(items, generator=torch.Generator().manual_seed(seed))
     return np.asarray(order[:count].numpy(), dtype=np.int64)
 

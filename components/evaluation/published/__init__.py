@@ -15,6 +15,13 @@ def published_benchmarks() -> dict[str, Published]:
     return dict(sorted(found.items()))
 
 
+def published_families() -> dict[str, list[str]]:
+    """Name of a file here that exports several benchmarks -> their names; a benchmark's own name stays that."""
+    files = {name: importlib.import_module(f"{__name__}.{name}").BENCHMARKS for name in file_names(__path__)}
+    several = {name: [one.name for one in found] for name, found in files.items() if len(found) > 1}
+    return {name: members for name, members in several.items() if name not in published_benchmarks()}
+
+
 def find_published(name: str) -> Published:
     """The benchmark of that name.
 

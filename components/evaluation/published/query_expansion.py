@@ -18,7 +18,6 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
@@ -60,6 +59,8 @@ def _sources(trial: Trial) -> dict[str, Expand]:
     count = _count(trial)
     found: dict[str, Expand] = {}
     if (trial.folder / WORDNET).exists():
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
         synonyms = cache(read_wordnet(trial.folder / WORDNET).synonyms)
         found["wordnet"] = cache(
             partial(synonym_expansions, synonyms=synonyms, stop_words=ENGLISH_STOP_WORDS, count=count, seed=trial.seed)

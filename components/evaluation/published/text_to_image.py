@@ -16,7 +16,6 @@ from __future__ import annotations
 from components.errors import InputError
 from components.evaluation.benchmark import Metric, Scores
 from components.evaluation.declaration import Need, Published
-from components.evaluation.diffusion import painted, painter_of
 from components.evaluation.image_judge import question_about, read_score
 from components.evaluation.judge import OPTION, judge_of, judged
 from components.evaluation.protocols.row_pairs import group_numbers
@@ -31,6 +30,8 @@ COLOURS = ("black", "white", "blue", "brown", "gray", "orange", "red", "yellow")
 
 def score(trial: Trial) -> Scores:
     """The judge's mean score of all images."""
+    from components.evaluation.diffusion import painted, painter_of
+
     painter = painter_of(trial.options.get("diffusion"))
     # Before hours of generation, not after them.
     judge_of(trial)

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from components.discovery import file_names, find
-from components.registry.formats.format import Format
+
+if TYPE_CHECKING:
+    from components.registry.formats.format import Format
+
+
+def format_names() -> list[str]:
+    """The names of all formats, sorted."""
+    return file_names(__path__, skip=("format", "clip_weights"))
 
 
 def find_format(name: str) -> Format:
@@ -12,5 +21,5 @@ def find_format(name: str) -> Format:
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
-    found: Format = find(__name__, file_names(__path__, skip=("format", "clip_weights")), name, "FORMAT", "--format")
+    found: Format = find(__name__, format_names(), name, "FORMAT", "--format")
     return found

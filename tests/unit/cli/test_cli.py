@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -99,8 +102,64 @@ def test_profile_use_shows_then_writes() -> None:
     assert "already holds profile 'toy'" in _output("profile", "use", "toy")
 
 
-def test_profile_list() -> None:
-    assert "toy" in _output("profile", "list").split()
+def test_profile_list_says_what_each_is_for() -> None:
+    line = next(line for line in _output("profile", "list").splitlines() if "toy" in line)
+    assert "The embedded world with every method at a size that runs in twelve minutes" in line
+    assert "mean nothing" not in line
+    told = json.loads(_output("profile", "list", "--json"))
+    assert told["methods"] == "The embedded world with every method scored and compared."
+    assert set(told) == {path.stem for path in (REPO / "infra" / "profiles").glob("*.yaml")}
+
+
+def test_profile_show_prints_the_file() -> None:
+    assert _output("profile", "show", "toy") == (REPO / "infra" / "profiles" / "toy.yaml").read_text("utf-8")
+    assert "profile 'tory' is unknown: did you mean 'toy'?" in _output("profile", "show", "tory", code=1)
+
+
+def test_a_profile_without_a_comment_has_no_description() -> None:
+    Path("infra/profiles/bare.yaml").write_text("world: {name: bare}\n")
+    assert json.loads(_output("profile", "list", "--json"))["bare"] == ""
+
+
+def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decision = _decide(settings, "refused").model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
+    records.save(decision.model_copy(update={"time": records.now()}))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert any(decision.encoder in line for line in _output("history").splitlines())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    narrow = _output("history")
+    assert "…" not in narrow
+    assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
+
+
+def test_decisions_as_json(settings: Settings) -> None:
+    assert json.loads(_output("history", "--json")) == []
+    decision = _decide(settings, "refused")
+    assert json.loads(_output("history", "--json")) == [decision.model_dump(mode="json")]
+    assert json.loads(_output("promote", "--json")) == decision.model_dump(mode="json")
+
+
+def test_a_decision_that_was_not_written_points_at_no_record(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the candidate is champion already, and another encoder's decision is the last on record."""
+    written = _decide(settings, "refused")
+    found = written.model_copy(update={"outcome": "already champion", "time": records.now()})
+    stand_in = types.ModuleType("components.registry.promotion")
+    stand_in.promote = lambda *_args, **_options: found  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
+    monkeypatch.setattr("components.registry.standing.standing_decision", lambda _settings: None)
+    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
+    for options in ([], ["--dry-run"]):
+        last = _output("promote", *options).splitlines()[-1]
+        assert last.endswith("already champion: paraclip; nothing written")
+
+
+def test_flags_have_no_type_in_help() -> None:
+    for command in (["report"], ["store", "prune"], ["profile", "use"], ["s3", "make-bucket"]):
+        assert "bool" not in _output(*command, "--help")
 
 
 @pytest.mark.parametrize("command", [["promote"], ["history"], ["rollback"], ["report"], ["profile", "use"]])

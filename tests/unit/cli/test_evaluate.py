@@ -72,6 +72,29 @@ def test_collections_name_benchmarks_and_lists_name_both(data: Path) -> None:
     assert "paraclip: coco_p, vg_relation, vg_attribution, sts12" in told
 
 
+def test_a_family_names_what_one_file_declares(data: Path) -> None:
+    code, told = _run("evaluate", "--encoder", "mine", "--benchmark", "sts", "--data", str(data), "--json")
+    assert code == 1
+    (outcomes,) = json.loads(told).values()
+    assert [one["benchmark"] for one in outcomes] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
+    assert {one["state"] for one in outcomes} == {"failed"}
+    together = json.loads(_run("evaluate", "--list", "--json")[1])["together"]
+    assert together["karpathy_retrieval"] == ["coco_retrieval", "flickr30k_retrieval"]
+    # A benchmark's own name never stands for others.
+    assert "sugar_crepe" not in together
+
+
+def test_results_as_json(data: Path) -> None:
+    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    code, told = _run(*common, "--json")
+    assert code == 0
+    (outcome,) = json.loads(told[told.index("{") :])["mine"]
+    assert outcome["state"] == "scored"
+    values = [metric["value"] for metric in outcome["report"]["metrics"].values()]
+    assert values
+    assert all(0 <= value <= 1 for value in values)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -75,6 +75,14 @@ def test_prune_says_what_goes_and_dry_runs_delete_nothing(filled: GenerationStor
     assert _output("prune", "--model", "m", "--older-than", "9999-01-01").splitlines()[-1] == "removed 2 answers"
 
 
+def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> None:
+    filled.add(replies([request("x", task="of_old")]))
+    output = _output("prune", "--task", "rewrit", code=1)
+    assert output.startswith("error: --task 'rewrit' is unknown: did you mean 'rewrite'?")
+    assert "removed 0" in _output("prune", "--task", "swap_negative")
+    assert "removed 1" in _output("prune", "--task", "of_old")
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -102,7 +102,7 @@ def test_a_weights_file_comes_with_that_warning(
 
 
 def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"base\.model 'ViT-Z'"):
+    with pytest.raises(InputError, match=r"params\.yaml: base: model 'ViT-Z' is unknown"):
         run(_settings(raw_params, source="open_clip", model="ViT-Z", pretrained="openai"), tmp_path / "base")
-    with pytest.raises(InputError, match=r"base\.pretrained 'nonsense'"):
+    with pytest.raises(InputError, match=r"params\.yaml: base: weights 'nonsense' of ViT-B-32 are unknown"):
         run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="nonsense"), tmp_path / "base")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from components.encoders.encoder import Encoder
 from components.errors import InputError
 from components.evaluation.finding import find_subject, subject_of
 from components.tracking import tracked_run
+
+REPO = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -73,10 +76,25 @@ def test_a_training_run(tmp_path: Path, saved: Path, settings: object, monkeypat
     ("name", "told"),
     [
         ("no-such-thing", "--encoder 'no-such-thing' is nothing that is known here: give an encoder's folder"),
-        ("ViT-B-32:no-such-tag", "no-such-tag"),
-        ("ViT-Nothing:openai", "ViT-Nothing"),
+        ("ViT-B-32:no-such-tag", "--encoder 'ViT-B-32:no-such-tag': weights 'no-such-tag' of ViT-B-32 are unknown"),
+        ("ViT-Nothing:openai", "--encoder 'ViT-Nothing:openai': open_clip's model 'ViT-Nothing' is unknown"),
+        ("ViT-B-23:openai", "did you mean 'ViT-B-32'"),
+        ("ViT-B-32:openai", "--encoder 'ViT-B-32:openai': weights .* name the model 'ViT-B-32-quickgelu'"),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(name: str, told: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=told) as caught:
         find_subject(name, tmp_path)
+    assert "params.yaml" not in str(caught.value)
+
+
+def test_an_encoder_that_is_still_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    for name, stage in (("paraclip", "train@paraclip"), ("base", "base")):
+        with pytest.raises(InputError) as caught:
+            find_subject(name)
+        assert str(caught.value) == (
+            f"--encoder '{name}': models/{name} is not there: `dvc repro {stage}` makes it; if that is running now, "
+            "wait for its end"
+        )

@@ -1,0 +1,46 @@
+"""Tables and JSON of commands: whole in a pipe, folded on a narrow terminal, never cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_ENDLESS = 1_000_000
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+"""The option of every command that prints a table."""
+
+
+def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
+    """An empty table; a cell that is too wide for the terminal goes on in the next line.
+
+    Args:
+        columns: their headings.
+        title: above the table.
+        numbers: those of `columns` that are aligned at the right.
+    """
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table, as wide as it is where no terminal limits it."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=_ENDLESS)).print(table)
+
+
+def print_json(content: Any) -> None:
+    """Print what `json` can write, for other programs."""
+    typer.echo(json.dumps(content, indent=2))
