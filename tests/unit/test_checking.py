@@ -96,6 +96,7 @@ def test_plan_and_doctor_tell_it(slip: str) -> None:
     assert slip in f"{line['detail']}: {line['fix']}"
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
 @pytest.mark.parametrize(
     "command",
     [

@@ -14,6 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.evaluation import comparison_csv
+from components.evaluation.bootstrap import Interval
+from components.evaluation.comparison import Cell, Comparison
 from components.registry import decision as records
 from components.registry.decision import Decision, Rule
 from components.registry.standing import fingerprint
@@ -139,6 +142,16 @@ def test_decisions_as_json(settings: Settings) -> None:
     decision = _decide(settings, "refused")
     assert json.loads(_output("history", "--json")) == [decision.model_dump(mode="json")]
     assert json.loads(_output("promote", "--json")) == decision.model_dump(mode="json")
+
+
+def test_the_comparison_as_json() -> None:
+    value, delta = Interval(0.5, 0.4, 0.6), Interval(0.1, 0.05, 0.15)
+    cells = {"swaps/accuracy": {"base": Cell(value, None, True), "paraclip": Cell(value, delta, True)}}
+    comparison_csv.write(Comparison(("base", "paraclip"), cells), Path("reports/comparison.csv"))
+    columns = json.loads(_output("report", "--json"))
+    assert columns["encoder"] == ["base", "paraclip"]
+    assert columns["value"] == [0.5, 0.5]
+    assert columns["delta_low"] == [None, 0.05]
 
 
 def test_a_decision_that_was_not_written_points_at_no_record(
