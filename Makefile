@@ -35,7 +35,7 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	@$(PY) -m components.captions.synthesize --fresh --export components/captions/assets/generations.parquet
 
 student: .venv/.ready ## train the three LoRA students on the teacher sets again
-	@$(PY) -m components.captions.student --profile student --output components/captions/assets
+	@$(PY) -m components.students.students --profile student --output components/captions/assets
 
 llm-server: .venv-llm/.ready ## vLLM's own environment: for GPUs where there is an NVIDIA one, otherwise for CPUs
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prefect.logging import get_run_logger
 
-from components.processes import CommandError, signal_group
+from components.core.processes import CommandError, signal_group
 
 TAIL = 15
 """How many last lines of a failed command its error repeats."""

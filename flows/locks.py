@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from prefect.logging import get_run_logger
 
-from components.errors import InputError
-from components.processes import CommandError
-from components.stage_graph import is_locked
+from components.core.errors import InputError
+from components.core.processes import CommandError
+from components.core.stage_graph import is_locked
 from components.sweeping.dvc_locks import sweep_locks
 
 PAUSE = 5.0

@@ -12,11 +12,11 @@ import httpx
 from prefect import get_client
 from prefect.runtime import flow_run
 
-from components.captions.workers import new_worker
+from components.core.worker_identity import new_worker
 
 OWNER, HEARTBEAT = "cliptune.owner", "cliptune.heartbeat"
-"""Labels of a flow run: who works on it (see `components.captions.workers`), and when it last showed life, in seconds
-since 1970."""
+"""Labels of a flow run: who works on it (see `components.core.worker_identity`), and when it last showed life, in
+seconds since 1970."""
 BEAT = 60.0
 
 

@@ -11,11 +11,11 @@ from prefect.input import RunInput
 from prefect.logging import get_run_logger
 from pydantic import Field, PositiveFloat
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import load_settings
 from components.registry import decision as records
 from components.registry.challenger import withdraw
 from components.registry.decision import Decision, Rule
-from components.settings import load_settings
 from flows.commands import run_logged
 from flows.owner import working
 from flows.reporting import show_decision

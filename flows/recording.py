@@ -11,10 +11,10 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from components.files import file_hash
-from components.provenance import git_commit
+from components.core.files import file_hash
+from components.core.provenance import git_commit
+from components.registry.dvc_lock import LOCK, experiment_of, keep_lock
 from components.tracking import tracking_uri
-from components.tracking.lock import LOCK, experiment_of, keep_lock
 
 DIRTY = "git-dirty"
 """Tag of a flow run whose checkout had changes that no commit holds."""

@@ -8,10 +8,10 @@ from prefect import task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from components.evaluation import comparison_csv
 from components.evaluation.folders import DEFAULT
 from components.evaluation.results import Report, read_report
 from components.registry.decision import LATEST, RECORDS, read
+from components.report.comparison import as_csv as comparison_csv
 
 REPORTS = Path("reports")
 

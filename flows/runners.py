@@ -8,8 +8,8 @@ from typing import Any
 
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from components.errors import InputError
-from components.settings import Scale
+from components.core.errors import InputError
+from components.core.settings import Scale
 
 _HOST = "127.0.0.1"
 AnyRunner = TaskRunner[Any]

@@ -16,8 +16,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 from prefect.logging.handlers import APILogHandler
 
-from components.errors import InputError
-from components.processes import CommandError
+from components.core.errors import InputError
+from components.core.processes import CommandError
 from flows.tether import run_tied
 
 HOME = "CLIPTUNE_HOME"

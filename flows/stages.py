@@ -12,8 +12,8 @@ from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 
-from components.processes import CommandError
-from components.stage_graph import DVC
+from components.core.processes import CommandError
+from components.core.stage_graph import DVC
 from flows.gpus import gpu_tokens
 from flows.locks import when_free
 from flows.pulse import pulse

@@ -16,8 +16,8 @@ from prefect.logging import get_run_logger
 from prefect.states import Crashed
 from pydantic import PositiveFloat
 
-from components.captions.workers import is_gone
-from components.settings import load_settings
+from components.core.settings import load_settings
+from components.core.worker_identity import is_gone
 from components.sweeping.dvc_locks import sweep_locks
 from components.sweeping.finding import Finding
 from components.sweeping.store_leases import sweep_leases

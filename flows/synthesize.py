@@ -14,11 +14,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from pydantic import PositiveInt
 
-from components.errors import InputError
-from components.processes import CommandError
-from components.records import GENERATIONS
-from components.settings import Scale, Settings, load_settings
-from components.stage_graph import outdated, read_graph
+from components.core.errors import InputError
+from components.core.processes import CommandError
+from components.core.records import GENERATIONS
+from components.core.settings import Scale, Settings, load_settings
+from components.core.stage_graph import outdated, read_graph
 from flows.owner import working
 from flows.runners import AnyRunner, make_runner
 from flows.shards import Outcome, run_shard

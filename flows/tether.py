@@ -16,7 +16,7 @@ from uuid import UUID
 from prefect import get_client
 from prefect.runtime import flow_run
 
-from components.processes import CommandError
+from components.core.processes import CommandError
 from flows import leash
 from flows.commands import GRACE, run_logged
 from flows.impatience import asked_once

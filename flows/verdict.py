@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prefect.logging import get_run_logger
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Settings, load_settings
 from components.registry.folders import BASE, DEFAULT
-from components.settings import Settings, load_settings
 from flows.owner import working
 from flows.pipeline import bring_up_to_date
 from flows.promote import decide

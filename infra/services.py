@@ -17,8 +17,8 @@ from types import TracebackType
 
 import psutil
 
-from components.errors import InputError
-from components.processes import signal_group
+from components.core.errors import InputError
+from components.core.processes import signal_group
 
 GRACE = 25.0
 """Seconds to stop before being killed; more than a flow gives its stage."""

@@ -21,8 +21,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from components.errors import InputError, run_command
-from components.storage import S3
+from components.core.errors import InputError, run_command
+from components.core.storage import S3
 from infra.credentials import load_credentials, write_private
 from infra.full_settings import BUCKETS, DATABASES, HOST, REGION, FullStack
 from infra.postgres import find_binaries, server_user

@@ -12,8 +12,8 @@ import torch
 import yaml
 from PIL import Image
 
-from components.encoders.encoder import Encoder
-from components.settings import Settings
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 
 pytest_plugins = ["tests.integration.postgres", "tests.integration.vllm_server"]
 

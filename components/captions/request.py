@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
-from components.files import content_hash
+from components.core.files import content_hash
 
 Chat = Sequence[Mapping[str, str]]
 """Messages as prompt tasks write them: mappings with `role` and `content`."""

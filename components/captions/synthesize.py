@@ -13,16 +13,16 @@ from typing import Annotated
 import typer
 from more_itertools import batched
 
-from components.captions.answers import write_answers
-from components.captions.asking import Asked, ask
+from components.captions.asking.answers import write_answers
+from components.captions.asking.asking import Asked, ask
+from components.captions.asking.questions import Questions, Shard, questions_of
 from components.captions.engine import Engine
 from components.captions.engines import make_engine
-from components.captions.questions import Questions, Shard, questions_of
 from components.captions.request import Request
 from components.captions.store import GenerationStore
-from components.checking import load_checked
-from components.project import from_root, run_in_project
-from components.settings import Settings
+from components.core.checking import load_checked
+from components.core.project import from_root, run_in_project
+from components.core.settings import Settings
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from components.captions.inputs.sources import Accepts, Inputs, Reader
 from components.captions.request import COMPLETION, Chat, Parse
-from components.captions.sources import Accepts, Inputs, Reader
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class PromptTask:
         reads: finds the rows of inputs in the task's table.
         accepts: why inputs are not asked about, or None when they are.
         messages: renders the chat, or a plain completion (`completion`); whatever is the same for all rows stands
-            first, for prefix caching. Inputs are disarmed before they come here, see `components.captions.disarm`.
+            first, for prefix caching. Inputs are disarmed before they come here, see
+            `components.captions.prompts.disarm`.
         parse: the answer as text, or None when it is unusable; never raises.
         outputs: what the answer holds: the name of the text, or the keys of a JSON object (`parse` gives it as JSON).
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.project import run_in_project
+from components.core.project import run_in_project
 
 if TYPE_CHECKING:
     from components.doctor.examine import Line

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.errors import InputError
-from components.project import from_root, run_in_project
+from components.core.errors import InputError
+from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from components.evaluation.declaration import Published
+    from components.benchmarks.published_benchmark import Published
     from components.evaluation.run_published import Outcome
 
 _DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
@@ -64,15 +64,15 @@ def evaluate(
             return
         if not encoder or not benchmark:
             raise InputError("give --encoder and --benchmark, or --list to see what there is")
-        from components.evaluation.encoder_names import check_name, name_from_root
+        from components.registry.encoder_names import check_name, name_from_root
 
         names = [name_from_root(name) for name in encoder]
         for name in names:
             check_name(name)
         options = _options(option or [])
         chosen = _chosen(benchmark)
-        from components.evaluation.finding import find_subject
         from components.evaluation.run_published import Plan, run_all
+        from components.registry.encoder_lookup import find_subject
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
@@ -110,11 +110,11 @@ def table(
     """
 
     def command() -> None:
-        from components.evaluation.paper_tables import find_collection
-        from components.evaluation.published_pairs import paired
+        from components.core.files import atomic_file
         from components.evaluation.published_results import all_published
-        from components.evaluation.published_table import FORMATS, metric_sections, paired_sections, paper_sections
-        from components.files import atomic_file
+        from components.report.published.pairs import paired
+        from components.report.published.paper_tables import find_collection
+        from components.report.published.table import FORMATS, metric_sections, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
         reports = all_published(place)
@@ -149,8 +149,8 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 
 def _chosen(names: list[str]) -> list[Published]:
-    from components.discovery import choose
-    from components.evaluation.published import published_benchmarks
+    from components.benchmarks.published import published_benchmarks
+    from components.core.discovery import choose
 
     known, together = published_benchmarks(), _together()
     chosen: dict[str, Published] = {}
@@ -162,8 +162,8 @@ def _chosen(names: list[str]) -> list[Published]:
 
 def _together() -> dict[str, list[str]]:
     """What stands for several benchmarks: families and collections, each with its benchmarks."""
-    from components.evaluation.paper_tables import collection_names, find_collection
-    from components.evaluation.published import published_families
+    from components.benchmarks.published import published_families
+    from components.report.published.paper_tables import collection_names, find_collection
 
     return published_families() | {name: find_collection(name).benchmarks for name in collection_names()}
 
@@ -171,7 +171,7 @@ def _together() -> dict[str, list[str]]:
 def _list(as_json: bool) -> None:
     from rich.markup import escape
 
-    from components.evaluation.published import published_benchmarks
+    from components.benchmarks.published import published_benchmarks
 
     found = published_benchmarks()
     if as_json:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.project import run_in_project
+from components.core.project import run_in_project
 
 if TYPE_CHECKING:
-    from components.planning import Planned
+    from components.cli.planning import Planned
 
 _COLOURS = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 
@@ -32,9 +32,9 @@ def plan(
     """
 
     def command() -> None:
+        from components.cli.planning import missing_data
+        from components.cli.planning import plan as planned
         from components.doctor.examine import surroundings
-        from components.planning import missing_data
-        from components.planning import plan as planned
 
         stages = planned(targets or ["compare"])
         missing = missing_data(surroundings(Path()))

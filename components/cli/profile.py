@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.project import require_project, run_in_project
+from components.core.project import require_project, run_in_project
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 
@@ -20,7 +20,7 @@ def list_profiles(as_json: AsJson = False) -> None:
     """
 
     def command() -> None:
-        from components.profiles import description, profile_names
+        from components.core.profiles import description, profile_names
 
         require_project()
         told = {name: description(name) for name in profile_names()}
@@ -43,7 +43,7 @@ def show_profile(name: Annotated[str, typer.Argument(help="A file of infra/profi
     """
 
     def command() -> None:
-        from components.profiles import profile_text
+        from components.core.profiles import profile_text
 
         require_project()
         typer.echo(profile_text(name), nl=False)
@@ -62,7 +62,7 @@ def use_profile(
     """
 
     def command() -> None:
-        from components import profiles
+        from components.core import profiles
 
         text = profiles.overlaid(name)
         difference = profiles.difference(text)

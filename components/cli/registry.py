@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.project import from_root, require_project, run_in_project
+from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
@@ -64,7 +64,7 @@ def export(
     """
 
     def command() -> None:
-        from components.evaluation.encoder_names import name_from_root
+        from components.registry.encoder_names import name_from_root
         from components.registry.export_check import S3_URL, check_export
 
         name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
@@ -78,8 +78,8 @@ def export(
 
 
 def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
-    from components.registry.standing import standing_decision
-    from components.settings import load_settings
+    from components.core.settings import load_settings
+    from components.registry.cached_decision import standing_decision
 
     settings = load_settings()
     decision = standing_decision(settings)
@@ -149,8 +149,8 @@ def _links(of: str, as_json: bool) -> None:
 
     from rich.markup import escape
 
+    from components.core.settings import load_settings
     from components.registry.lineage import find_links
-    from components.settings import load_settings
     from components.tracking import make_client
 
     model = load_settings().promote.model
@@ -168,8 +168,8 @@ def _links(of: str, as_json: bool) -> None:
 
 
 def _rollback(as_json: bool) -> None:
+    from components.core.settings import load_settings
     from components.registry.aliases import check_previous
-    from components.settings import load_settings
 
     settings = load_settings()
     check_previous(settings.promote.model)

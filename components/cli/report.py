@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json
-from components.project import run_in_project
+from components.core.project import run_in_project
 
 
 def report(
@@ -20,11 +20,11 @@ def report(
     """
 
     def command() -> None:
-        from components.evaluation.comparison_csv import read
-        from components.evaluation.comparison_tables import long_table
+        from components.core.settings import load_settings
         from components.evaluation.folders import DEFAULT
-        from components.evaluation.tables import print_comparison
-        from components.settings import load_settings
+        from components.report.comparison.as_columns import long_table
+        from components.report.comparison.as_csv import read
+        from components.report.terminal import print_comparison
 
         settings = load_settings()
         if as_json:

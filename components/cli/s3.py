@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from components.errors import InputError, run_command
+from components.core.errors import InputError, run_command
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for boto3.
 
@@ -32,8 +32,8 @@ def put(
     """
 
     def command() -> None:
-        from components.storage import S3
-        from components.storage.folder import folder_files
+        from components.core.storage import S3
+        from components.core.storage.folder import folder_files
 
         store = S3()
         if source.is_dir():
@@ -64,7 +64,7 @@ def get(
     """
 
     def command() -> None:
-        from components.storage import S3
+        from components.core.storage import S3
 
         store = S3()
         with _bar(None) as on_bytes:
@@ -89,7 +89,7 @@ def make_bucket(
     """
 
     def command() -> None:
-        from components.storage import S3
+        from components.core.storage import S3
 
         typer.echo("; ".join(S3().make_bucket(url, versions)))
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, table_of
-from components.discovery import choose, names_in
-from components.errors import InputError
-from components.project import from_root, run_in_project
+from components.core.discovery import choose, names_in
+from components.core.errors import InputError
+from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.captions.store import GenerationStore
@@ -135,7 +135,7 @@ def prune(
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
     from components.captions.store import GenerationStore
-    from components.settings import load_settings
+    from components.core.settings import load_settings
 
     return GenerationStore(url or load_settings().synthesize.store, must_exist=must_exist)
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from more_itertools import unique_everseen
 
-from components.errors import InputError
-from components.files import image_id
-from components.progress import track
-from components.settings import Counts, Prepare
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.progress import track
+from components.core.settings import Counts, Prepare
 
 NAME = "captions.tsv"
 

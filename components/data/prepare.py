@@ -11,24 +11,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.checking import load_checked
+from components.core import folders
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.files import atomic_folder
+from components.core.progress import track
+from components.core.project import run_in_project
+from components.core.records import PAIRS, SPLITS
+from components.core.settings import Settings
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
-from components.errors import InputError
-from components.files import atomic_folder
-from components.progress import track
-from components.project import run_in_project
-from components.records import PAIRS
-from components.settings import Settings
 
-PAIRS_FOLDER = Path("data/pairs")
-EVALUATION_FOLDER = Path("data/evaluation")
-SPLITS = ("train", "val", "test")
 _BLOCK = 1024
 
 
-def run(settings: Settings, pairs_folder: Path = PAIRS_FOLDER, evaluation_folder: Path = EVALUATION_FOLDER) -> None:
+def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folder: Path = folders.EVALUATION) -> None:
     """Write `<split>.parquet` for every split, one Parquet per benchmark table, and beside the pairs `leaks/`.
 
     Raises:

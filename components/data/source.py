@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from components.files import content_hash, image_id
-from components.settings import Settings
-from components.table import Table
+from components.core.files import content_hash, image_id
+from components.core.settings import Settings
+from components.core.table import Table
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.errors import InputError
-from components.settings import Settings
+from components.core.errors import InputError
+from components.core.settings import Settings
 
 Status = Literal["ok", "warn", "fail", "not used"]
 SECONDS = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from components.core.errors import InputError
 from components.doctor.check import SECONDS, Finding, fail, ok
-from components.errors import InputError
 
 
 def examine_database(url: str, key: str) -> Finding:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.errors import InputError
+from components.core.settings import PARAMS, load_settings
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used
 from components.doctor.checks import all_checks
-from components.errors import InputError
-from components.settings import PARAMS, load_settings
 from components.tracking import shown_address
 
 LIMIT = 60.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
+from components.core.errors import InputError
 from components.doctor.web import ask
-from components.errors import InputError
 
 URL = "PREFECT_API_URL"
 _MEND = "start it with `make stack` or `make stack-full`, or correct PREFECT_API_URL"

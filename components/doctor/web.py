@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
+from components.core.errors import InputError
 from components.doctor.check import SECONDS
-from components.errors import InputError
 
 
 def ask(

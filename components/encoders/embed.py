@@ -10,24 +10,27 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from components.checking import load_checked
-from components.data.prepare import PAIRS_FOLDER, SPLITS
-from components.encoders.base import OUTPUT as BASE_FOLDER
+from components.core import folders
+from components.core.checking import load_checked
+from components.core.files import atomic_folder, file_hash, write_json
+from components.core.progress import bar
+from components.core.project import run_in_project
+from components.core.records import PAIRS, SPLITS
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.embeddings import MANIFEST
-from components.encoders.encoder import Encoder, Vectors, unit_rows
 from components.encoders.finite import require_finite
-from components.files import atomic_folder, file_hash, write_json
-from components.progress import bar
-from components.project import run_in_project
-from components.records import PAIRS
-from components.settings import Settings
 
-OUTPUT = Path("data/embeddings")
 _BATCHES = 4
 """Batches whose images are read together."""
 
 
-def run(settings: Settings, output: Path = OUTPUT, pairs_folder: Path = PAIRS_FOLDER, base: Path = BASE_FOLDER) -> None:
+def run(
+    settings: Settings,
+    output: Path = folders.EMBEDDINGS,
+    pairs_folder: Path = folders.PAIRS,
+    base: Path = folders.BASE,
+) -> None:
     """Write each split's image features and a manifest of what they were made from.
 
     `<split>.npy` has unit rows `[pairs, dim]`, `<split>.norms.npy` their lengths before `[pairs]`, both float32.

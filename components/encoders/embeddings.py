@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.arrays import mapped_array
-from components.errors import InputError
-from components.files import file_hash
-from components.records import PAIRS
+from components.core.arrays import mapped_array
+from components.core.errors import InputError
+from components.core.files import file_hash
+from components.core.records import PAIRS
 
 MANIFEST = "manifest.json"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.errors import InputError
+from components.core.errors import InputError
 
 _ROWS = 1 << 14
 """Rows looked at together, so that a memory-mapped file need not fit into memory."""

@@ -12,22 +12,22 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from components.checking import load_checked
+from components.benchmarks.benchmark import Benchmark, Context, Scores
+from components.benchmarks.bootstrap import interval
+from components.benchmarks.embedded import find_benchmark
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash
+from components.core.metrics import Features
+from components.core.project import run_in_project
+from components.core.records import PAIRS
+from components.core.settings import Evaluate, Settings
+from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.encoder import Encoder
 from components.encoders.finite import require_finite
-from components.errors import InputError
-from components.evaluation.benchmark import Benchmark, Context, Scores
-from components.evaluation.benchmarks import find_benchmark
-from components.evaluation.bootstrap import interval
 from components.evaluation.folders import DEFAULT, Folders
-from components.evaluation.metrics import Features
 from components.evaluation.results import Report, Result, write_results
-from components.evaluation.tables import print_report
-from components.files import content_hash, file_hash
-from components.project import run_in_project
-from components.records import PAIRS
-from components.settings import Evaluate, Settings
+from components.evaluation.summary import print_report
 from components.tracking import add_metrics
 
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from components.errors import InputError
-from components.evaluation.benchmark import Correlation, Scores
-from components.files import atomic_file
+from components.benchmarks.benchmark import Correlation, Scores
+from components.core.errors import InputError
+from components.core.files import atomic_file
 
 FOLDER = Path("reports/published")
 _KINDS: dict[str, Literal["spearman", "pearson"]] = {"spearman": "spearman", "pearson": "pearson"}

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from components.errors import InputError
-from components.evaluation.benchmark import Scores
-from components.files import atomic_file, content_hash
+from components.benchmarks.benchmark import Scores
+from components.core.errors import InputError
+from components.core.files import atomic_file, content_hash
 
 
 class Result(BaseModel):

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from components.errors import InputError
-from components.evaluation.benchmark import Scores
-from components.evaluation.bootstrap import correlation_interval, interval
-from components.evaluation.declaration import Published
-from components.evaluation.image_features import ImageFeatures
-from components.evaluation.metrics import finite
+from components.benchmarks.benchmark import Scores
+from components.benchmarks.bootstrap import correlation_interval, interval
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.published_benchmark import Published
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash
+from components.core.metrics import finite
 from components.evaluation.published_results import (
     FOLDER,
     PublishedReport,
@@ -22,9 +25,6 @@ from components.evaluation.published_results import (
     report_path,
     write_published,
 )
-from components.evaluation.subject import Subject
-from components.evaluation.trial import Trial
-from components.files import content_hash, file_hash
 from components.tracking import add_metrics
 
 

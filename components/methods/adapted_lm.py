@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.encoders.encoder import Encoder
-from components.encoders.language_encoder import with_language_tower
-from components.encoders.language_model import folder_of
-from components.encoders.language_tower import Strategy, trained
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import info_nce
-from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.language_models.layers import folder_of
+from components.encoders.adapter.language_models.tower import Strategy, trained
+from components.encoders.new_text_towers.language_model import with_language_tower
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

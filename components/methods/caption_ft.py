@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import PositiveInt
 from torch import Tensor
 
-from components.errors import InputError
-from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.training.features import Features
-from components.training.losses import info_nce, scale_at
-from components.training.optimisation import Betas, Factor, Optimisation, Positive
+from components.core.errors import InputError
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce, scale_at
+from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
+from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

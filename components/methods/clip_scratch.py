@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.encoders.fresh import with_random_weights
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import info_nce
-from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.encoders.new_text_towers.random import with_random_weights
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import contrast
-from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.features import Features
+from components.methods.contract.losses import contrast
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

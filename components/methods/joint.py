@@ -11,12 +11,12 @@ from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
-from components.errors import InputError
-from components.methods import find_method
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.optimisation import NotNegative, Optimisation, Positive
-from components.training.sampler import Visits
+from components.core.errors import InputError
+from components.methods.contract.features import Features
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.visits import Visits
+from components.methods.registry import find_method
 
 
 @with_config(ConfigDict(extra="allow"))

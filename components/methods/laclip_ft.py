@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import info_nce
-from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
 """The made-up column that is drawn."""

@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import contrast
-from components.training.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.features import Features
+from components.methods.contract.losses import contrast
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

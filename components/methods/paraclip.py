@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from components.methods.method import Method
-from components.training.features import Features
-from components.training.losses import info_nce
-from components.training.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
 
 Term = Literal["l1", "l1_prime", "l1_second", "l2", "l3"]
 

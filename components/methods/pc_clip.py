@@ -9,11 +9,11 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from components.errors import InputError
-from components.methods.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.training.features import Feature, Features, unit
-from components.training.losses import contrast, scale_at
-from components.training.optimisation import Betas, Factor, Optimisation, Positive
+from components.core.errors import InputError
+from components.methods.contract.features import Feature, Features, unit
+from components.methods.contract.losses import contrast, scale_at
+from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
+from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from components.errors import InputError
-from components.methods.method import Method
-from components.settings.block import Seed
-from components.training.features import Features, unit
-from components.training.losses import info_nce
-from components.training.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.core.errors import InputError
+from components.core.settings.block import Seed
+from components.methods.contract.features import Features, unit
+from components.methods.contract.losses import info_nce
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

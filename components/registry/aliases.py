@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.registry.model import CHAMPION, PREVIOUS
 from components.tracking import tracking_uri
 

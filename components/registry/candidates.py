@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.evaluation.results import Report, read_report
 from components.registry.folders import BASE, Folders
 from components.registry.gate import metric
-from components.settings import Settings
 
 
 def candidates(settings: Settings, folders: Folders) -> list[Report]:

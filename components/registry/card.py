@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.data.leaks.report import read_counts
-from components.encoders.sidecar import Sidecar
-from components.errors import InputError
+from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Report, Result
-from components.methods import find_method
+from components.methods.registry import find_method
 from components.registry.decision import Decision
 from components.registry.folders import Folders
 from components.registry.gate import gain
 from components.registry.prompts import prompts_of, tables_trained_on
-from components.settings import Settings
 
 _NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.errors import InputError
-from components.files import atomic_file
+from components.core.errors import InputError
+from components.core.files import atomic_file
 
 RECORDS = Path("reports/promotion")
 LATEST = "latest"

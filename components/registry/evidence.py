@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.encoders.sidecar import WEIGHTS, Sidecar
+from components.core.files import file_hash
+from components.core.provenance import path_hash
+from components.core.settings import Promote
+from components.encoders.adapter.sidecar import WEIGHTS, Sidecar
 from components.evaluation.results import Report
-from components.files import file_hash
-from components.provenance import path_hash
 from components.registry.folders import Folders
 from components.registry.gate import Evidence
 from components.registry.lineage import DIRTY
 from components.registry.model import ROLLED_BACK, find_weights
-from components.settings import Promote
 from components.tracking import RUN_FILE
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.encoders.encoder import Encoder, unit_rows
-from components.encoders.sidecar import METHOD_TENSORS, SIDECAR
-from components.errors import InputError
-from components.evaluation.finding import find_subject
-from components.files import atomic_folder, write_json
+from components.core.errors import InputError
+from components.core.files import atomic_folder, write_json
+from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
+from components.registry.encoder_lookup import find_subject
 from components.registry.export_check import S3_URL, check_export
 from components.registry.formats import find_format
 from components.registry.formats.format import Features, Format
@@ -44,7 +44,7 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     if not output.startswith(S3_URL):
         apart = write_checked(encoder, form, Path(output))
     else:
-        from components.storage import S3
+        from components.core.storage import S3
 
         with TemporaryDirectory() as temporary:
             apart = write_checked(encoder, form, Path(temporary) / "exported")

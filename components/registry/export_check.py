@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.discovery import choose
-from components.errors import InputError
-from components.evaluation.encoder_names import check_name
+from components.core.discovery import choose
+from components.core.errors import InputError
+from components.registry.encoder_names import check_name
 from components.registry.formats import format_names
 
 S3_URL = "s3://"

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Margin, Promote
 from components.evaluation.results import Report, Result
 from components.registry.decision import Rule
-from components.settings import Margin, Promote
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from components.encoders.sidecar import Sidecar
-from components.errors import InputError
-from components.files import file_hash
+from components.core.errors import InputError
+from components.core.files import file_hash
+from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import Folders
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from components.errors import InputError
+from components.core.errors import InputError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -106,7 +106,7 @@ def save_model(folder: Path, parts: Parts) -> None:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
-    from components.encoders.sidecar import read_sidecar
+    from components.encoders.adapter.sidecar import read_sidecar
 
     vectors = TensorSpec(np.dtype(np.float32), (-1, read_sidecar(parts.encoder).embed_dim))
     with TemporaryDirectory() as temporary:
@@ -137,9 +137,10 @@ def _copied(parts: Parts, folder: Path) -> list[Path]:
 def _served_code(folder: Path) -> Path:
     """A copy of the part of this package that a served encoder needs."""
     code = folder / _COMPONENTS.name
-    code.mkdir()
+    (code / "core").mkdir(parents=True)
+    shutil.copy(_COMPONENTS / "__init__.py", code)
     for module in ("__init__", "errors", "files", "progress"):
-        shutil.copy(_COMPONENTS / f"{module}.py", code)
+        shutil.copy(_COMPONENTS / "core" / f"{module}.py", code / "core")
     shutil.copytree(_COMPONENTS / "encoders", code / "encoders", ignore=shutil.ignore_patterns("__pycache__"))
     return code
 

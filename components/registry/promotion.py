@@ -7,21 +7,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from components.encoders.sidecar import Sidecar, read_sidecar
+from components.core.settings import Settings
+from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.folders import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
+from components.registry.cached_decision import fingerprint
 from components.registry.candidates import candidates
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
-from components.registry.standing import fingerprint
-from components.settings import Settings
-from components.tracking import make_client, shown_address, tracking_uri, unsent
+from components.tracking import make_client, shown_address, tracking_uri
+from components.tracking import offline_spool as unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

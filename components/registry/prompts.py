@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from components.captions.tasks import find_task
-from components.errors import InputError
-from components.settings import Settings
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.validation.tables import find_table
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.core.settings import Settings
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
 from components.registry.aliases import no_previous
 from components.registry.decision import RECORDS, Decision
-from components.settings import Settings
 from components.tracking import make_client, shown_address, tracking_uri
 
 if TYPE_CHECKING:

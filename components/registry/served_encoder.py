@@ -8,7 +8,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 
-from components.encoders.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder
 
 
 class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import zc.lockfile  # type: ignore[import-untyped]
 
-from components.errors import InputError
-from components.files import write_json
+from components.core.errors import InputError
+from components.core.files import write_json
 from components.sweeping.finding import Finding
 
 _PLACE = "DVC"

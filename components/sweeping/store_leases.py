@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from components.captions.store.database import Database
-from components.captions.workers import is_gone
+from components.core.worker_identity import is_gone
 from components.sweeping.finding import Finding
 
 _SQLITE = "sqlite:///"

@@ -6,15 +6,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.captions.workers import is_gone, new_worker
+from components.core.worker_identity import is_gone, new_worker
 from components.sweeping.finding import Finding
-from components.tracking import make_client, tracking_uri, unsent
+from components.tracking import make_client, tracking_uri
+from components.tracking import offline_spool as unsent
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 OWNER = "owner"
-"""Tag of a run: the process that writes it, see `components.captions.workers`."""
+"""Tag of a run: the process that writes it, see `components.core.worker_identity`."""
 SWEPT = "swept"
 """Tag of a run that this sweep touched: why."""
 _PLACE = "MLflow"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
-from components.errors import InputError
-from components.tracking.patience import wait_s
+from components.core.errors import InputError
+from components.tracking.retry_policy import wait_s
 
 _LONGEST_S = 20.0
 """How long it may be away as a stage begins: enough for a restart."""

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.tracking import unsent
+from components.tracking import offline_spool as unsent
 from components.tracking.address import make_client, shown_address, tracking_uri
 from components.tracking.batches import log_metrics
-from components.tracking.patience import impatient, is_passing
+from components.tracking.retry_policy import impatient, is_passing
 
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.errors import InputError
-from components.settings import Settings
-from components.tracking import unsent
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.tracking import offline_spool as unsent
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
 from components.tracking.artifact import upload
-from components.tracking.outbox import Outbox
-from components.tracking.patience import impatient, is_full, is_passing, patiently, wait_s
+from components.tracking.asynchronous_metrics import Outbox
+from components.tracking.retry_policy import impatient, is_full, is_passing, patiently, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from components.captions.workers import new_worker
-from components.provenance import git_commit, path_hash
+from components.core.provenance import git_commit, path_hash
+from components.core.worker_identity import new_worker
 
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
 """Environment variable with the run id that new runs are nested under."""

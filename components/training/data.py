@@ -13,23 +13,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.core.records import PAIRS, PARAPHRASES
+from components.core.settings import Settings, Train
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.encoder import Encoder
-from components.encoders.images import decode, normalise
-from components.errors import InputError
-from components.methods.method import Method
-from components.records import PAIRS, PARAPHRASES
-from components.settings import Settings, Train
-from components.training.batch import Source
-from components.training.distributed import World
-from components.training.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
+from components.methods.contract.method import Method
+from components.methods.contract.optimisation import Optimisation
 from components.training.files import Files
 from components.training.held_out import HeldOut, Vectors, choose_held_out
-from components.training.optimisation import Optimisation
-from components.training.shard_content import shards_hash
-from components.training.shard_source import ShardSource
-from components.training.sources import Images, Wanted, table_source
-from components.training.table_source import TableSource
+from components.training.rows.batch import Source
+from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
+from components.training.rows.sources import Images, Wanted, table_source
+from components.training.rows.table_source import TableSource
+from components.training.shards.content import shards_hash
+from components.training.shards.source import ShardSource
 
 _FEWEST = 10
 """Held-out queries under which early metrics would be noise."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core import folders
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
-from components.data.prepare import PAIRS_FOLDER
-from components.encoders.base import OUTPUT as BASE_FOLDER
-from components.encoders.embed import OUTPUT as EMBEDDINGS_FOLDER
 
 
 @dataclass(frozen=True)
@@ -18,9 +16,9 @@ class Files:
     `leaks` is told to the run and changes no weights, so DVC does not train anew for it.
     """
 
-    base: Path = BASE_FOLDER
+    base: Path = folders.BASE
     validated: Path = Path("data/validated")
-    embeddings: Path = EMBEDDINGS_FOLDER
-    pairs: Path = PAIRS_FOLDER
+    embeddings: Path = folders.EMBEDDINGS
+    pairs: Path = folders.PAIRS
     models: Path = Path("models")
     leaks: Path = LEAKS_FOLDER

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from components.encoders.text_tower import text_features
-from components.encoders.tokens import Tokenizer, trimmed
-from components.evaluation.metrics import average_overlap, top_k
-from components.files import content_hash
+from components.core.files import content_hash
+from components.core.metrics import average_overlap, top_k
+from components.encoders.adapter.texts.text_tower import text_features
+from components.encoders.adapter.texts.tokens import Tokenizer, trimmed
 
 RECALL_AT, OVERLAP_AT = 5, 10
 Vectors = npt.NDArray[np.float32]

@@ -18,30 +18,30 @@ import torch
 import typer
 from torch import Tensor, nn
 
-from components.checking import load_checked
+from components.core import folders
+from components.core.checking import load_checked
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World, join_world, launched_by_torchrun
+from components.core.compute.hardware import pick_autocast, pick_device
+from components.core.errors import InputError
+from components.core.files import content_hash, write_json
+from components.core.project import run_in_project
+from components.core.provenance import data_hashes, git_commit, path_hash
+from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
-from components.encoders.base import OUTPUT as BASE_FOLDER
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.files import content_hash, write_json
-from components.methods import find_method
-from components.methods.method import Method
-from components.project import run_in_project
-from components.provenance import data_hashes, git_commit, path_hash
-from components.settings import Settings, Train
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.method import Method
+from components.methods.registry import find_method
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
-from components.training.checkpoint import Checkpoints
 from components.training.data import Data, load_data
-from components.training.distributed import World, join_world, launched_by_torchrun
+from components.training.engine.gradients import Objective
+from components.training.engine.loop import fit
+from components.training.engine.reporting import report_to
+from components.training.engine.run import Engine, Run
+from components.training.engine.stepper import NonFiniteError
+from components.training.engine.towers import Towers
 from components.training.ensemble import check_ensemble, ensemble
 from components.training.files import Files
-from components.training.gradients import Objective
-from components.training.hardware import pick_autocast, pick_device
-from components.training.loop import fit
-from components.training.reporting import report_to
-from components.training.run import Engine, Run
-from components.training.stepper import NonFiniteError
-from components.training.towers import Towers
 from components.training.watching import DIRECTIONS, check_export, watch
 
 
@@ -85,7 +85,7 @@ def find_entry(settings: Settings, name: str) -> Entry:
     Raises:
         InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
     """
-    if name == BASE_FOLDER.name:
+    if name == folders.BASE.name:
         raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
     if name not in settings.methods:
         known = ", ".join(settings.methods)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from components.encoders.tokens import Tokenizer
-from components.errors import InputError
-from components.settings import Train
+from components.core.errors import InputError
+from components.core.settings import Train
+from components.encoders.adapter.texts.tokens import Tokenizer
 from components.training.data import Data
-from components.training.gradients import Objective, evaluate
+from components.training.engine.gradients import Objective, evaluate
 
 DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/ao_at_10": True}
 """Early metric -> whether larger is better."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.validation.rules import Rule
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from components.settings import Limits
-from components.validation.columns import measured
+from components.core.settings import Limits
+from components.validation.measuring.columns import measured
 from components.validation.table import Synthesised
 
 

@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from components.progress import bar
-from components.records import quarantine_of
-from components.settings import Limits
-from components.table import Table
-from components.validation.columns import add_columns, measured
-from components.validation.joining import Joined
-from components.validation.probes import Probes
-from components.validation.quality import Quality
-from components.validation.report import Tally
+from components.core.progress import bar
+from components.core.records import quarantine_of
+from components.core.settings import Limits
+from components.core.table import Table
+from components.validation.joining.answers import Joined
+from components.validation.measuring.columns import add_columns, measured
+from components.validation.measuring.probes import Probes
+from components.validation.repeats import find_repeated
+from components.validation.reporting.quality import Quality
+from components.validation.reporting.report import Tally
+from components.validation.reporting.samples import Example, sample_rows
 from components.validation.rules import Rule
-from components.validation.samples import Example, sample_rows
-from components.validation.shards_repeats import find_repeated
 from components.validation.suites import SuiteResult, Suites
 from components.validation.table import Synthesised
 

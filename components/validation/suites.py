@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.validation.rules import Rule
 
 

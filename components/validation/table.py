@@ -10,9 +10,9 @@ import pandas as pd
 
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
-from components.settings import Limits
-from components.table import Table
-from components.validation.probes import Probes
+from components.core.settings import Limits
+from components.core.table import Table
+from components.validation.measuring.probes import Probes
 
 
 @dataclass(frozen=True)

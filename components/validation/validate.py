@@ -13,18 +13,18 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
-from components.captions.answers import SKIPPED
-from components.checking import load_checked
-from components.encoders.sidecar import SIDECAR, read_sidecar
-from components.errors import InputError
-from components.files import write_json
-from components.project import run_in_project
-from components.settings import Settings
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.core.project import run_in_project
+from components.core.records import SKIPPED
+from components.core.settings import Settings
+from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
-from components.validation.docs import Documented, write_docs
-from components.validation.joining import join_answers
-from components.validation.probes import Probes, find_probes
-from components.validation.report import Outcome, broken_limits, metrics_of, show
+from components.validation.joining.answers import join_answers
+from components.validation.measuring.probes import Probes, find_probes
+from components.validation.reporting.docs import Documented, write_docs
+from components.validation.reporting.report import Outcome, broken_limits, metrics_of, show
 from components.validation.rules import row_rules, share_rules
 from components.validation.shards import TableCheck
 from components.validation.suites import Suites

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.errors import run_command
+from components.core.errors import run_command
 from tests.benchmarks.evaluation_data import prepare
 from tests.benchmarks.evaluation_engines import Timed, largest_difference, run_ours, run_peer
 from tests.benchmarks.evaluation_gallery import measure_gallery

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.errors import InputError
+from components.core.errors import InputError
 from tests.benchmarks.evaluation_data import Prepared
 
 KS = (1, 5, 10)

@@ -19,13 +19,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.encoders import base, embed
-from components.errors import run_command
+from components.base import base
+from components.benchmarks.bootstrap import interval
+from components.core.errors import run_command
+from components.core.settings import Settings, load_settings
+from components.encoders import embed
 from components.evaluation import evaluate
-from components.evaluation.bootstrap import interval
 from components.evaluation.folders import Folders
 from components.evaluation.results import read_report, read_scores
-from components.settings import Settings, load_settings
 from components.training import train
 from components.training.files import Files
 

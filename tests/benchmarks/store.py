@@ -28,8 +28,8 @@ from rich.table import Table
 
 from components.captions.request import Reply, Request, Sampling
 from components.captions.store import GenerationStore
-from components.errors import InputError, run_command
-from components.progress import bar
+from components.core.errors import InputError, run_command
+from components.core.progress import bar
 from tests.integration.postgres import running_postgres
 
 T = TypeVar("T")

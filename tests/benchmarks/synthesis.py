@@ -21,8 +21,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.captions.save_model import save_model
-from components.errors import InputError, run_command
+from components.core.errors import InputError, run_command
+from components.students.save_model import save_model
 from tests.benchmarks.synthesis_servers import Rates, measure_servers
 from tests.benchmarks.synthesis_store import Overhead, measure_store
 from tests.integration.postgres import running_postgres

@@ -11,7 +11,7 @@ from itertools import islice
 from components.captions.engines.server import Options, make
 from components.captions.request import Request, Sampling
 from components.captions.tasks import find_task
-from components.progress import track
+from components.core.progress import track
 
 TASK, MAX_TOKENS = "paraphrase_1", 24
 _WARM_UP = 2

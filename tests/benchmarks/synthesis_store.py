@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from more_itertools import batched
 
-from components.captions.asking import ask
+from components.captions.asking.asking import ask
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from tests.benchmarks.synthesis_servers import requests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import InputError
+from components.core.errors import InputError
 from tests.benchmarks.store import measure, stores
 
 

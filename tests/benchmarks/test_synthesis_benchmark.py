@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from components.errors import InputError
+from components.core.errors import InputError
 from tests.benchmarks.synthesis import compare, measure, measure_real, show
 from tests.benchmarks.synthesis_servers import Rates, measure_servers, requests
 from tests.benchmarks.synthesis_store import Overhead, SteadyEngine

@@ -22,8 +22,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.errors import InputError, run_command
-from components.training.hardware import pick_device
+from components.core.compute.hardware import pick_device
+from components.core.errors import InputError, run_command
 from tests.benchmarks.training_data import Prepared, prepare
 from tests.benchmarks.training_memory import curve, plot
 from tests.benchmarks.training_ours import Ours, hyper_parameters, run_ours

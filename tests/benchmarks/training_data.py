@@ -16,15 +16,14 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from components.data.prepare import SPLITS
+from components.core.records import PAIRS, SPLITS
 from components.data.source import Pair
 from components.data.world.alt_text import alt_text
+from components.data.world.description.scenes import Split, draw_scenes
 from components.data.world.drawing import draw
-from components.data.world.scenes import Split, draw_scenes
-from components.encoders.architecture import model_config
-from components.encoders.encoder import Encoder
-from components.encoders.sidecar import WEIGHTS
-from components.records import PAIRS
+from components.encoders.adapter.architecture import model_config
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.sidecar import WEIGHTS
 from components.training.files import Files
 
 _RARE_WORD_SHARE = 0.04

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 import typer
 
-from components.encoders.architecture import model_config
-from components.encoders.encoder import Encoder, unit_rows
-from components.methods import find_method
-from components.progress import track
-from components.training.hardware import peak_memory
-from components.training.loop import fit
-from components.training.run import Engine, Run
-from components.training.sampler import Sampler
-from components.training.table_source import TableSource
+from components.core.compute.hardware import peak_memory
+from components.core.progress import track
+from components.encoders.adapter.architecture import model_config
+from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.methods.registry import find_method
+from components.training.engine.loop import fit
+from components.training.engine.run import Engine, Run
+from components.training.rows.sampler import Sampler
+from components.training.rows.table_source import TableSource
 from tests.benchmarks.training_data import captions
 from tests.benchmarks.training_ours import hyper_parameters
 

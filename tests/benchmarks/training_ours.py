@@ -15,20 +15,20 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from components.core.compute.distributed import World
+from components.core.compute.hardware import pick_autocast
+from components.core.records import PAIRS
+from components.core.settings import load_settings
 from components.encoders import embed
-from components.encoders.encoder import Encoder
-from components.methods import find_method
-from components.records import PAIRS
-from components.settings import load_settings
-from components.training.batch import Batch
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.features import Features
+from components.methods.registry import find_method
 from components.training.data import load_data
-from components.training.distributed import World
-from components.training.features import Features
-from components.training.gradients import Objective, evaluate
-from components.training.hardware import pick_autocast
-from components.training.loop import fit
-from components.training.run import Engine, Run, Step
-from components.training.towers import Towers
+from components.training.engine.gradients import Objective, evaluate
+from components.training.engine.loop import fit
+from components.training.engine.run import Engine, Run, Step
+from components.training.engine.towers import Towers
+from components.training.rows.batch import Batch
 from tests.benchmarks.training_data import Prepared
 
 

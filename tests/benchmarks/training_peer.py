@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.progress import bar
-from components.training.optimisation import Optimisation
+from components.core.progress import bar
+from components.methods.contract.optimisation import Optimisation
 from tests.benchmarks.training_data import Prepared
 
 _RECORDER = Path(__file__).parent / "recorder"

@@ -21,12 +21,12 @@ import numpy as np
 import typer
 from more_itertools import batched
 
-from components.encoders.sidecar import SIDECAR, Sidecar
-from components.files import write_json
-from components.records import GENERATIONS, PAIRS
-from components.settings import Settings, Task, load_settings
+from components.core.files import write_json
+from components.core.records import GENERATIONS, PAIRS
+from components.core.settings import Settings, Task, load_settings
+from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
-from components.validation.probes import Probes
+from components.validation.measuring.probes import Probes
 from components.validation.validate import Files
 
 ROWS = (100_000, 1_000_000)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from more_itertools import batched
 
-from components.captions.asking import ask
+from components.captions.asking.asking import ask
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
-from tests.unit.captions.store_rows import keys, requests
+from tests.support.store_rows import keys, requests
 
 BATCH = 16
 

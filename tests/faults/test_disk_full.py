@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.records import PAIRS
+from components.core.records import PAIRS
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.stage_project import make_trainable, write_params
+from tests.support.toy_world import drawing
 from tests.support.warm_stages import Ended, WarmStage, run_stage
-from tests.unit.training.world import drawing
 
 pytestmark = pytest.mark.integration
 TRAIN, PREPARE = "components.training.train", "components.data.prepare"

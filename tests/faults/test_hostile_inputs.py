@@ -16,17 +16,17 @@ import pytest
 import torch
 from PIL import Image
 
-from components.encoders.language_model import embedded_model
-from components.records import PAIRS
+from components.core.records import PAIRS
+from components.encoders.adapter.language_models.layers import embedded_model
 from tests.conftest import REPO
+from tests.support.shard_making import sound, write_tar
 from tests.support.stage_project import make_trainable, write_params
+from tests.support.tiny_language_model import save_tiny_language_model
 from tests.support.warm_stages import Ended, run_stage
-from tests.unit.captions.tiny_language_model import save_tiny_language_model
-from tests.unit.encoders.test_weights import Payload
-from tests.unit.training.shard_making import sound, write_tar
+from tests.unit.encoders.adapter.test_weights import Payload
 
 pytestmark = pytest.mark.integration
-PREPARE, BASE, TRAIN = "components.data.prepare", "components.encoders.base", "components.training.train"
+PREPARE, BASE, TRAIN = "components.data.prepare", "components.base.base", "components.training.train"
 SYNTHESIZE = "components.captions.synthesize"
 PICTURES = 6
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.training.checkpoint import Checkpoints
+from components.core.compute.checkpoint import Checkpoints
 from tests.faults.train_driver import STEPS_PER_EPOCH
 from tests.faults.trainers import Trainer, assert_equal, leftovers, saved
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from components.encoders.encoder import Encoder
-from components.settings import load_settings
+from components.core.settings import load_settings
+from components.encoders.adapter.encoder import Encoder
 from components.sweeping.tracked_runs import sweep_runs
 from components.tracking import RUN_FILE, tracked_run
-from components.tracking.patience import WAIT
+from components.tracking.retry_policy import WAIT
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import tracking_server
 from tests.support.stage_project import make_trainable, write_params
+from tests.support.toy_world import world_settings
 from tests.support.warm_stages import WarmStage
-from tests.unit.training.world import world_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 AWAY_S = float(os.environ.get("CLIPTUNE_TEST_AWAY_S", "0"))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from components.errors import InputError
-from components.files import file_hash
-from components.storage import S3
+from components.core.errors import InputError
+from components.core.files import file_hash
+from components.core.storage import S3
 from tests.support.restartable_s3 import RestartableS3, restartable_s3
 
 pytestmark = pytest.mark.integration
@@ -27,7 +27,7 @@ URL = "s3://ready/shards/000.tar"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from components.storage import S3
+from components.core.storage import S3
 sent = 0
 def on_bytes(size):
     global sent

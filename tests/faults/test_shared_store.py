@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from components.captions.asking.writing import WAITING
 from components.captions.store import GenerationStore
-from components.captions.writing import WAITING
 from tests.faults.store_worker import BATCH
-from tests.unit.captions.store_rows import keys, requests
+from tests.support.store_rows import keys, requests
 
 pytestmark = pytest.mark.integration
 ROWS = 5000

@@ -21,18 +21,18 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from components.encoders.encoder import Encoder
-from components.errors import run_command
-from components.training.checkpoint import Checkpoints
-from components.training.distributed import World, join_world
-from components.training.loop import fit
-from components.training.optimisation import Optimisation
-from components.training.run import Engine, Run, Step
-from components.training.sampler import Sampler
-from components.training.table_source import TableSource
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World, join_world
+from components.core.errors import run_command
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.optimisation import Optimisation
+from components.training.engine.loop import fit
+from components.training.engine.run import Engine, Run, Step
+from components.training.rows.sampler import Sampler
+from components.training.rows.table_source import TableSource
 from tests.conftest import TINY
 from tests.faults.write_faults import FAULTS
-from tests.unit.training.synthetic import WORDS, Subject, subject
+from tests.support.synthetic_training import WORDS, Subject, subject
 
 STEPS_PER_EPOCH, CHECKPOINT_EVERY, VALIDATE_EVERY = 10, 3, 4
 BATCH, ACCUMULATE = 4, 2

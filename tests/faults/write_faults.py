@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from components.training import checkpoint
+from components.core.compute import checkpoint
 
 
 def _die() -> None:

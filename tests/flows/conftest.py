@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components import stage_graph
-from components.evaluation import comparison_csv
-from components.evaluation.bootstrap import Interval
-from components.evaluation.comparison import Cell, Comparison
+from components.benchmarks.bootstrap import Interval
+from components.core import stage_graph
 from components.evaluation.results import Report, Result
+from components.report.comparison import as_csv as comparison_csv
+from components.report.comparison.comparison import Cell, Comparison
 
 STAGES = """
 prepare:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flows.promote
-from components.errors import InputError
+from components.core.errors import InputError
 from components.registry.decision import LATEST, RECORDS, Decision, now, read
 from flows.promote import promote_best
 

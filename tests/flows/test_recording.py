@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from components.files import file_hash
+from components.core.files import file_hash
+from components.registry.dvc_lock import keep_lock
 from components.tracking import make_client
-from components.tracking.lock import keep_lock
 
 
 @pytest.mark.integration

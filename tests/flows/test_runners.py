@@ -18,12 +18,12 @@ import yaml
 
 import flows.stages
 import flows.synthesize
-from components import stage_graph
 from components.captions.synthesize import run
-from components.errors import InputError
-from components.records import GENERATIONS, PAIRS
-from components.settings import Scale, Settings
-from components.stage_graph import outdated, read_graph
+from components.core import stage_graph
+from components.core.errors import InputError
+from components.core.records import GENERATIONS, PAIRS
+from components.core.settings import Scale, Settings
+from components.core.stage_graph import outdated, read_graph
 from flows.runners import make_runner
 from flows.shards import Outcome
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import flows.sweep
-from components.captions.workers import new_worker
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.worker_identity import new_worker
 from components.sweeping.finding import Finding
 from flows.owner import HEARTBEAT, OWNER
 from flows.sweep import sweep, sweep_flow_runs

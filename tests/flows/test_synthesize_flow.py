@@ -20,11 +20,11 @@ import yaml
 import flows.shards
 import flows.stages
 import flows.tether
-from components import stage_graph
-from components.errors import InputError
-from components.processes import CommandError
-from components.records import GENERATIONS
-from components.settings import Settings
+from components.core import stage_graph
+from components.core.errors import InputError
+from components.core.processes import CommandError
+from components.core.records import GENERATIONS
+from components.core.settings import Settings
 from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
 
 REPO = Path(__file__).parents[2]

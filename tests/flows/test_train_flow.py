@@ -11,10 +11,10 @@ import yaml
 
 import flows.locks
 import flows.stages
-from components.errors import InputError
-from components.processes import CommandError
-from components.settings import Settings
-from components.stage_graph import read_graph
+from components.core.errors import InputError
+from components.core.processes import CommandError
+from components.core.settings import Settings
+from components.core.stage_graph import read_graph
 from flows.compare import compare_methods
 from flows.tether import TimeLimitError
 from flows.train import train_paraclip

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from components.core.errors import InputError
 from components.doctor.check import Surroundings
 from components.doctor.checks.dvc_remote import CHECK
-from components.errors import InputError
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.encoders.encoder import Encoder
+from components.core.storage import S3
+from components.encoders.adapter.encoder import Encoder
 from components.registry.export import export_encoder
 from components.registry.formats import find_format
-from components.storage import S3
 
 
 @pytest.mark.integration

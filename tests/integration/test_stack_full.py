@@ -167,7 +167,7 @@ assert back.read_bytes() == bytes(range(256)) * 4000
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
             patch.setenv(name, stack.environment[name])
-        from components.storage import S3
+        from components.core.storage import S3
 
         assert [url for url in S3().list("s3://mlflow/") if url.endswith("/weights.bin")] != []
 

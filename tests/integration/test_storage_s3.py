@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.errors import InputError
-from components.storage import S3
-from components.storage.digest import digest_file
-from components.storage.folder import MANIFEST
+from components.core.errors import InputError
+from components.core.storage import S3
+from components.core.storage.digest import digest_file
+from components.core.storage.folder import MANIFEST
 
 pytestmark = pytest.mark.integration
 PART = 5 << 20

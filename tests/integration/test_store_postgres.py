@@ -12,12 +12,12 @@ import pytest
 from more_itertools import batched
 from sqlalchemy import event
 
-from components.captions.asking import ask
+from components.captions.asking.asking import ask
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore, database, migration
-from components.errors import InputError
+from components.core.errors import InputError
 from tests.integration.postgres import PostgresServer
-from tests.unit.captions.store_rows import failures, keys, replies, requests
+from tests.support.store_rows import failures, keys, replies, requests
 
 pytestmark = pytest.mark.integration
 ASKED = requests(10)

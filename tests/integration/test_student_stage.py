@@ -17,12 +17,13 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from components.captions import student, student_train
-from components.captions.student_record import ADAPTER, RECORD
-from components.processes import signal_group
+from components.core.processes import signal_group
+from components.students import students as student
+from components.students import train as student_train
+from components.students.record import ADAPTER, RECORD
 from components.tracking import STORE, make_client
-from tests.unit.captions.student_project import CAPTIONS, good
-from tests.unit.captions.tiny_language_model import save_tiny_language_model
+from tests.support.student_project import CAPTIONS, good
+from tests.support.tiny_language_model import save_tiny_language_model
 
 REPO = Path(__file__).parents[2]
 SMALL = {"tasks": ["paraphrase_1"], "teacher": ["set.tsv"], "base": "base", "rank": 2, "batch_size": 4, "lr": 0.01}
@@ -58,7 +59,7 @@ def projects(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Mon
 def _started(folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """The stage in `folder`; nothing of it is left after the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "components.captions.student"],
+        [sys.executable, "-m", "components.students.students"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,

@@ -11,7 +11,7 @@ import pandas as pd
 import psycopg
 import pytest
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.validation.rules import Rule
 from components.validation.suites import Suites
 from components.validation.validate import Files

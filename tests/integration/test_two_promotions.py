@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.registry import locks
 from components.registry.locks import tickets
 from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
-from components.settings import Settings
 from components.tracking import make_client
 from tests.conftest import REPO
 from tests.integration.conftest import free_ports

@@ -19,10 +19,10 @@ import torch
 
 from components.captions.engines import embedded
 from components.captions.request import Request, Sampling
-from components.captions.save_model import save_model
 from components.captions.task import completion
 from components.captions.tasks import find_task
-from components.processes import signal_group
+from components.core.processes import signal_group
+from components.students.save_model import save_model
 
 REPO = Path(__file__).parents[2]
 PYTHON = REPO / ".venv-llm" / "bin" / "python"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import yaml
 
-from components.processes import CommandError
+from components.core.processes import CommandError
 from flows import leash, locks
 from infra.services import runs
 from tests.support.bytecode import kept_bytecode

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from components.core.settings import load_settings
 from components.registry import locks, promotion
-from components.settings import load_settings
 
 _PATIENCE = 900.0
 

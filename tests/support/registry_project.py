@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from components.encoders.encoder import Encoder
+from components.core.files import file_hash, write_json
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.evaluation.results import Report, Result
-from components.files import file_hash, write_json
-from components.settings import Settings
 from components.tracking import tracked_run
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.encoders.sidecar import Sidecar
-from components.evaluation.benchmark import Scores
-from components.evaluation.benchmarks.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
-from components.evaluation.bootstrap import interval
+from components.benchmarks.benchmark import Scores
+from components.benchmarks.bootstrap import interval
+from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.core.files import write_json
+from components.core.metrics import average_overlap
+from components.core.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
+from components.core.settings import Settings
+from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.folders import Folders
-from components.evaluation.metrics import average_overlap
 from components.evaluation.results import Report, Result, write_results
-from components.files import write_json
-from components.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
-from components.settings import Settings
-from components.tracking.report import Curves
+from components.tracking.curves import Curves
 
 IMAGES, QUERIES, DEPTH = 60, 80, 10
 PRIMARY = "paraphrased_retrieval/ao_at_10"

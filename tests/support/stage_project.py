@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import yaml
 
-from components.encoders.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder
 from tests.conftest import TINY
-from tests.unit.training.world import make_world, world_settings
+from tests.support.toy_world import make_world, world_settings
 
 PLACES = {"base": "models/base", "validated": "data/validated", "embeddings": "data/embeddings", "pairs": "data/pairs"}
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.evaluation.image_features import ImageFeatures
-from components.evaluation.metrics import Features
-from components.evaluation.subject import Subject
-from components.evaluation.trial import Trial
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.image_features import ImageFeatures
+from components.core.metrics import Features
 
 
 @dataclass

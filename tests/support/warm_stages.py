@@ -20,7 +20,7 @@ import pytest
 
 PATIENCE_S = 200.0
 """After which a stage is taken to hang."""
-_PRELOADED = ("components.training.train", "components.encoders.base", "mlflow", "mlflow.tracking._tracking_service")
+_PRELOADED = ("components.training.train", "components.base.base", "mlflow", "mlflow.tracking._tracking_service")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import importlib
 from pydantic import ValidationError
 
 from components.captions.engine import Engine
-from components.discovery import file_names, find
-from components.errors import InputError
-from components.settings import Synthesize, explain_fault
+from components.core.discovery import file_names, find
+from components.core.errors import InputError
+from components.core.settings import Synthesize, explain_fault
 
 
 def make_engine(settings: Synthesize, name: str) -> Engine:

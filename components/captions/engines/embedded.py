@@ -14,11 +14,16 @@ from more_itertools import batched
 from pydantic import PositiveInt
 from torch import Tensor
 
-from components.captions.language_model import LanguageModel, bf16_is_native, load_language_model, revision_of
+from components.captions.local_model.language_model import (
+    LanguageModel,
+    bf16_is_native,
+    load_language_model,
+    revision_of,
+)
+from components.captions.local_model.shared_prefix import shared_inputs, shared_length
 from components.captions.request import Reply, Request, Said, Sampling
-from components.captions.shared_prefix import shared_inputs, shared_length
-from components.errors import InputError
-from components.settings import Block
+from components.core.errors import InputError
+from components.core.settings import Block
 
 _CANDIDATES = 64
 """Tokens that sampling considers; the nucleus of a caption is far smaller."""

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.endpoint_call import open_client
-from components.captions.endpoint_flow import flow
-from components.captions.endpoints import Endpoints, Limits
+from components.captions.endpoints.addresses import Endpoints, Limits
+from components.captions.endpoints.call import open_client
+from components.captions.endpoints.flow import flow
 from components.captions.request import Reply, Request
-from components.errors import InputError
-from components.files import content_hash
-from components.settings import Block
+from components.core.errors import InputError
+from components.core.files import content_hash
+from components.core.settings import Block
 
 
 class Options(Block):

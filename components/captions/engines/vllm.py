@@ -13,13 +13,13 @@ from typing import Any, Literal
 from more_itertools import batched
 from pydantic import Field, PositiveInt, field_validator
 
-from components.captions.endpoint_call import message_of
+from components.captions.endpoints.call import message_of
+from components.captions.local_model.weights import Weights, find_weights
 from components.captions.request import Reply, Request, Said
-from components.captions.vllm_process import Inbox, Line, Worker, device_groups, start_workers
-from components.captions.weights import Weights, find_weights
-from components.errors import InputError
-from components.files import content_hash
-from components.settings import Block
+from components.captions.vllm.process import Inbox, Line, Worker, device_groups, start_workers
+from components.core.errors import InputError
+from components.core.files import content_hash
+from components.core.settings import Block
 
 _AHEAD = 2
 """Blocks that a worker has at a time, so that it need not wait while replies are stored and prompts rendered."""
@@ -32,7 +32,7 @@ class Options(Block):
     """Settings of the vllm engine."""
 
     model: str
-    """A Hugging Face folder or name, see `components.captions.save_model` for SmolLM2 and its students."""
+    """A Hugging Face folder or name, see `components.students.save_model` for SmolLM2 and its students."""
     revision: str | None = None
     """Commit or tag of a name; what the Hugging Face cache holds when not given."""
     python: Path = Path(".venv-llm/bin/python")

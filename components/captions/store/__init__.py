@@ -10,7 +10,7 @@ from typing import Any
 from more_itertools import chunked
 from sqlalchemy import TextClause, func, select, text
 
-from components.captions.claims import Claims
+from components.captions.asking.claims import Claims
 from components.captions.request import Reply
 from components.captions.store.database import Database
 from components.captions.store.exchange import export_parquet, import_parquet

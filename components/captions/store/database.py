@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from components.captions.store.databases import find_dialect
-from components.errors import InputError
+from components.core.errors import InputError
 
 PATIENCE_S = 60.0
 """How long a database may be away, for example to restart, before the work stops."""

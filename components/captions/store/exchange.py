@@ -14,9 +14,9 @@ from sqlalchemy import collate, func, select, text
 from components.captions.store.database import Database
 from components.captions.store.rows import Row, storable
 from components.captions.store.schema import EXPORT, GENERATIONS, PRUNED
-from components.errors import InputError
-from components.files import atomic_file, file_hash
-from components.progress import bar
+from components.core.errors import InputError
+from components.core.files import atomic_file, file_hash
+from components.core.progress import bar
 
 _WRITTEN = 20_000
 _READ = 10_000

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, inspect, text
 
 from components.captions.store.database import Database
 from components.captions.store.schema import HEAD
-from components.errors import InputError
+from components.core.errors import InputError
 
-SCRIPTS = Path(__file__).parents[1] / "migrations"
+SCRIPTS = Path(__file__).parent / "migrations"
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps the migration it is in among its module's names."""
 

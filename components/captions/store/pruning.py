@@ -11,8 +11,8 @@ from sqlalchemy import Table as SqlTable
 
 from components.captions.store.database import Database
 from components.captions.store.schema import FAILURES, GENERATIONS, IMPORTS, PRUNED
-from components.errors import InputError
-from components.progress import bar
+from components.core.errors import InputError
+from components.core.progress import bar
 
 _AT_ONCE = 50_000
 """Rows that one transaction may delete: other workers wait meanwhile."""

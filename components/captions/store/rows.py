@@ -10,7 +10,7 @@ from sqlalchemy import String
 
 from components.captions.request import Reply
 from components.captions.store.schema import GENERATIONS
-from components.errors import InputError
+from components.core.errors import InputError
 
 Row = dict[str, str | int]
 """A row of a table, by column name."""

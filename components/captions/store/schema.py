@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlalchemy import Column, Double, Integer, MetaData, String, Table
 
 HEAD = "0002"
-"""The newest file of `components/captions/migrations/versions/`."""
+"""The newest file of `components/captions/store/migrations/versions/`."""
 
 METADATA = MetaData()
 

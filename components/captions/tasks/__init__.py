@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.captions.task import PromptTask
-from components.discovery import file_names, find
+from components.core.discovery import file_names, find
 
 
 def find_task(name: str) -> PromptTask:

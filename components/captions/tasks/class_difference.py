@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from components.captions.benchmark_readers import read_class_pairs
-from components.captions.parsing import cut
+from components.captions.inputs.benchmark_readers import read_class_pairs
+from components.captions.inputs.sources import Inputs, anything
+from components.captions.prompts.parsing import cut
 from components.captions.request import Chat
-from components.captions.sources import Inputs, anything
 from components.captions.task import PromptTask, chat
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from components.captions.few_shot import few_shot
-from components.captions.parsing import cut
-from components.captions.readers import read_caption_pairs
+from components.captions.inputs.readers import read_caption_pairs
+from components.captions.inputs.sources import Inputs, anything
+from components.captions.prompts.few_shot import few_shot
+from components.captions.prompts.parsing import cut
 from components.captions.request import Chat
-from components.captions.sources import Inputs, anything
 from components.captions.task import PromptTask
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from components.captions.parsing import first_line
-from components.captions.readers import read_captions
+from components.captions.inputs.readers import read_captions
+from components.captions.inputs.sources import Inputs, anything
+from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat
-from components.captions.sources import Inputs, anything
 from components.captions.task import PromptTask, chat
 
 

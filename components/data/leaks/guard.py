@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.core.records import PUBLISHED_TEXTS
+from components.core.settings import Prepare
 from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.known import KnownSet, known_sets
 from components.data.leaks.report import COUNTS, TEXTS, LeakCounts
 from components.data.source import Pair
-from components.errors import InputError
-from components.files import write_json
-from components.records import PUBLISHED_TEXTS
-from components.settings import Prepare
 
 _TRAINED = ("train", "val")
 

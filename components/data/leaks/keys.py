@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from components.validation.words import normalised
+from components.core.words import normalised
 
 _BELOW = r"(?:^|/){folder}/(?:[^/]+/)*0*{digits}(?:_[a-z])?\.\w+$"
 _NAMES = tuple(

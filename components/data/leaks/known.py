@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.core.progress import track
 from components.data.leaks.keys import name_key, picture_key, text_key
-from components.progress import track
 
 if TYPE_CHECKING:
-    from components.evaluation.declaration import Tested
+    from components.benchmarks.published_benchmark import Tested
 
 _THREADS = 4
 
@@ -49,7 +49,7 @@ def known_sets(data: Path) -> list[KnownSet]:
         InputError: there is no such folder.
     """
     # Reading benchmarks brings torch along, which a project without them need not wait for.
-    from components.evaluation.test_sets import test_sets
+    from components.benchmarks.test_sets import test_sets
 
     return [
         KnownSet(found.name, fault=found.fault) if found.tested is None else _known(found.name, found.tested)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from components.core.errors import InputError
+from components.core.records import PUBLISHED_TEXTS
 from components.data.leaks.keys import text_key
-from components.errors import InputError
-from components.records import PUBLISHED_TEXTS
 
 FOLDER = Path("data/leaks")
 COUNTS, TEXTS = "counts.json", "texts.parquet"

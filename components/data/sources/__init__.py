@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from components.core.discovery import file_names, find
 from components.data.source import Source
-from components.discovery import file_names, find
 
 
 def find_source(name: str) -> Source:

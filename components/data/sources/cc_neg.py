@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES
+from components.core.settings import Settings
 from components.data.source import EvaluationTables, Pair, Source
 from components.data.sources.folder import read_picture
-from components.errors import InputError
-from components.records import CAPTION_QUERIES
-from components.settings import Settings
 
 FILE = "cc_neg.parquet"
 Rows = list[dict[str, Any]]
@@ -32,8 +32,8 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
         InputError: files are missing, damaged or not all of CC-Neg, or the splits want more than there is.
     """
     # Benchmarks bring torch along, which other sources need not wait for.
-    from components.evaluation.published import cc_neg
-    from components.evaluation.test_sets import reading
+    from components.benchmarks.published import cc_neg
+    from components.benchmarks.test_sets import reading
 
     folder = settings.prepare.folder
     if folder is None:
@@ -97,5 +97,5 @@ SOURCE = Source(
     total=_total,
     evaluation=_evaluation,
     file=FILE,
-    how="make it with `python -m components.evaluation.convert_cc_neg`",
+    how="make it with `python -m components.benchmarks.files.convert_cc_neg`",
 )

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from components.core.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.core.settings import Settings
+from components.core.table import Table
 from components.data.source import EvaluationTables, Pair, Source
 from components.data.world.alt_text import alt_text
 from components.data.world.comparing import comparison_rows
+from components.data.world.description.evaluation_text import evaluation_text, plain_query, swapped
+from components.data.world.description.lexicon import TIERS
+from components.data.world.description.negation_text import CUES, negation_text
+from components.data.world.description.scenes import Scene, Split, draw_scenes, pair_is_held_out
 from components.data.world.drawing import draw
-from components.data.world.evaluation_text import evaluation_text, plain_query, swapped
-from components.data.world.lexicon import TIERS
-from components.data.world.negation_text import CUES, negation_text
-from components.data.world.scenes import Scene, Split, draw_scenes, pair_is_held_out
-from components.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
-from components.settings import Settings
-from components.table import Table
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
+from components.core.settings import Settings
 from components.data.captions_file import NAME, Line, by_image, find_image, read_lines, share
 from components.data.source import EvaluationTables, Pair, Source
-from components.errors import InputError
-from components.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
-from components.settings import Settings
 
 _MAX_PIXELS = 40_000_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import asdict
 
-from components.data.world.lexicon import Concept
-from components.data.world.phrases import slots
-from components.data.world.scenes import Scene
+from components.data.world.description.lexicon import Concept
+from components.data.world.description.phrases import slots
+from components.data.world.description.scenes import Scene
 
 _FRAMES = {
     "pair": (

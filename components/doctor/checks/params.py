@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.checking import check_methods, check_names
+from components.core.checking import check_methods, check_names
 from components.doctor.check import Check, Finding, Surroundings, ok
 
 

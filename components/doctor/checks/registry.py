@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from components.core.errors import InputError
 from components.doctor.check import Check, Finding, Surroundings, not_used, ok
 from components.doctor.database import rows
 from components.doctor.mlflow_api import headers
 from components.doctor.web import ask
-from components.errors import InputError
 from components.tracking import tracking_uri
 
 _ALIASES = "SELECT alias, version FROM registered_model_aliases WHERE name = :model ORDER BY alias"

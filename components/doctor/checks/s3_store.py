@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from components.core.storage import S3
 from components.doctor.check import Check, Finding, Surroundings, not_used, ok
-from components.storage import S3
 
 _NAMES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN")
 

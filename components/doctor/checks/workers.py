@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from components.core.errors import InputError
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok, warn
 from components.doctor.prefect_api import call, url_of
-from components.errors import InputError
 
 FIRST = "local"
 """Without a worker here nothing runs; other pools may be somebody else's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from components.discovery import file_names, find
+from components.core.discovery import file_names, find
 
 if TYPE_CHECKING:
     from components.registry.formats.format import Format

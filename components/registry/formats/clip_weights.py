@@ -9,9 +9,9 @@ from typing import Any
 import open_clip
 from torch import Tensor
 
-from components.encoders.encoder import Encoder
-from components.encoders.tokens import ClipTokenizer
-from components.errors import InputError
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.texts.tokens import ClipTokenizer
 
 _SIZES = {"layers", "width", "mlp_ratio"}
 _SAME = {

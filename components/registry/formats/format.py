@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from components.encoders.encoder import Encoder, Vectors
+from components.encoders.adapter.encoder import Encoder, Vectors
 
 
 @dataclass(frozen=True)

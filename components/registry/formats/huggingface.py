@@ -10,7 +10,7 @@ import open_clip
 import torch
 from PIL import Image
 
-from components.encoders.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder
 from components.registry.formats import clip_weights
 from components.registry.formats.format import Features, Format
 

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.files import write_json
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.encoders.adapter.encoder import Encoder
 from components.registry.formats.format import Features, Format
 
 _MEAN, _STD = list(open_clip.OPENAI_DATASET_MEAN), list(open_clip.OPENAI_DATASET_STD)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.registry.locks.lock import Asked, BusyError, Lock
 
 _TRY = text("SELECT pg_try_advisory_lock(:kind, :model)")

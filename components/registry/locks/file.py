@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from sqlalchemy import make_url
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.registry.locks.lock import Asked, BusyError, Lock
 
 _SIGNED_WITHIN = 5.0

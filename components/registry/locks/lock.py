@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from components.errors import InputError
+from components.core.errors import InputError
 
 
 class BusyError(InputError):

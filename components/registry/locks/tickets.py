@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.registry.locks.lock import Asked, BusyError, Lock
 from components.tracking import shown_address
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from components.discovery import file_names, find
-from components.errors import InputError
+from components.core.discovery import file_names, find
+from components.core.errors import InputError
 from components.validation.table import Synthesised
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.records import CLASS_DESCRIPTIONS
-from components.validation.benchmark_checks import ABOUT_CLASSES
+from components.core.records import CLASS_DESCRIPTIONS
+from components.validation.checks.benchmark_checks import ABOUT_CLASSES
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from components.records import DIFFERENCE_SCORES
+from components.core.records import DIFFERENCE_SCORES
 from components.validation.table import Answer, Check, Synthesised, each
 
 

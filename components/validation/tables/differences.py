@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from components.records import DIFFERENCES
-from components.validation.checks import COMMON, NO_STRANGER
+from components.core.records import DIFFERENCES
+from components.core.words import content_words, normalised
+from components.validation.checks.general import COMMON, NO_STRANGER
 from components.validation.table import Answer, Check, Synthesised, View, each
-from components.validation.words import content_words, normalised
 
 _JUNK = re.compile(r"^(?:[-*•#]|\d+[.):])|#\w|<\w+/?>|[*|{}=\\^~]|_{2,}|(\S)\1{4,}|\bdescription:", re.IGNORECASE)
 

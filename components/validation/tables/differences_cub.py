@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.records import DIFFERENCES_CUB
+from components.core.records import DIFFERENCES_CUB
 from components.validation.table import Answer, Synthesised
 from components.validation.tables.differences import COMPARED
 

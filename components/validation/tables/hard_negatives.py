@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.records import HARD_NEGATIVES
-from components.validation.checks import COMMON
+from components.core.records import HARD_NEGATIVES
+from components.core.words import overlap
+from components.validation.checks.general import COMMON
 from components.validation.table import Answer, Check, Synthesised, View, each
-from components.validation.words import overlap
 
 
 def _not_false(view: View) -> list[Any]:

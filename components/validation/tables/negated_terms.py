@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from components.records import NEGATED_TERMS
-from components.validation.checks import COMMON, NO_STRANGER
+from components.core.records import NEGATED_TERMS
+from components.validation.checks.general import COMMON, NO_STRANGER
 from components.validation.table import Answer, Check, Synthesised, each
 
 _TERMS = re.compile(r"\b(?:no|not|without)\b", re.IGNORECASE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from components.records import NEGATIONS
-from components.validation.checks import COMMON, strangers
+from components.core.records import NEGATIONS
+from components.validation.checks.general import COMMON, strangers
 from components.validation.table import Answer, Check, Synthesised, View
 
 _CUES = re.compile(

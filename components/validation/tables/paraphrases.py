@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.records import PARAPHRASES
-from components.validation.checks import COMMON, FAITHFUL, KEPT, NEW_WORDS
+from components.core.records import PARAPHRASES
+from components.validation.checks.general import COMMON, FAITHFUL, KEPT, NEW_WORDS
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(

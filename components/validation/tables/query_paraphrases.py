@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from components.records import QUERY_PARAPHRASES
-from components.validation.benchmark_checks import UNSEEN
-from components.validation.checks import KEPT
+from components.core.records import QUERY_PARAPHRASES
+from components.validation.checks.benchmark_checks import UNSEEN
+from components.validation.checks.general import KEPT
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(

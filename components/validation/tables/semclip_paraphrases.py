@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.records import SEMCLIP_PARAPHRASES
-from components.validation.checks import COMMON, FAITHFUL, KEPT
+from components.core.records import SEMCLIP_PARAPHRASES
+from components.validation.checks.general import COMMON, FAITHFUL, KEPT
 from components.validation.table import Answer, Synthesised
 
 TABLE = Synthesised(

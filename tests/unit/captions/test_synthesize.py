@@ -13,14 +13,13 @@ import pytest
 from more_itertools import batched
 
 from components.captions import synthesize
-from components.captions.answers import SKIPPED
+from components.captions.asking.questions import Shard
 from components.captions.engines import make_engine
 from components.captions.engines.embedded import EmbeddedEngine
-from components.captions.questions import Shard
 from components.captions.request import Reply, Request
-from components.errors import InputError
-from components.records import PAIRS
-from components.settings import Settings
+from components.core.errors import InputError
+from components.core.records import PAIRS, SKIPPED
+from components.core.settings import Settings
 
 
 class CountingEngine:

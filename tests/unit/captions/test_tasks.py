@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions import tasks
+from components.captions.inputs.sources import SHOWN, Inputs
 from components.captions.request import COMPLETION, PICTURE
-from components.captions.sources import SHOWN, Inputs
 from components.captions.tasks import find_task
-from components.discovery import file_names
-from components.errors import InputError
-from components.settings import Settings
+from components.core.discovery import file_names
+from components.core.errors import InputError
+from components.core.settings import Settings
 
 NAMES = file_names(tasks.__path__)
 OLDER_PROMPTS = {

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from components.data.world.lexicon import load_lexicon
-from components.validation.benchmark_checks import says_name
-from components.validation.world_checks import find_leak
+from components.data.world.description.lexicon import load_lexicon
+from components.validation.checks.benchmark_checks import says_name
+from components.validation.world.checks import find_leak
 
-TEACHER = Path(__file__).parents[3] / "components" / "captions" / "assets" / "teacher_classes.tsv"
+TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_classes.tsv"
 DESCRIBED, COMPARED = "class_description", "class_difference"
 
 Row = dict[str, str]

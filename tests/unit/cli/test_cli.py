@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from components.benchmarks.bootstrap import Interval
 from components.cli import app
-from components.evaluation import comparison_csv
-from components.evaluation.bootstrap import Interval
-from components.evaluation.comparison import Cell, Comparison
+from components.core.settings import Settings
 from components.registry import decision as records
+from components.registry.cached_decision import fingerprint
 from components.registry.decision import Decision, Rule
-from components.registry.standing import fingerprint
-from components.settings import Settings
+from components.report.comparison import as_csv as comparison_csv
+from components.report.comparison.comparison import Cell, Comparison
 
 REPO = Path(__file__).parents[3]
 
@@ -163,7 +163,7 @@ def test_a_decision_that_was_not_written_points_at_no_record(
     stand_in = types.ModuleType("components.registry.promotion")
     stand_in.promote = lambda *_args, **_options: found  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
-    monkeypatch.setattr("components.registry.standing.standing_decision", lambda _settings: None)
+    monkeypatch.setattr("components.registry.cached_decision.standing_decision", lambda _settings: None)
     monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
     for options in ([], ["--dry-run"]):
         last = _output("promote", *options).splitlines()[-1]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from components.benchmarks.published.sugar_crepe_pp import SUBSETS
 from components.cli import app
-from components.encoders.encoder import Encoder
-from components.evaluation.published.sugar_crepe_pp import SUBSETS
+from components.encoders.adapter.encoder import Encoder
 
 ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
 NAME = "sugar_crepe_pp_text"

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from components.captions.store import GenerationStore
 from components.cli import store as store_commands
-from components.errors import InputError
-from tests.unit.captions.store_rows import failures, replies, request, requests
+from components.core.errors import InputError
+from tests.support.store_rows import failures, replies, request, requests
 
 REPO = Path(__file__).parents[3]
 

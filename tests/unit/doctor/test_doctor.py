@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.doctor.check import Check, Finding, Surroundings, fail, ok
 from components.doctor.checks import all_checks
 from components.doctor.checks.gpu import driver_cuda, torch_cuda
 from components.doctor.examine import examine, surroundings
-from components.errors import InputError
-from components.settings import Settings
 
 REPO = Path(__file__).parents[3]
 SECRET = "planted-secret"

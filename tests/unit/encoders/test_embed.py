@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.records import PAIRS
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.files import image_id
-from components.records import PAIRS
-from components.settings import Settings
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.records import LABELS
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.folders import Folders
 from components.evaluation.results import read_report, read_scores
-from components.records import LABELS
-from components.settings import Settings
 
 Make = Callable[..., Settings]
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.errors import InputError
+from components.benchmarks.benchmark import Correlation, Metric, Scores
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.published_benchmark import Need, Published
+from components.core.errors import InputError
 from components.evaluation import run_published
-from components.evaluation.benchmark import Correlation, Metric, Scores
-from components.evaluation.declaration import Need, Published
-from components.evaluation.published_pairs import paired
 from components.evaluation.published_results import all_published, read_published, report_path
-from components.evaluation.published_table import paired_sections
 from components.evaluation.run_published import Outcome, Plan, run_all, run_one
-from components.evaluation.subject import Subject
-from components.evaluation.trial import Trial
+from components.report.published.pairs import paired
+from components.report.published.table import paired_sections
 from tests.support.toy_trial import ToyEncoder
 
 TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}

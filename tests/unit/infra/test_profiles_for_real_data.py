@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
+from components.benchmarks.embedded import find_benchmark
+from components.core.profiles import overlaid, write
+from components.core.settings import Settings, load_settings
 from components.data.sources import find_source
 from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
-from components.evaluation.benchmarks import find_benchmark
-from components.profiles import overlaid, write
-from components.settings import Settings, load_settings
-from components.training.optimisation import Optimisation
+from components.methods.contract.optimisation import Optimisation
 from components.training.train import find_entry
 from components.validation.tables import find_table
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from components.methods import find_method
-from components.methods.method import Method
-from components.training.features import Feature, Features
+from components.methods.contract.features import Feature, Features
+from components.methods.contract.method import Method
+from components.methods.registry import find_method
 
 Rows = npt.NDArray[np.float64]
 SCALE = 7.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
 from components.methods.caption_ft import METHOD
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from components.encoders.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder
 from components.methods import adapted_lm
 from components.methods.clip_scratch import METHOD
 from tests.unit.methods.examples import losses_of, picking, random_columns, unit

@@ -12,11 +12,11 @@ import torch
 import yaml
 from torch import Tensor
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.methods import find_method, method_names
-from components.settings import Settings
-from components.training.optimisation import Optimisation
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.optimisation import Optimisation
+from components.methods.registry import find_method, method_names
 from tests.conftest import TINY
 from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
 

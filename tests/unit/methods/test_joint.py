@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER
 from components.methods.joint import METHOD
-from components.methods.method import TEXT_BLOCKS, TEXT_TOWER
 from tests.unit.methods.examples import DIM, configured, losses_of, random_columns
 
 PARTS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.methods.laclip_ft import METHOD
 from tests.unit.methods.examples import losses_of, picking, random_columns, unit
 

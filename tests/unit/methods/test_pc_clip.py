@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
 from components.methods.pc_clip import METHOD
 from tests.unit.methods.examples import SCALE, as_features, losses_of, picking, random_columns, unit
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Settings
 from components.methods.semclip import METHOD, Projection
-from components.settings import Settings
 from tests.unit.methods.examples import (
     DIM,
     SCALE,

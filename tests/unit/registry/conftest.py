@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.encoders.encoder import Encoder
-from components.settings import Settings
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
 from components.tracking import STORE, make_client
 from tests.support.registry_project import Project, make_project
 

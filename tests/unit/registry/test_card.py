@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from components.core.files import write_json
+from components.core.settings import Settings
 from components.data.leaks.report import COUNTS, LeakCounts
-from components.encoders.sidecar import Sidecar
-from components.files import write_json
+from components.encoders.adapter.sidecar import Sidecar
 from components.registry import decision as records
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
 from components.registry.folders import Folders
 from components.registry.model import shortened
 from components.registry.prompts import prompts_of, tables_trained_on
-from components.settings import Settings
 from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
 
 GROUP = f"{PRIMARY}/unseen"

@@ -16,8 +16,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.encoders.encoder import Encoder, unit_rows
-from components.errors import InputError
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.registry.export import export_encoder, write_checked
 from components.registry.formats import find_format
 from components.registry.formats.format import Features

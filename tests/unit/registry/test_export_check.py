@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.encoders.sidecar import SIDECAR
+from components.encoders.adapter.sidecar import SIDECAR
 
 
 def _refused(*arguments: str) -> str:

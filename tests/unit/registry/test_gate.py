@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.errors import InputError
+from components.core.errors import InputError
+from components.core.settings import Margin, Promote
 from components.evaluation.results import Report, Result
 from components.registry.gate import Evidence, judge
-from components.settings import Margin, Promote
 
 PRIMARY, GUARD = "b/primary", "b/guard"
 POLICY = Promote(model="m", primary=PRIMARY, guards={GUARD: 0.01})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from components.encoders.sidecar import read_sidecar
-from components.errors import InputError
-from components.files import write_json
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.encoders.adapter.sidecar import read_sidecar
 from components.registry.challenger import withdraw
 from components.registry.folders import Folders
 from components.registry.lineage import find_links, tags_of

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.encoders.sidecar import read_sidecar
-from components.errors import InputError
-from components.files import write_json
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
+from components.registry.cached_decision import standing_decision
 from components.registry.decision import LATEST, RECORDS
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
-from components.registry.standing import standing_decision
 from components.tracking import make_client, tracking_uri
 
 MODEL = "text-encoder"

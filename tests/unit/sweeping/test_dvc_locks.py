@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zc.lockfile
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.sweeping import dvc_locks
 from components.sweeping.dvc_locks import sweep_locks
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from components.captions.store import GenerationStore
 from components.captions.store.database import Database
-from components.captions.workers import new_worker
+from components.core.worker_identity import new_worker
 from components.sweeping.store_leases import sweep_leases
 
 

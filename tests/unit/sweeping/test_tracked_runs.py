@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.workers import new_worker
+from components.core.worker_identity import new_worker
 from components.sweeping.tracked_runs import OWNER, SWEPT, sweep_runs
 from components.tracking import make_client
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from components import tracking
-from components.files import file_hash
-from components.settings import Settings
+from components.core.files import file_hash
+from components.core.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -110,7 +110,7 @@ def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -
 _VICTIM = """
 import sys, time
 from pathlib import Path
-from components.settings import load_settings
+from components.core.settings import load_settings
 from components.tracking import tracked_run
 with tracked_run("train", "victim", load_settings(Path(sys.argv[1])), {}, {}) as run:
     run.log_metrics({"loss": 1.0}, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.training.synthetic import WORDS
+from tests.support.synthetic_training import WORDS
 
 
 def make_language_model(folder: Path) -> Path:

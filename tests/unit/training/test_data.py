@@ -12,19 +12,19 @@ import pandas as pd
 import pytest
 import torch
 
+from components.cli.write_shards import write_shards
+from components.core.compute.distributed import World as Ranks
+from components.core.errors import InputError
+from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import decode
 from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.encoder import Encoder
-from components.encoders.images import decode
-from components.errors import InputError
-from components.records import DIFFERENCES, PAIRS, PARAPHRASES
 from components.training.data import Data, load_data
-from components.training.distributed import World as Ranks
 from components.training.held_out import choose_held_out
-from components.training.shard_source import ShardSource
-from components.training.shards import write_shards
+from components.training.shards.source import ShardSource
 from components.training.train import find_entry
 from tests.conftest import TINY
-from tests.unit.training.world import HELD_OUT, SAMPLES, World, make_world, world_settings
+from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
 METHODS = ["paraclip", "semclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
 

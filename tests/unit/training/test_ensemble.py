@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.training.ensemble import check_ensemble, ensemble
 
 

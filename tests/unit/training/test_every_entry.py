@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from components.encoders.encoder import Encoder
-from components.training.checkpoint import Checkpoints
-from components.training.distributed import World
-from components.training.features import Features
-from components.training.gradients import Objective, backward
-from components.training.loop import fit
-from components.training.optimisation import Optimisation
-from components.training.run import Engine, Run, Step
-from components.training.towers import Towers
-from tests.unit.training.synthetic import Subject, SyntheticSource, batch, entries, find, subject
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.features import Features
+from components.methods.contract.optimisation import Optimisation
+from components.training.engine.gradients import Objective, backward
+from components.training.engine.loop import fit
+from components.training.engine.run import Engine, Run, Step
+from components.training.engine.towers import Towers
+from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, find, subject
 
 TOLERANCE = 1e-5
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.encoders.encoder import Encoder
+from components.encoders.adapter.encoder import Encoder
 from components.training.held_out import HeldOut, Vectors, choose_held_out, embed
-from tests.unit.training.world import sentence
+from tests.support.toy_world import sentence
 
 
 def _rows(ids: list[str], images: list[str]) -> pd.DataFrame:

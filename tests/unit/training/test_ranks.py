@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from components.errors import InputError
-from components.training.distributed import World
-from tests.unit.training.rank_worker import one_step
-from tests.unit.training.synthetic import entries
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from tests.support.rank_worker import one_step
+from tests.support.synthetic_training import entries
 
 TOLERANCE = 1e-5
 
@@ -23,7 +23,7 @@ TOLERANCE = 1e-5
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory, language_model: Path) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
-    worker = Path(__file__).with_name("rank_worker.py")
+    worker = Path(__file__).parents[2] / "support" / "rank_worker.py"
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(worker)]
     done = subprocess.run(
         [sys.executable, *command, str(folder), str(language_model)],

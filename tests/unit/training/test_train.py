@@ -13,25 +13,25 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from components.cli.write_shards import write_shards
+from components.core.compute.distributed import World as Ranks
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.core.provenance import path_hash
+from components.core.settings import Settings
 from components.data.leaks.report import COUNTS, LeakCounts
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.files import write_json
-from components.methods import find_method
-from components.provenance import path_hash
-from components.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.methods.registry import find_method
 from components.tracking import PARENT_RUN, STORE, make_client
 from components.training import train
 from components.training.data import load_data
-from components.training.distributed import World as Ranks
-from components.training.gradients import Objective
-from components.training.shards import write_shards
-from components.training.stepper import NonFiniteError
-from components.training.towers import Towers
+from components.training.engine.gradients import Objective
+from components.training.engine.stepper import NonFiniteError
+from components.training.engine.towers import Towers
 from components.training.train import Entry, Job, find_entry
 from components.training.watching import watch
 from tests.conftest import TINY
-from tests.unit.training.world import World, make_world, world_settings
+from tests.support.toy_world import World, make_world, world_settings
 
 
 @pytest.fixture(scope="module")

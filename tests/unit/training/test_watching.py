@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.encoders.encoder import Encoder
-from components.errors import InputError
-from components.settings import Train
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.core.settings import Train
+from components.encoders.adapter.encoder import Encoder
 from components.training.data import Data
-from components.training.distributed import World
-from components.training.gradients import Objective, evaluate
+from components.training.engine.gradients import Objective, evaluate
+from components.training.engine.towers import Towers
 from components.training.held_out import HeldOut
-from components.training.sampler import Sampler
-from components.training.table_source import TableSource
-from components.training.towers import Towers
+from components.training.rows.sampler import Sampler
+from components.training.rows.table_source import TableSource
 from components.training.watching import DIRECTIONS, check_export, watch
-from tests.unit.training.toy import same, toy_losses, weights_of
-from tests.unit.training.world import sentence
+from tests.support.toy_training import same, toy_losses, weights_of
+from tests.support.toy_world import sentence
 
 COUNT = 12
 

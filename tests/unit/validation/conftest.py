@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from components.data.world.scenes import Scene, Thing
-from components.encoders.sidecar import SIDECAR, Sidecar
-from components.files import write_json
-from components.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
-from components.settings import Settings, Task, load_settings
-from components.validation import report, validate
-from components.validation.joining import join_answers
-from components.validation.probes import Probes, find_probes
-from components.validation.report import Tally
+from components.core.files import write_json
+from components.core.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
+from components.core.settings import Settings, Task, load_settings
+from components.data.world.description.scenes import Scene, Thing
+from components.encoders.adapter.sidecar import SIDECAR, Sidecar
+from components.validation import validate
+from components.validation.joining.answers import join_answers
+from components.validation.measuring.probes import Probes, find_probes
+from components.validation.reporting import report
+from components.validation.reporting.report import Tally
 from components.validation.suites import SuiteResult
 from components.validation.tables import find_table
 from components.validation.validate import Files

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from components.captions.tasks import find_task
-from components.records import GENERATIONS, quarantine_of
-from components.settings import Limits
+from components.core.records import GENERATIONS, quarantine_of
+from components.core.settings import Limits
 from components.validation import validate
-from components.validation.benchmark_checks import says_name
-from components.validation.echoes import find_echo, prompt_phrases
+from components.validation.checks.benchmark_checks import says_name
+from components.validation.checks.echoes import find_echo, prompt_phrases
 from components.validation.tables import find_table
 from tests.unit.validation.conftest import (
     CAPTION,

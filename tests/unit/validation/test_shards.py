@@ -90,7 +90,7 @@ def test_nothing_appears_when_the_stage_breaks_off(stage: Any, answer: Any, tmp_
     def fail(*_: Any) -> None:
         raise RuntimeError("lost")
 
-    monkeypatch.setattr("components.validation.quality.Quality.add", fail)
+    monkeypatch.setattr("components.validation.reporting.quality.Quality.add", fail)
     with pytest.raises(RuntimeError, match="lost"):
         stage([answer(), answer(pair=1)], shard_rows=1)
     assert list((tmp_path / "validated").iterdir()) == []

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import create_engine, inspect
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.validation.rules import Rule
 from components.validation.suites import Suites
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from components.captions.tasks import find_task
-from components.discovery import file_names
-from components.errors import InputError
-from components.settings import Limits, Settings
+from components.core.discovery import file_names
+from components.core.errors import InputError
+from components.core.settings import Limits, Settings
 from components.validation import tables, validate
 from components.validation.tables import find_table, tables_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.errors import InputError
+from components.core.errors import InputError
 from components.tracking import PARENT_RUN, STORE, make_client
-from components.validation.report import metrics_of
+from components.validation.reporting.report import metrics_of
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from components.errors import InputError, run_command
-from components.settings import Settings
+from components.core.errors import InputError, run_command
+from components.core.settings import Settings
 from components.validation import validate
-from components.validation.probes import find_probes
+from components.validation.measuring.probes import find_probes
 
 QUERY = "Hidden query: a little pup beside some big kitty, all scarlet."
 FRAME = "Someone put a small dog left of a large cat and painted the rest red."

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from components.captions.store.rows import Row
-from components.discovery import file_names, find
+from components.core.discovery import file_names, find
 
 
 class Dialect(Protocol):

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from components.captions.store.rows import Row
-from components.errors import InputError
+from components.core.errors import InputError
 
 _WAIT_S = 60.0
 _PRAGMAS = (

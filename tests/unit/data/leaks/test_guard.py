@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from components.core.errors import InputError
+from components.core.records import PAIRS
+from components.core.settings import Settings
 from components.data import prepare
 from components.data.leaks.guard import Guard
 from components.data.leaks.known import KnownSet
 from components.data.leaks.report import read_counts, read_texts
 from components.data.source import Pair
-from components.errors import InputError
-from components.records import PAIRS
-from components.settings import Settings
 
 Png = Callable[..., bytes]
 TESTED = "COCO_val2014_000000000007.jpg"

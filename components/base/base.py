@@ -1,0 +1,114 @@
+"""Stage `base`: the starting encoder, trained here, fetched by open_clip or read from a file.
+
+python -m components.base.base
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import open_clip
+
+from components.base.published import check_published, warn_of_activation
+from components.base.scratch import pretrain
+from components.core import folders
+from components.core.checking import load_checked
+from components.core.errors import InputError, told_of
+from components.core.files import write_json
+from components.core.project import run_in_project
+from components.core.provenance import data_hashes, git_commit
+from components.core.settings import Base, Settings
+from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.weights import load_weights
+from components.tracking import RUN_FILE, tracked_run
+
+
+def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = folders.PAIRS) -> None:
+    """Write the base encoder's folder.
+
+    Raises:
+        InputError: the model, tag or file is unknown, broken, or has another activation than its config.
+    """
+    if settings.base.source == "scratch":
+        _train(settings, output, pairs_folder / "train.parquet")
+        return
+    fetch = {"open_clip": _from_open_clip, "file": _from_file}[settings.base.source]
+    with told_of("params.yaml: base"):
+        encoder = fetch(settings.base)
+    encoder.sidecar = encoder.sidecar.model_copy(
+        update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
+    )
+    encoder.save(output)
+
+
+def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
+    inputs = {"pairs": train_pairs}
+    with told_of("params.yaml: base"):
+        model_config(settings.base.model)
+    with tracked_run("base", "base", settings, settings.base.model_dump(mode="json"), inputs) as tracked:
+        encoder, checkpoints = pretrain(settings, train_pairs, tracked)
+        encoder.sidecar = encoder.sidecar.model_copy(
+            update={
+                "settings": settings.base.model_dump(mode="json"),
+                "data_hashes": data_hashes(inputs.values()),
+                "git_commit": git_commit(),
+            }
+        )
+        encoder.save(output)
+        write_json(output / RUN_FILE, tracked.reference())
+        tracked.log_artifact(output)
+    checkpoints.clear()
+
+
+def _from_open_clip(base: Base) -> Encoder:
+    if base.pretrained is None:
+        raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
+    return open_clip_encoder(base.model, base.pretrained)
+
+
+def open_clip_encoder(model: str, tag: str) -> Encoder:
+    """An encoder that open_clip publishes.
+
+    Raises:
+        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
+    """
+    config = model_config(model)
+    check_published(model, tag, has_quick_gelu(config))
+    encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
+    try:
+        source = open_clip.create_model(model, pretrained=tag, precision="fp32")
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
+            "give the file instead"
+        ) from None
+    encoder.model.load_state_dict(source.state_dict())
+    return encoder
+
+
+def _from_file(base: Base) -> Encoder:
+    if base.file is None:
+        raise InputError(
+            "source 'file' needs `file`: name an encoder folder or a weights file (.safetensors, .pt, .bin)"
+        )
+    if base.file.is_dir():
+        return Encoder.load(base.file)
+    return weights_file_encoder(base.model, base.file)
+
+
+def weights_file_encoder(model: str, file: Path) -> Encoder:
+    """An encoder of an open_clip configuration with the weights of a file.
+
+    Raises:
+        InputError: the model is unknown, or the file is missing, broken or does not fit it.
+    """
+    encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
+    load_weights(encoder.model, file)
+    warn_of_activation(plain_name(model), file)
+    return encoder
+
+
+if __name__ == "__main__":
+    run_in_project(lambda: run(load_checked()))

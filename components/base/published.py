@@ -1,0 +1,55 @@
+"""What open_clip knows about the weights it publishes, and what of it must fit this project."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import open_clip
+
+from components.core.errors import InputError
+
+_ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
+"""Trained with QuickGELU, published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
+_log = logging.getLogger(__name__)
+
+
+def check_published(name: str, tag: str, quick_gelu: bool) -> None:
+    """Refuse weights that would silently compute something else here than where they were trained.
+
+    Those whose published figures were measured with the other activation are let pass with a warning.
+
+    Args:
+        name: an open_clip model.
+        tag: of its weights.
+        quick_gelu: whether the model's configuration asks for QuickGELU.
+
+    Raises:
+        InputError: open_clip has no such weights, or they were trained with another activation or on images that
+            were normalised with other numbers.
+    """
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
+    facts = open_clip.get_pretrained_cfg(name, tag)
+    twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
+    # A model without a twin has one activation only, whatever its tag says: roberta-ViT-B-32 is one.
+    if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
+        told = f"weights '{tag}' were trained with another activation than '{name}' has"
+        if tag not in _ALSO_WITH_GELU:
+            raise InputError(f"{told}: name the model '{twin}'")
+        _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", told, name, tag, twin)
+    if facts.get("mean") not in (None, open_clip.OPENAI_DATASET_MEAN):
+        raise InputError(
+            f"weights '{tag}' of {name} expect images with mean {facts['mean']}, which is not supported: "
+            "choose weights with CLIP's own image normalisation"
+        )
+
+
+def warn_of_activation(name: str, file: Path) -> None:
+    """Say which activation the weights of a file get where `name` has a twin with the other; no file tells its own."""
+    twin = name.removesuffix("-quickgelu") if name.endswith("-quickgelu") else f"{name}-quickgelu"
+    if twin not in open_clip.list_models():
+        return
+    ours, other = ("QuickGELU", "GELU") if name.endswith("-quickgelu") else ("GELU", "QuickGELU")
+    _log.warning("%s does not say its activation and gets %s: name '%s' if it learned with %s", file, ours, twin, other)

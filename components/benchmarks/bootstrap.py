@@ -1,0 +1,275 @@
+"""Bootstrap intervals of means over queries and of correlations, and tests of paired differences.
+
+Queries about one picture succeed and fail together, so pictures are resampled where they have several queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from components.benchmarks.benchmark import Correlation
+from components.core.metrics import Indices, Reals, finite
+
+_CELLS = 4_000_000
+"""Resampled values held in memory at once."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's length."""
+        return (self.high - self.low) / 2
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the whole interval is on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+def interval(
+    values: Reals, resamples: int, seed: int, strata: Indices | None = None, pictures: Indices | None = None
+) -> Interval:
+    """The mean of `values` with the percentile interval of `resamples` multinomial resamples of the queries.
+
+    The same number of queries and the same seed give the same resamples. The interval of a difference
+    of two encoders is that of their difference per query (paired bootstrap).
+
+    Where pictures have several queries, pictures are drawn, each with all its queries (cluster bootstrap). Queries
+    about two pictures have no such clusters: the resamples of these queries are stretched until their standard error is
+    the dyadic-robust one (Aronow, Samii and Assenova 2015, arXiv 1312.3398).
+
+    Args:
+        values: one value per query `[queries]`, at least one.
+        resamples: how many resamples are drawn.
+        seed: seed of the resampling.
+        strata: group of each query `[queries]`; then the value is the mean over groups of each group's mean,
+            and queries are resampled within their group. Groups of one query are resampled among each other.
+        pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`; None where
+            no picture has two queries.
+    """
+    finite(values)
+    groups = [values] if strata is None else [values[strata == stratum] for stratum in np.unique(strata)]
+    value = float(np.mean([group.mean() for group in groups]))
+    generator = np.random.default_rng(seed)
+    if pictures is not None and pictures.ndim == 1:
+        means = _means_of_pictures(values, _numbered(strata, len(values)), pictures, resamples, generator)
+    else:
+        means = _means_of_groups(groups, resamples, generator)
+    if pictures is not None and pictures.ndim == 2:
+        means = value + (means - value) * _stretch(values, _numbered(strata, len(values)), pictures)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(value, float(low), float(high))
+
+
+def _numbered(strata: Indices | None, queries: int) -> Indices:
+    """Each query's group `[queries]`, counted from 0."""
+    if strata is None:
+        return np.zeros(queries, dtype=np.int64)
+    return np.unique(strata, return_inverse=True)[1].astype(np.int64)
+
+
+def _means_of_groups(groups: list[Reals], resamples: int, generator: np.random.Generator) -> Reals:
+    """Means over groups of resampled group means `[resamples]`."""
+    single = [group for group in groups if len(group) == 1]
+    drawn = [resampled_means(group, resamples, generator) for group in groups if len(group) > 1 or len(single) == 1]
+    if len(single) > 1:
+        drawn += [resampled_means(np.concatenate(single), resamples, generator)] * len(single)
+    return np.asarray(np.mean(drawn, axis=0))
+
+
+def _means_of_pictures(
+    values: Reals, groups: Indices, pictures: Indices, resamples: int, generator: np.random.Generator
+) -> Reals:
+    """Means over groups of the group means of resampled pictures `[resamples]`.
+
+    Pictures are drawn within their group; where one has queries in several groups, all are drawn together, and a group
+    that a resample has no picture of is left out of it.
+    """
+    from scipy.sparse import csr_array
+
+    owner = np.unique(pictures, return_inverse=True)[1]
+    cells = np.unique(np.stack([owner, groups]), axis=1)
+    count = int(owner.max()) + 1
+    pools = np.zeros(count, dtype=np.int64)
+    if cells.shape[1] == count:
+        pools = cells[1]
+        pools = np.where(np.bincount(pools)[pools] > 1, pools, pools.max() + 1)
+    shape = (count, int(groups.max()) + 1)
+    sums = csr_array((values, (owner, groups)), shape)
+    sizes = csr_array((np.ones(len(values)), (owner, groups)), shape)
+    means = np.empty(resamples, dtype=np.float64)
+    chunk = max(1, _CELLS // count)
+    for start in range(0, resamples, chunk):
+        stop = min(start + chunk, resamples)
+        times = np.zeros((stop - start, count))
+        for pool in np.unique(pools):
+            members = np.flatnonzero(pools == pool)
+            drawn = generator.integers(0, len(members), size=(stop - start, len(members)))
+            drawn += len(members) * np.arange(stop - start)[:, None]
+            times[:, members] = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        total, size = times @ sums, times @ sizes
+        means[start:stop] = (total / np.maximum(size, 1)).sum(axis=1) / (size > 0).sum(axis=1)
+    return means
+
+
+def _stretch(values: Reals, groups: Indices, pictures: Indices) -> float:
+    """How many times the standard error of independent queries the dyadic-robust one is; at least 1."""
+    sizes = np.bincount(groups)
+    influence = (values - (np.bincount(groups, values) / sizes)[groups]) / sizes[groups]
+    ends = np.unique(pictures, return_inverse=True)[1].reshape(pictures.shape)
+    pairs = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)[1].ravel()
+    of_pictures = np.bincount(ends[:, 0], influence, ends.max() + 1) + np.bincount(ends[:, 1], influence)
+    # Queries about the same two pictures are in the sums of both.
+    robust = np.square(of_pictures).sum() - np.square(np.bincount(pairs, influence)).sum()
+    independent = np.square(influence).sum()
+    return float(np.sqrt(max(1.0, robust / independent))) if independent else 1.0
+
+
+def resampled_means(values: Reals, resamples: int, generator: np.random.Generator) -> Reals:
+    """Means of `resamples` draws of all queries with replacement `[resamples]`, drawn in chunks."""
+    means = np.empty(resamples, dtype=np.float64)
+    chunk = max(1, _CELLS // len(values))
+    for start in range(0, resamples, chunk):
+        stop = min(start + chunk, resamples)
+        drawn = generator.integers(0, len(values), size=(stop - start, len(values)))
+        means[start:stop] = values[drawn].mean(axis=1)
+    return means
+
+
+def correlation_value(correlation: Correlation) -> float:
+    """The correlation of its two columns; ties share the mean of their ranks, and a constant column gives 0."""
+    finite(correlation.gold, correlation.predicted)
+    return float(_correlations(correlation, np.arange(len(correlation.gold))[None])[0])
+
+
+def correlation_interval(correlation: Correlation, resamples: int, seed: int) -> Interval:
+    """A correlation with the percentile interval of `resamples` resamples of its rows; each is ranked anew.
+
+    The same number of rows and the same seed give the same resamples.
+
+    Args:
+        correlation: its columns, at least one row.
+        resamples: how many resamples are drawn.
+        seed: seed of the resampling.
+    """
+    found = resampled_correlations(correlation, resamples, np.random.default_rng(seed))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Interval(correlation_value(correlation), float(low), float(high))
+
+
+def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
+    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
+    finite(correlation.gold, correlation.predicted)
+    rows = len(correlation.gold)
+    found = np.empty(resamples, dtype=np.float64)
+    chunk = max(1, _CELLS // rows)
+    for start in range(0, resamples, chunk):
+        stop = min(start + chunk, resamples)
+        found[start:stop] = _correlations(correlation, generator.integers(0, rows, size=(stop - start, rows)))
+    return found
+
+
+def paired_difference(
+    first: Reals | Correlation,
+    second: Reals | Correlation,
+    resamples: int,
+    seed: int,
+    strata: Indices | None = None,
+    pictures: Indices | None = None,
+) -> Interval:
+    """The first encoder's value less the second's, with the interval of resamples that both share (paired bootstrap).
+
+    Args:
+        first, second: values per query `[queries]`, or correlations, of two encoders on the same rows.
+        resamples: how many resamples are drawn.
+        seed: seed of the resampling.
+        strata, pictures: of each query, as in `interval`; correlations have none.
+
+    Raises:
+        ValueError: one has values and the other a correlation, or they differ in kind or rows.
+    """
+    if isinstance(first, Correlation) and isinstance(second, Correlation):
+        if first.kind != second.kind or not np.array_equal(first.gold, second.gold):
+            raise ValueError("correlations of different kind or rows have no paired difference")
+        draws = [resampled_correlations(one, resamples, np.random.default_rng(seed)) for one in (first, second)]
+        low, high = np.quantile(draws[0] - draws[1], [0.025, 0.975])
+        return Interval(correlation_value(first) - correlation_value(second), float(low), float(high))
+    return interval(_difference(first, second), resamples, seed, strata, pictures)
+
+
+def sign_flip_p(
+    first: Reals,
+    second: Reals,
+    resamples: int,
+    seed: int,
+    strata: Indices | None = None,
+    pictures: Indices | None = None,
+) -> float:
+    """Two-sided p-value of the paired permutation test: which encoder gave which value of a query is exchanged.
+
+    The values of all queries about one picture are exchanged together.
+
+    Counts the sign flips whose mean difference is at least as far from 0 as the one found, which is one of them,
+    so that p is never 0 (Phipson and Smyth 2010).
+
+    Args:
+        first, second: values per query of two encoders `[queries]`.
+        resamples: how many sign flips are drawn.
+        seed: seed of the draws.
+        strata: group of each query; then the mean is that of group means, as in `interval`.
+        pictures: the picture of each query `[queries]`, or None where no picture has two queries.
+
+    Raises:
+        ValueError: the values differ in number, or queries are about two pictures: there is nothing to exchange.
+    """
+    difference = _difference(first, second)
+    if strata is not None:
+        _, group, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+        difference = difference / sizes[group]
+    if pictures is not None:
+        if pictures.ndim > 1:
+            raise ValueError("queries about two pictures have no permutation test")
+        difference = np.asarray(np.bincount(np.unique(pictures, return_inverse=True)[1], difference), dtype=np.float64)
+    # Sums of few distinct values that differ by rounding alone are equal.
+    bound = abs(difference.sum()) - 1e-12 * np.abs(difference).sum()
+    generator = np.random.default_rng(seed)
+    chunk = max(1, _CELLS // len(difference))
+    beyond = 0
+    for start in range(0, resamples, chunk):
+        size = (min(chunk, resamples - start), len(difference))
+        signs = np.where(generator.random(size) < 0.5, -1.0, 1.0)
+        beyond += int((np.abs(signs @ difference) >= bound).sum())
+    return (beyond + 1) / (resamples + 1)
+
+
+def _difference(first: Reals | Correlation, second: Reals | Correlation) -> Reals:
+    if isinstance(first, Correlation) or isinstance(second, Correlation) or first.shape != second.shape:
+        raise ValueError("only values of the same queries have a paired difference")
+    finite(first, second)
+    return first - second
+
+
+def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
+    """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
+    gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
+    if correlation.kind == "spearman":
+        from scipy.stats import rankdata
+
+        gold, predicted = rankdata(gold, axis=1), rankdata(predicted, axis=1)
+    # Asked before the mean is taken off: a rounded mean leaves a constant column with a tiny spread.
+    constant = (np.ptp(gold, axis=1) == 0) | (np.ptp(predicted, axis=1) == 0)
+    gold, predicted = (column - column.mean(axis=1, keepdims=True) for column in (gold, predicted))
+    spread = np.sqrt((gold**2).sum(axis=1) * (predicted**2).sum(axis=1))
+    products = (gold * predicted).sum(axis=1)
+    found = np.zeros(len(drawn))
+    np.divide(products, spread, out=found, where=~constant & (spread > 0))
+    return found

@@ -1,0 +1,99 @@
+"""How features lie in their space; every value is one of a pair or of an item, so that its mean has an interval.
+
+`geometry/caption_difference/...` and `geometry/image_difference/...` hold the difference f_A - f_B of two captions or
+of two images against the text f_{A-B} about it (PC-CLIP, table 7). `antisymmetry` compares f_{A-B} with f_{B-A}.
+`alignment` is Wang and Isola's (2020, arXiv 2005.10242, section 4.1) of images with their captions and of captions with
+their paraphrases. Their uniformity is the logarithm of the mean of `gaussian_potential`, which is a mean over items.
+Values are distances: they are no shares and may exceed 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
+from components.benchmarks.protocols import geometry
+from components.core.metrics import BLOCK, Features, Indices, Reals, finite
+from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
+
+NAME = "geometry"
+FILE = "comparisons.parquet"
+_NONE = "no ranking, so no ties"
+
+
+def score(context: Context) -> Scores:
+    """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
+    values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
+    for found, shown in (_differences(context), _spread(context)):
+        values |= {f"{NAME}/{name}": column for name, column in found.items()}
+        pictures |= {f"{NAME}/{name}": shown for name in found}
+    return Scores(values, pictures=pictures)
+
+
+def _differences(context: Context) -> tuple[dict[str, Reals], Indices]:
+    """Values of pairs, and the two pictures of each."""
+    table = context.read(COMPARISONS, FILE)
+    ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
+    told, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
+    shown = [context.rows(column, FILE) for column in ids]
+    images = [context.image_features[rows] for rows in shown]
+    captions = [texts_of_images(context, "query", column, FILE) for column in ids]
+    values: dict[str, Reals] = {}
+    for what, (first, second) in (("caption", captions), ("image", images)):
+        group = f"{what}_difference"
+        values[f"{group}/distance"] = geometry.comparison_distance(first, second, told)
+        # The sentence about the exchanged pair is its own text here; the negated difference would add nothing.
+        values[f"{group}/reverse_distance"] = geometry.comparison_distance(first, second, opposite)
+    values["difference_text/antisymmetry"] = geometry.antisymmetry(told, opposite)
+    return values, np.stack(shown, axis=1)
+
+
+def _spread(context: Context) -> tuple[dict[str, Reals], Indices]:
+    """Values of items, and the picture of each."""
+    table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
+    gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
+    images = context.image_features[gold]
+    captions, paraphrases = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
+    values = {
+        "image_caption/alignment": geometry.alignment(images, captions),
+        "paraphrase/alignment": geometry.alignment(captions, paraphrases),
+        "image/gaussian_potential": gaussian_potential(images),
+        "caption/gaussian_potential": gaussian_potential(captions),
+    }
+    return values, gold
+
+
+def gaussian_potential(features: Features) -> Reals:
+    """Mean of exp(-2 |f_i - f_j|^2) over all other items j, per item; 1 where all features are the same.
+
+    Args:
+        features: unit features `[items, dim]`.
+
+    Returns:
+        `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
+    """
+    finite(features)
+    found = np.zeros(len(features), dtype=np.float64)
+    for start in range(0, len(features), BLOCK):
+        rows = features[start : start + BLOCK].astype(np.float64)
+        potential = np.exp(4 * (rows @ features.T - 1))
+        own = potential[np.arange(len(rows)), start + np.arange(len(rows))]
+        found[start : start + BLOCK] = (potential.sum(axis=1) - own) / max(1, len(features) - 1)
+    return found
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    version=1,
+    files=(FILE, QUERIES_FILE),
+    metrics=(
+        Metric("distance", higher_is_better=False, ties=_NONE),
+        Metric("reverse_distance", higher_is_better=True, ties=_NONE),
+        Metric("antisymmetry", higher_is_better=True, ties=_NONE),
+        Metric("alignment", higher_is_better=False, ties=_NONE),
+        Metric("gaussian_potential", higher_is_better=False, ties=_NONE),
+    ),
+    score=score,
+)

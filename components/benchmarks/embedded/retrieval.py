@@ -1,0 +1,54 @@
+"""Text-to-image and image-to-text recall over the test images, once per register of text.
+
+Register `plain` gives `retrieval/...`, any other register `retrieval_<register>/...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.core.metrics import Indices, Reals, gold_ranks, hit_at_k
+from components.core.records import CAPTION_QUERIES
+
+FILE = "caption_queries.parquet"
+
+
+def score(context: Context) -> Scores:
+    """Recall@k in both directions for every register of the table."""
+    table = context.read(CAPTION_QUERIES, FILE)
+    gold = context.rows(table["image_id"].to_pylist(), FILE)
+    texts, registers = table["text"].to_pylist(), np.array(table["register"].to_pylist())
+    values: dict[str, Reals] = {}
+    pictures: dict[str, Indices] = {}
+    for register in dict.fromkeys(registers.tolist()):
+        chosen = np.flatnonzero(registers == register)
+        prefix = "retrieval" if register == "plain" else f"retrieval_{register}"
+        for direction, ranks in _ranks(context, [texts[row] for row in chosen], gold[chosen]).items():
+            values |= {f"{prefix}/{direction}_recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
+        pictures |= {f"{prefix}/t2i_recall_at_{k}": gold[chosen] for k in context.ks}
+    return Scores(values, pictures=pictures)
+
+
+def _ranks(context: Context, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:
+    """Rank of each text's image among the images, and of each image's best text among the texts."""
+    features = context.texts(texts)
+    per_text = gold_ranks(context.image_features[gold], features, np.arange(len(texts)))
+    images, image_of_text = np.unique(gold, return_inverse=True)
+    best = np.full(len(images), len(texts), dtype=np.int64)
+    np.minimum.at(best, image_of_text, per_text)
+    return {"t2i": gold_ranks(features, context.image_features, gold), "i2t": best}
+
+
+BENCHMARK = Benchmark(
+    name="retrieval",
+    version=1,
+    files=(FILE,),
+    metrics=(
+        Metric("t2i_recall_at_k", higher_is_better=True, ties="the earlier image of the test split first"),
+        Metric("i2t_recall_at_k", higher_is_better=True, ties="the earlier text of the table first"),
+    ),
+    score=score,
+)

@@ -1,0 +1,54 @@
+"""Zero-shot classification: the class whose prompt is most similar to the image (Radford et al. 2021, section 3.1).
+
+Classes are the distinct labels of the table. `zero_shot/...` uses one prompt per class, `zero_shot/ensemble/...`
+the renormalised mean of the features of all prompts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
+from components.core.records import LABELS
+
+FILE = "labels.parquet"
+PROMPT = "a picture of a {label}"
+ENSEMBLE = (PROMPT, "a photo of a {label}", "an image of one {label}", "a drawing of the {label}", "{label}")
+DEPTHS = (1, 5)
+
+
+def score(context: Context) -> Scores:
+    """Top-1 and top-5 accuracy per image, for the single prompt and for the ensemble."""
+    table = context.read(LABELS, FILE)
+    labels = table["label"].to_pylist()
+    gold = context.rows(table["image_id"].to_pylist(), FILE)
+    images = context.image_features[gold]
+    classes = sorted(set(labels))
+    truth = np.array([classes.index(label) for label in labels], dtype=np.int64)
+    texts = [template.format(label=label) for template in ENSEMBLE for label in classes]
+    prompts = context.texts(texts).reshape(len(ENSEMBLE), len(classes), -1)
+    values: dict[str, Reals] = {}
+    for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
+        ranks = gold_ranks(images, features, truth)
+        values |= {f"{prefix}/top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}
+    return Scores(values, pictures=dict.fromkeys(values, gold))
+
+
+def _mean_direction(prompts: Features) -> Features:
+    """Unit mean of unit features, `[templates, classes, dim]` -> `[classes, dim]`."""
+    mean = prompts.mean(axis=0)
+    norm = np.linalg.norm(mean, axis=-1, keepdims=True)
+    return np.asarray(mean / np.maximum(norm, np.finfo(np.float32).tiny), dtype=np.float32)
+
+
+BENCHMARK = Benchmark(
+    name="zero_shot",
+    version=1,
+    files=(FILE,),
+    metrics=(
+        Metric("top1", higher_is_better=True, ties="the class that is first in alphabetical order"),
+        Metric("top5", higher_is_better=True, ties="the class that is first in alphabetical order"),
+    ),
+    score=score,
+)

@@ -1,0 +1,122 @@
+"""Image features of a benchmark, computed once for each image tower and kept on disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from more_itertools import chunked
+from PIL import Image
+
+from components.benchmarks.encoding.encoder_under_test import ImageEncoder, Subject
+from components.benchmarks.encoding.known_pictures import KnownPictures, known_pictures, picture_key
+from components.benchmarks.encoding.picture_source import Picture
+from components.core.errors import InputError
+from components.core.files import atomic_file, content_hash
+from components.core.metrics import Features
+from components.core.progress import bar
+from components.encoders.finite import non_finite_row, require_finite
+
+FOLDER = Path("state/image_features")
+_AHEAD = 4
+"""Batches decoded while one is embedded."""
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """Where features are kept; deleting the folder costs only the time to compute them again.
+
+    Attributes:
+        folder: one file per image tower and list of pictures, and one per image tower of every picture it has seen.
+        batch_size: pictures that go through the tower at once.
+        threads: pictures that are decoded at once.
+    """
+
+    folder: Path = FOLDER
+    batch_size: int = 32
+    threads: int = 4
+
+    def of(self, subject: Subject, pictures: Sequence[Picture], title: str = "embed images") -> Features:
+        """Unit features `[pictures, dim]`; a kept file that is damaged or holds NaN is computed again.
+
+        Raises:
+            InputError: the encoder has no image tower, a picture cannot be decoded, or its feature is not finite.
+        """
+        encoder = subject.encoder
+        if subject.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
+            raise InputError(f"encoder '{subject.name}' has no image tower: choose a text-only benchmark for it")
+        key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
+        path = self.folder / f"{key}.npy"
+        kept = _kept(path, len(pictures))
+        if kept is not None:
+            return kept
+        # The tower's hash covers the size it sees pictures at.
+        with known_pictures(self.folder / f"{content_hash(subject.image_tower_sha256)}.db") as known:
+            features = self._compute(encoder, known, subject, pictures, title)
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, features, allow_pickle=False)
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
+
+    def _compute(
+        self, encoder: ImageEncoder, known: KnownPictures, subject: Subject, pictures: Sequence[Picture], title: str
+    ) -> Features:
+        blocks: list[Features] = []
+        names = iter([picture.name for picture in pictures])
+        with bar(title, len(pictures), "image") as progress:
+            for pixels in self._decoded(pictures, subject.image_size):
+                shown = list(islice(names, len(pixels)))
+                keys = [picture_key(one) for one in pixels]
+                features = known.find(keys)
+                new = {key: row for row, key in enumerate(keys) if key not in features}
+                if new:
+                    import torch
+
+                    tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
+                    vectors = encoder.embed_pixels(tensor)
+                    require_finite(vectors, subject.name, "picture", [shown[row] for row in new.values()])
+                    embedded = dict(zip(new, vectors, strict=True))
+                    known.add(embedded)
+                    features |= embedded
+                blocks.append(np.stack([features[key] for key in keys]))
+                progress.update(len(pixels))
+        return np.concatenate(blocks)
+
+    def _decoded(self, pictures: Sequence[Picture], size: int) -> Iterator[npt.NDArray[np.uint8]]:
+        """Pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
+        waiting: deque[list[Future[npt.NDArray[np.uint8]]]] = deque()
+        with ThreadPoolExecutor(self.threads) as pool:
+            try:
+                for batch in chunked(pictures, self.batch_size):
+                    waiting.append([pool.submit(_pixels, picture, size) for picture in batch])
+                    if len(waiting) > _AHEAD:
+                        yield np.stack([one.result() for one in waiting.popleft()])
+                while waiting:
+                    yield np.stack([one.result() for one in waiting.popleft()])
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _kept(path: Path, pictures: int) -> Features | None:
+    """The features of a file, if it is there, whole and finite."""
+    try:
+        found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if len(found) == pictures and non_finite_row(found) is None else None
+
+
+def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:
+    from components.encoders.adapter.images import fitted
+
+    try:
+        with picture.open() as image:
+            return fitted(image, size)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"image {picture.name} cannot be decoded ({error}): fetch it again") from None

@@ -1,0 +1,109 @@
+"""A Hugging Face sentence encoder as the text encoder of text-only benchmarks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from more_itertools import chunked
+
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash
+from components.core.metrics import Features
+from components.core.progress import bar
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_READ = {".safetensors", ".json", ".jinja", ".txt", ".model"}
+"""Endings of the files that features depend on: weights, settings, vocabularies."""
+_PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl"}
+_BATCH = 32
+"""Texts that go through the model at once: longer batches of texts of like length are no faster on a CPU."""
+_SHARE = 2_048
+"""Texts that are sorted by length together, and between which the progress bar moves."""
+
+
+class SentenceEncoder:
+    """Embeds texts with the modules that the folder lists, or with the mean of the token states where it lists none.
+
+    Args:
+        model: with its weights.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self._model = model
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = _BATCH, title: str | None = None) -> Features:
+        """Unit vectors `[texts, dim]` in the order given; a bar named `title` shows progress."""
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        vectors = np.zeros((len(texts), self._model.get_embedding_dimension() or 0), dtype=np.float32)
+        with bar(title, len(texts), "text") if title else nullcontext() as progress:
+            for rows in chunked(order, _SHARE):
+                vectors[rows] = self._model.encode(
+                    [texts[row] for row in rows],
+                    batch_size=batch_size,
+                    show_progress_bar=False,
+                    normalize_embeddings=True,
+                )
+                if progress is not None:
+                    progress.update(len(rows))
+        return vectors
+
+
+def load_sentence_encoder(folder: Path) -> Subject:
+    """The sentence encoder in `folder`, as `SentenceTransformer.save` or `save_pretrained` wrote it.
+
+    Args:
+        folder: holds `modules.json`, or only a model's `config.json`; weights as safetensors.
+
+    Raises:
+        InputError: it is no such folder, has no weights but pickled ones, names code of its own, or is damaged.
+    """
+    folder = folder.resolve()
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise InputError(f"{folder} is no sentence encoder: give a folder with modules.json or config.json")
+    _refuse_pickles(folder)
+    from sentence_transformers import SentenceTransformer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        ).eval()
+    except Exception as error:
+        # Loaders raise whatever a damaged file makes them stumble over.
+        told = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{folder} cannot be loaded as a sentence encoder ({told}): fetch or export it again"
+        ) from None
+    return Subject(_as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
+
+
+def _refuse_pickles(folder: Path) -> None:
+    """Raise `InputError` where a part of the model has weights in no other form than a pickle."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    safe = {path.parent for path in files if path.suffix == ".safetensors"}
+    only_pickled = sorted(path for path in files if path.suffix in _PICKLED and path.parent not in safe)
+    if only_pickled or not safe:
+        found = only_pickled[0].relative_to(folder) if only_pickled else "no weights"
+        raise InputError(f"{folder} has {found} and no safetensors beside it: save it again as safetensors")
+
+
+def _hash(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in _READ)
+    return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), file_hash(path))))
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name) or "sentence-encoder"

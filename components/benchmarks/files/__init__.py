@@ -1,0 +1,1 @@
+"""Readers of the annotation files that benchmarks are published in."""

@@ -1,0 +1,105 @@
+"""Finds the layout in which an image set lies, reads it, and gives each class its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.image_sets import imagenet, layouts
+from components.benchmarks.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates
+from components.benchmarks.image_sets.image_set import ImageSet, Layout
+from components.benchmarks.image_sets.text_files import lines
+from components.core.discovery import file_names, find
+from components.core.errors import InputError
+
+CLASS_NAMES = "classnames.txt"
+TEMPLATES = "zeroshot_classification_templates.txt"
+SLOT = "{c}"
+_GENERAL = ("webdataset", "image_folder")
+
+
+def read_image_set(trial: Trial, facts: ImageSetFacts, split: str = "test") -> ImageSet:
+    """A split of the image set in the trial's folder, with class names and templates.
+
+    `classnames.txt` and `zeroshot_classification_templates.txt` beside the images, one per line, come before what is
+    known of the set.
+
+    Raises:
+        InputError: no known layout is there, files are missing or damaged, or images or classes are not as published.
+    """
+    layout, path = find_layout(trial.folder, facts, split)
+    found = layout.read(trial, path, facts, split)
+    published = facts.counts(split)
+    count = len(found.pictures)
+    trial.expect(f"{path.name}: {split} images", count, count if count in published else published[0])
+    if not count:
+        raise InputError(f"{path} holds no images: fetch the {split} split of {facts.title} again")
+    names = class_names(trial.folder, facts, found)
+    if found.labels.max() >= len(names):
+        raise InputError(f"{path}: a label is {found.labels.max()}, but there are {len(names)} classes: fetch it again")
+    return replace(found, class_names=names, templates=templates(trial.folder, facts))
+
+
+def find_layout(folder: Path, facts: ImageSetFacts, split: str) -> tuple[Layout, Path]:
+    """The first layout in which the split is there, and where it lies.
+
+    Raises:
+        InputError: there is none.
+    """
+    own = (facts.layout,) if facts.layout else ()
+    known = [_layout(name) for name in (_GENERAL[0], *own, _GENERAL[1])]
+    for layout in known:
+        path = layout.find(folder, facts, split)
+        if path is not None:
+            return layout, path
+    looked = " or ".join(layout.told.format(split=split) for layout in known)
+    raise InputError(f"{folder} has no {split} images of {facts.title}: put there {looked}")
+
+
+def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence[str]:
+    """Names in the order of the classes.
+
+    Raises:
+        InputError: there are none, or not as many as classes are published.
+    """
+    names = lines(folder / CLASS_NAMES) if (folder / CLASS_NAMES).exists() else _known_names(facts, found)
+    if names is None:
+        raise InputError(f"{folder / CLASS_NAMES} is missing: put there the {facts.classes} class names, one per line")
+    if len(names) != facts.classes:
+        raise InputError(
+            f"{folder}: {len(names)} class names, but {facts.title} has {facts.classes} classes: mend {CLASS_NAMES}"
+        )
+    return names
+
+
+def templates(folder: Path, facts: ImageSetFacts) -> Sequence[str]:
+    """Prompt templates with `{c}` for the class.
+
+    Raises:
+        InputError: a template of the file has no such place.
+    """
+    path = folder / TEMPLATES
+    if not path.exists():
+        return default_templates(facts)
+    found = lines(path)
+    for number, template in enumerate(found):
+        if SLOT not in template:
+            raise InputError(f"{path}: line {number} has no {SLOT} for the class: mend it")
+    if not found:
+        raise InputError(f"{path} is empty: put a template with {SLOT} on each line, or delete it")
+    return found
+
+
+def _known_names(facts: ImageSetFacts, found: ImageSet) -> Sequence[str] | None:
+    known = facts.class_names
+    if known == PUBLISHED:
+        return None
+    return imagenet.class_names(known) if isinstance(known, str) else known or found.class_names
+
+
+def _layout(name: str) -> Layout:
+    known = file_names(layouts.__path__)
+    layout: Layout = find(layouts.__name__, known, name, "LAYOUT", "layout")
+    return layout

@@ -1,0 +1,74 @@
+"""What SemCLIP reports of originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.benchmarks.benchmark import Scores
+from components.benchmarks.protocols.row_pairs import row_cosine
+from components.core.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
+
+DEPTHS = (1, 3, 5)
+"""The released code's; the paper reports the first."""
+
+
+def held_out(rows: int, seed: int = 42, share: float = 0.1) -> Indices:
+    """Numbers of the test rows: the last `share` of all rows, rounded down, shuffled as pandas' `sample` does.
+
+    The paper names a random tenth; the shuffle and its seed are the released code's (src/dataset.py). Rows are split,
+    not images, so an image with several rows may be trained on and tested.
+
+    Returns:
+        `[int(rows * share)]` in shuffled order.
+    """
+    shuffled = np.random.RandomState(seed).permutation(rows)
+    return shuffled[rows - int(rows * share) :].astype(np.int64)
+
+
+def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:
+    """`recall_at_k` of each caption's own image among all images, which are in the captions' order.
+
+    A second row of the same image is another item, so finding it counts as a miss, as in the released code.
+
+    Args:
+        captions, images: unit features `[rows, dim]`.
+
+    Returns:
+        `[rows]` for each of `DEPTHS`.
+    """
+    ranks = gold_ranks(captions, images, np.arange(len(captions)))
+    return {f"recall_at_{k}": hit_at_k(ranks, k) for k in DEPTHS}
+
+
+def original_over_negation(images: Features, originals: Features, negations: Features) -> Reals:
+    """1 where an image is closer to the original than to its negation, all `[rows, dim]`; a tie is a failure."""
+    return strictly_greater(row_cosine(images, originals), row_cosine(images, negations))
+
+
+def composite_score(original: float, paraphrased: float, over_negation: float) -> float:
+    """Mean of two top-1 accuracies and the rescaled accuracy over negations, where chance is 0 (equation 8)."""
+    finite(original, paraphrased, over_negation)
+    return (original + paraphrased + max(0.0, 2 * (over_negation - 0.5))) / 3
+
+
+def semclip_scores(
+    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features, pictures: Indices
+) -> Scores:
+    """All that SemCLIP reports of a data set, as metrics of benchmark `name`.
+
+    Args:
+        name: the benchmark.
+        images, originals, paraphrases, negations: unit features `[rows, dim]`.
+        pictures: number of each row's picture `[rows]`; rows of one picture have the same.
+    """
+    captioned = {"original": originals, "paraphrase": paraphrases}
+    top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}
+    over = original_over_negation(images, originals, negations)
+    values = {f"{name}/{kind}/{metric}": column for kind, found in top.items() for metric, column in found.items()}
+    original, paraphrase = (float(top[kind]["recall_at_1"].mean()) for kind in ("original", "paraphrase"))
+    values[f"{name}/original_over_negation"] = over
+    return Scores(
+        values,
+        pictures=dict.fromkeys(values, pictures),
+        scalars={f"{name}/composite_score": composite_score(original, paraphrase, float(over.mean()))},
+    )

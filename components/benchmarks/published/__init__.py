@@ -1,0 +1,32 @@
+"""Benchmarks in their published formats; each file exports `BENCHMARKS`, those that read the same format."""
+
+from __future__ import annotations
+
+import importlib
+
+from components.benchmarks.published_benchmark import Published
+from components.core.discovery import choose, file_names
+
+
+def published_benchmarks() -> dict[str, Published]:
+    """All published benchmarks by name, sorted."""
+    files = [importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__)]
+    found = {benchmark.name: benchmark for file in files for benchmark in file.BENCHMARKS}
+    return dict(sorted(found.items()))
+
+
+def published_families() -> dict[str, list[str]]:
+    """Name of a file here that exports several benchmarks -> their names; a benchmark's own name stays that."""
+    files = {name: importlib.import_module(f"{__name__}.{name}").BENCHMARKS for name in file_names(__path__)}
+    several = {name: [one.name for one in found] for name, found in files.items() if len(found) > 1}
+    return {name: members for name, members in several.items() if name not in published_benchmarks()}
+
+
+def find_published(name: str) -> Published:
+    """The benchmark of that name.
+
+    Raises:
+        InputError: there is none; the message lists those there are.
+    """
+    known = published_benchmarks()
+    return known[choose(list(known), name, "benchmark")]

@@ -1,0 +1,93 @@
+"""How good synthesised differences are, by a judge that sees captions and images (PC-CLIP, section 4.6, figure 5).
+
+The encoder plays no part: the data are judged, not the features. `differences.parquet` is a table `differences` of
+components/core/records.py; `pairs.parquet`, a table `pairs` with the images of the same ids, is optional. With it the
+judge sees both images, as in the paper, and metrics are in the group `with_images`; without it the group is
+`captions_only`.
+The judge is the option `judge`, see components/benchmarks/judging/judge.py; the paper's is GPT-4o-mini.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from components.benchmarks.benchmark import Metric, Scores
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.judging.judge import OPTION, Question, judged
+from components.benchmarks.protocols.difference import drawn
+from components.benchmarks.protocols.row_pairs import group_numbers
+from components.benchmarks.published_benchmark import Need, Published
+from components.captions.inputs.pictures import pictures_of
+from components.captions.inputs.sources import SHOWN
+from components.captions.prompts.disarm import disarm
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.records import DIFFERENCES
+
+NAME = "caption_quality"
+JUDGED = 300
+"""Examples of figure 5."""
+GOOD = 0.75
+"""What most of the paper's examples are given: most differences, with minor inaccuracies."""
+TASK = "score_difference"
+
+
+def score(trial: Trial) -> Scores:
+    """Mean score from 0 to 1 of 300 differences that are drawn, and the share of good ones."""
+    table = DIFFERENCES.read(trial.folder / "differences.parquet")
+    if not table.num_rows:
+        raise InputError(f"{trial.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
+    if table.num_rows < JUDGED:
+        trial.amiss(f"differences.parquet: {table.num_rows} differences, the paper judges {JUDGED}")
+    rows = table.take(drawn(table.num_rows, JUDGED, trial.seed)).to_pylist()
+    shown = (trial.folder / "pairs.parquet").exists()
+    questions = _with_pictures(trial, rows) if shown else [_question(row) for row in rows]
+    values, kept = judged(trial, TASK, questions, _score)
+    group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
+    found = {f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)}
+    ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
+    return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
+
+
+def _with_pictures(trial: Trial, rows: Sequence[dict[str, Any]]) -> list[Question]:
+    ids = {row[column] for row in rows for column in ("id", "other_id")}
+    with pictures_of(ids, trial.folder / "pairs.parquet") as picture:
+        return [
+            Question(_question(row, SHOWN).messages, (picture(row["id"]), picture(row["other_id"]))) for row in rows
+        ]
+
+
+def _question(row: dict[str, Any], *also: str) -> Question:
+    inputs = {name: disarm(row[name]) for name in ("caption", "difference", "other_caption")}
+    return Question(find_task(TASK).messages(inputs | dict.fromkeys(also, "1")))
+
+
+def _score(answer: str) -> float | None:
+    parsed = find_task(TASK).parse(answer)
+    return None if parsed is None else float(json.loads(parsed)["score"])
+
+
+BENCHMARKS = (
+    Published(
+        name=NAME,
+        version=2,
+        protocol="PC-CLIP, figure 5: a judge's score of 300 drawn differences, asked by prompt task score_difference",
+        citation="PC-CLIP (arXiv 2409.09721), section 4.6 and appendix B.3",
+        folder="caption_quality",
+        needs=(
+            Need("differences.parquet", "a table `differences`", "1 MB", "yours", "prompt task difference"),
+            Need("pairs.parquet", "a table `pairs` with the images", "100 MB", "yours", "stage prepare", optional=True),
+        ),
+        metrics=(
+            Metric("score", higher_is_better=True, ties="none: a mean of scores"),
+            Metric("good_share", higher_is_better=True, ties=f"a score of exactly {GOOD} is good"),
+        ),
+        score=score,
+        text_only=True,
+        options=OPTION,
+    ),
+)

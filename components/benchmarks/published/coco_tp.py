@@ -1,0 +1,197 @@
+"""COCO-TP: what retrieval on COCO loses when captions are perturbed (Qiu et al. 2024; Cheng et al. 2024, table B.5).
+
+Six perturbations of characters, five of words and five of sentences; RSUM of each, on Karpathy's test split, and its
+drop relative to the clean captions. The average is over all sixteen, its drop that of the average, as table B.5 has it.
+A perturbation's own value is the mean over its severities; the papers do not say which of the seven they take in.
+
+`coco_tp` reads what the released code (github.com/Jielin-Qiu/MM_Robustness) writes:
+`coco_tp/annotation_<method>/<severity>/coco_karpathy_test.json`, or one file `coco_tp/<perturbation>.json` of the same
+layout. `coco_tp_generated` perturbs the first five captions of each image itself, see `components.evaluation.
+perturbations`, and is comparable with itself alone. Averages appear only where all that they average is there. RSUM is
+a sum of six shares, a hundredth of what the papers print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+from components.benchmarks.benchmark import Metric, Scores
+from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.files.karpathy_files import Captioned, read_caption_lists
+from components.benchmarks.files.perturbations import perturbations, perturbed
+from components.benchmarks.files.wordnet import read_wordnet
+from components.benchmarks.protocols.caption_retrieval import SUMMED, caption_recalls, recall_sum
+from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
+from components.benchmarks.published_benchmark import Need, Published
+from components.core.errors import InputError
+from components.core.metrics import Features
+
+NAME, GENERATED = "coco_tp", "coco_tp_generated"
+FOLDER, WORDNET, SEVERITIES = "coco_tp", "wordnet", "severities"
+LEVELS = {
+    "character": {
+        "keyboard": "KeyboardAug",
+        "ocr": "OcrAug",
+        "char_insert": "RandomCharAug_insert",
+        "char_replace": "RandomCharAug_substitute",
+        "char_swap": "RandomCharAug_swap",
+        "char_delete": "RandomCharAug_delete",
+    },
+    "word": {
+        "synonym_replacement": "sr",
+        "word_insertion": "ri",
+        "word_swap": "rs",
+        "word_deletion": "rd",
+        "insert_punctuation": "ip",
+    },
+    "sentence": {
+        "formal": "formal",
+        "casual": "casual",
+        "passive": "passive",
+        "active": "active",
+        "back_translation": "back_trans",
+    },
+}
+"""Level -> perturbation -> the released code's name for it."""
+_PERTURBED = 5
+"""Captions of an image that are perturbed; a sixth or seventh stays, as in the released code."""
+
+
+def score_published(trial: Trial) -> Scores:
+    """RSUM and its drop on captions that were perturbed beforehand."""
+    clean, images = _clean(trial)
+    sums: dict[str, float] = {}
+    for methods in LEVELS.values():
+        for name, method in methods.items():
+            found = [_rsum(trial, images, _same_images(read_caption_lists(trial, path), clean, path))
+                     for path in _paths(trial, name, method)]  # fmt: skip
+            if found:
+                sums[name] = float(np.mean(found))
+    if not sums:
+        raise InputError(f"{trial.folder / FOLDER} has no perturbed captions: put COCO-TP's annotation folders there")
+    return Scores({}, scalars=_scalars(NAME, _rsum(trial, images, clean), sums))
+
+
+def score_generated(trial: Trial) -> Scores:
+    """RSUM and its drop on captions that are perturbed here."""
+    clean, images = _clean(trial)
+    folder = trial.folder / WORDNET
+    synonyms = cache(read_wordnet(folder).synonyms) if folder.exists() else None
+    places = np.arange(len(clean.captions)) - np.searchsorted(clean.owners, clean.owners)
+    severities = _severities(trial)
+    sums: dict[str, float] = {}
+    for name, perturb in perturbations(synonyms).items():
+        found = []
+        for severity in severities:
+            captions = [
+                perturbed(text, perturb, severity, trial.seed) if place < _PERTURBED else text
+                for text, place in zip(clean.captions, places, strict=True)
+            ]
+            found.append(_rsum(trial, images, Captioned(clean.images, captions, clean.owners)))
+        sums[name] = float(np.mean(found))
+    return Scores({}, scalars=_scalars(GENERATED, _rsum(trial, images, clean), sums))
+
+
+def _clean(trial: Trial) -> tuple[Captioned, Features]:
+    clean = COCO.read(trial)
+    return clean, trial.images([picture_file(trial.folder / COCO.pictures / name) for name in clean.images])
+
+
+def _rsum(trial: Trial, images: Features, found: Captioned) -> float:
+    # A trial of its own: one that knew the texts of all perturbations would fill the memory.
+    captions = Trial(trial.subject, trial.folder).texts(found.captions)
+    return recall_sum(caption_recalls(images, captions, found.owners, SUMMED))
+
+
+def _paths(trial: Trial, name: str, method: str) -> Iterator[str]:
+    """Files of a perturbation: its one file, or that of each severity."""
+    if (trial.folder / FOLDER / f"{name}.json").exists():
+        yield f"{FOLDER}/{name}.json"
+        return
+    for path in sorted((trial.folder / FOLDER).glob(f"annotation_{method}/*/coco_karpathy_test.json")):
+        yield path.relative_to(trial.folder).as_posix()
+
+
+def _same_images(found: Captioned, clean: Captioned, path: str) -> Captioned:
+    if found.images != clean.images or not np.array_equal(found.owners, clean.owners):
+        raise InputError(f"{path} has other images or numbers of captions than the clean captions: perturb those")
+    return found
+
+
+def _severities(trial: Trial) -> list[int]:
+    chosen = str(trial.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in chosen):
+        raise InputError(f"--option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
+    return [int(part) for part in chosen]
+
+
+def _scalars(benchmark: str, clean: float, sums: dict[str, float]) -> dict[str, float]:
+    """RSUM and relative drop of each perturbation, and of each level and of all where none is missing."""
+    averaged = dict(sums)
+    for level, methods in LEVELS.items():
+        if methods.keys() <= sums.keys():
+            averaged[level] = float(np.mean([sums[name] for name in methods]))
+    names = [name for methods in LEVELS.values() for name in methods]
+    if set(names) <= sums.keys():
+        averaged["all"] = float(np.mean([sums[name] for name in names]))
+    scalars = {f"{benchmark}/clean/rsum": clean}
+    for name, value in averaged.items():
+        scalars[f"{benchmark}/{name}/rsum"] = value
+        # Without a single hit on clean captions there is nothing to lose.
+        scalars[f"{benchmark}/{name}/relative_drop"] = 1 - value / clean if clean else 0.0
+    return scalars
+
+
+_TIES = "the earlier gallery row first, images sorted by name"
+_METRICS = (
+    Metric("rsum", higher_is_better=True, ties=_TIES),
+    Metric("relative_drop", higher_is_better=False, ties=_TIES),
+)
+_CITATION = "Benchmarking robustness of multimodal image-text models (arXiv 2212.08044)"
+
+BENCHMARKS = (
+    Published(
+        name=NAME,
+        version=1,
+        protocol="released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
+        citation=_CITATION,
+        folder="coco",
+        needs=(
+            *COCO_NEEDS,
+            Need(
+                FOLDER,
+                "perturbed captions, a folder per method and severity",
+                "200 MB",
+                "Apache-2.0 code, captions CC BY 4.0",
+                "a run of github.com/Jielin-Qiu/MM_Robustness",
+            ),
+        ),
+        metrics=_METRICS,
+        score=score_published,
+    ),
+    Published(
+        name=GENERATED,
+        version=1,
+        protocol="this project's perturbations at the released rates, without the fidelity gate; no sentence level",
+        citation=_CITATION,
+        folder="coco",
+        needs=(
+            *COCO_NEEDS,
+            Need(
+                WORDNET,
+                "files of WordNet 3's dict/ folder, for the two perturbations with synonyms",
+                "35 MB",
+                "WordNet licence",
+                "wordnet.princeton.edu",
+                optional=True,
+            ),
+        ),
+        metrics=_METRICS,
+        score=score_generated,
+        options={SEVERITIES: "severities that are generated, such as 1,3,5; 1 to 7 when not given"},
+    ),
+)

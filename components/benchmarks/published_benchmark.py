@@ -1,0 +1,151 @@
+"""What a published benchmark declares: its protocol, the files it reads, its metrics and how it scores an encoder."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.benchmarks.benchmark import Metric, Scores
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash
+
+if TYPE_CHECKING:
+    from components.benchmarks.encoding.context import Trial
+    from components.benchmarks.encoding.picture_source import Picture
+
+_PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+"""Endings of the files that folders hold by the thousand: to read all of them would take as long as to score them."""
+_SETTLED_S = 5.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """A file or folder that a benchmark reads.
+
+    Attributes:
+        path: below the benchmark's folder.
+        what: what it holds, such as "23,937 cases".
+        size: about how large it is, such as "6 MB".
+        licence: of its content, or what is known of it.
+        source: who publishes it, such as a repository's name.
+        optional: whether the benchmark does without it.
+    """
+
+    path: str
+    what: str
+    size: str
+    licence: str
+    source: str
+    optional: bool = False
+
+    @property
+    def told(self) -> str:
+        """What to put where."""
+        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a benchmark shows an encoder, which training may not hold.
+
+    Attributes:
+        texts: its sentences, the false ones too; prompts made of class names are none.
+        files: its picture files, whether or not they are there.
+        pictures: pictures of benchmarks that know no file of each.
+        names: folder in which the publisher of the pictures keeps them, where the benchmark's own folder has another
+            name and so does not say whose numbers the files' names are.
+    """
+
+    texts: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    pictures: Sequence[Picture] = ()
+    names: str = ""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One benchmark in the format in which its authors publish it.
+
+    Attributes:
+        name: first part of its metrics' names, and what users call it.
+        version: raised when a value could change for the same encoder and data.
+        protocol: whose rules it follows, in a few words.
+        citation: the paper that introduced it.
+        folder: below the data folder; benchmarks that read the same files share one.
+        needs: what it reads there.
+        metrics: everything it may report.
+        score: scores the trial's encoder.
+        text_only: whether encoders without an image tower can be scored.
+        options: what a user may choose for it, `--option <key>=<value>`, and what it means.
+        tested: reads what no training pair may hold; None where another benchmark of the same folder tells it.
+    """
+
+    name: str
+    version: int
+    protocol: str
+    citation: str
+    folder: str
+    needs: tuple[Need, ...]
+    metrics: tuple[Metric, ...]
+    score: Callable[[Trial], Scores] = field(repr=False)
+    text_only: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    tested: Callable[[Trial], Tested] | None = field(default=None, repr=False)
+
+    def check_files(self, data: Path) -> Path:
+        """The benchmark's folder below `data`.
+
+        Raises:
+            InputError: files are missing; the message lists what to put where, with size and licence.
+        """
+        folder = data / self.folder
+        missing = [need for need in self.needs if not need.optional and not (folder / need.path).exists()]
+        if missing:
+            listed = "; ".join(need.told for need in missing)
+            raise InputError(f"benchmark '{self.name}' lacks files: put into {folder}: {listed}")
+        return folder
+
+    def data_hash(self, data: Path) -> str:
+        """Hash of what the benchmark reads: of all files their bytes, but of single pictures their names and sizes."""
+        folder = data / self.folder
+        parts: list[str] = []
+        for need in self.needs:
+            path = folder / need.path
+            if path.is_dir():
+                parts += [need.path, *_listing(path)]
+            elif path.exists():
+                parts += [need.path, _bytes_hash(path)]
+        return content_hash(*parts)
+
+    def metric(self, full_name: str) -> Metric:
+        """The declaration behind a full metric name; a `KeyError` when there is none."""
+        family = re.sub(r"_at_\d+$", "_at_k", full_name.rsplit("/", 1)[-1])
+        return {metric.name: metric for metric in self.metrics}[family]
+
+
+def _listing(folder: Path) -> list[str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [part for path in files for part in (path.relative_to(folder).as_posix(), _told(path))]
+
+
+def _told(path: Path) -> str:
+    return str(path.stat().st_size) if path.suffix.lower() in _PICTURES else _bytes_hash(path)
+
+
+def _bytes_hash(path: Path) -> str:
+    """Hash of a file's bytes, read once in a command, however many encoders and benchmarks ask for it."""
+    status = path.stat()
+    # A file that was just written may change again and keep its times, which are coarse.
+    if time.time() - status.st_ctime < _SETTLED_S:
+        return file_hash(path)
+    return _hash_of(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _hash_of(path: Path, *_status: int) -> str:
+    return file_hash(path)

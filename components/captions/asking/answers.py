@@ -1,0 +1,102 @@
+"""The table of a task's answers: an export of the store, one row per question, in the questions' order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from more_itertools import batched
+
+from components.captions.asking.questions import Question, Questions
+from components.captions.store import GenerationStore
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.records import GENERATIONS, SKIPPED
+
+"""Key of the Parquet file's own metadata: JSON of why rows were not asked about, with counts."""
+
+_BLOCK = 10_000
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+Row = dict[str, object]
+
+
+def write_answers(path: Path, store: GenerationStore, questions: Questions) -> int:
+    """Write the table, block by block; returns how many questions have no usable answer.
+
+    Raises:
+        InputError: the store has neither an answer to a question nor why there is none.
+    """
+    rejected = 0
+    with GENERATIONS.writer(path, lambda: {SKIPPED: json.dumps(dict(sorted(questions.skipped.items())))}) as append:
+        for block in batched(questions.read(), _BLOCK):
+            rows = _rows(store, questions, block)
+            append({name: [row.get(name) for row in rows] for name in GENERATIONS.schema.names})
+            rejected += sum(not row["accepted"] for row in rows)
+    return rejected
+
+
+def _rows(store: GenerationStore, questions: Questions, block: Sequence[Question]) -> list[Row]:
+    keys = [question.request.key for question in block]
+    answers = _Answers(store, keys)
+    if questions.task.judges is None:
+        return [_row(questions, question, _parsed(answers, question.request.key, questions)) for question in block]
+    verdicts = [_parsed(answers, key, questions) for key in keys]
+    revisions = {
+        question.request.key: questions.revision(question).key
+        for question, verdict in zip(block, verdicts, strict=True)
+        if verdict["text"] == "no"
+    }
+    revised = _Answers(store, list(revisions.values()))
+    return [
+        _row(questions, question, _judged(questions, question, verdict, revised, revisions))
+        for question, verdict in zip(block, verdicts, strict=True)
+    ]
+
+
+class _Answers:
+    """Answers and failures of a block of questions."""
+
+    def __init__(self, store: GenerationStore, keys: list[str]) -> None:
+        self.answers = store.answers(list(dict.fromkeys(keys)))
+        self.failures = store.failures([key for key in keys if key not in self.answers], _EVER)
+
+
+def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None = None) -> Row:
+    """Columns `text`, `accepted` and `reason` of one answer."""
+    if key not in answers.answers:
+        if key not in answers.failures:
+            raise InputError(
+                f"generation store: an answer to task '{questions.task.name}' is gone (key {key[:12]}...): run "
+                f"`dvc repro synthesize@{questions.task.name}` again, and prune no store that is in use"
+            )
+        return {"text": None, "accepted": False, "reason": f"failed: {answers.failures[key]}"}
+    text = (find_task(task) if task else questions.task).parse(answers.answers[key])
+    return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
+
+
+def _judged(
+    questions: Questions, question: Question, verdict: Row, revised: _Answers, revisions: dict[str, str]
+) -> Row:
+    """The text that stands after the judge's verdict: the candidate, or the judge's own answer."""
+    if verdict["text"] is None:
+        return verdict
+    if verdict["text"] == "yes":
+        candidate = question.source.inputs[questions.task.inputs[1]]
+        return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
+    own = _parsed(revised, revisions[question.request.key], questions, questions.task.judges)
+    return {**own, "verdict": "no", "written_by": "judge"}
+
+
+def _row(questions: Questions, question: Question, outcome: Row) -> Row:
+    inputs, source = [question.source.inputs[name] for name in questions.task.inputs], question.source
+    return {
+        "id": source.id,
+        "sample": question.sample,
+        "source": inputs[0],
+        "key": question.request.key,
+        "other_id": source.other_id,
+        "other_source": inputs[-1] if source.other_id is not None else None,
+        **outcome,
+    }

@@ -1,0 +1,131 @@
+"""The questions of a prompt task: its rows of inputs, each asked as often as the settings say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from components.captions.engine import Engine
+from components.captions.inputs.sources import Accepts, Ask, Source, caption_words
+from components.captions.prompts.disarm import disarm
+from components.captions.request import Request, Sampling
+from components.captions.task import PromptTask
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.settings import Settings, Task
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every `of`-th row from row `number` on: the unit of work that a worker takes."""
+
+    number: int = 0
+    of: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """Read `1/4`, the second of four shards.
+
+        Raises:
+            InputError: the text is no shard.
+        """
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
+            raise InputError(f"--shard {text} is no shard: give for example 0/4, the first of four")
+        return Shard(int(number), int(of))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row of inputs asked for one sample."""
+
+    source: Source
+    sample: int
+    request: Request
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What a task of params.yaml asks.
+
+    Attributes:
+        task: the prompt task.
+        asked: its settings.
+        settings: all settings.
+        model: who answers, as `Engine.model` names it.
+        skipped: how many rows the task did not accept, by reason; complete once the questions were read.
+    """
+
+    task: PromptTask
+    asked: Task
+    settings: Settings
+    model: str
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def most(self) -> int:
+        """How many questions there can be."""
+        rows = self.asked.pairs or self.asked.captions or self.settings.synthesize.captions
+        return rows * self.asked.samples
+
+    def read(self, shard: Shard | None = None) -> Iterator[Question]:
+        """The questions in order, read lazily.
+
+        Raises:
+            InputError: the input table is missing or damaged.
+        """
+        self.skipped.clear()
+        limit = self.asked.captions or self.settings.synthesize.captions
+        pictures = self.asked.pictures and self.task.pictures
+        seed, asked = self.settings.world.seed, self.asked
+        ask = Ask(limit, seed, asked.pairs, asked.one_per_image, pictures, self.skipped)
+        sources = self.task.reads(self.asked.input, self._accepts(), ask)
+        shard = shard or Shard()
+        for source in islice(sources, shard.number, None, shard.of):
+            for attempt in range(self.asked.samples):
+                sample = source.sample * self.asked.samples + attempt
+                yield Question(source, sample, self._request(self.task, self.asked, source, attempt))
+
+    def _accepts(self) -> Accepts:
+        words = self.asked.words
+        if words is None:
+            return self.task.accepts
+        if "caption" not in self.task.inputs:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task reads no captions: take it out"
+            )
+        return caption_words(*words)
+
+    def revision(self, question: Question) -> Request:
+        """What the judge is asked when it rejects a candidate: the judged task's own question.
+
+        The attempt is one that the generator never makes, so that a judge who is its own generator answers anew.
+        """
+        assert self.task.judges is not None
+        judged = self.settings.synthesize.tasks[self.task.judges]
+        return self._request(find_task(self.task.judges), judged, question.source, judged.samples + question.sample)
+
+    def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int) -> Request:
+        inputs = {name: disarm(text) for name, text in source.inputs.items()}
+        chat = tuple((message["role"], message["content"]) for message in task.messages(inputs))
+        sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse)
+
+
+def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
+    """The questions of the task that params.yaml has under `synthesize.tasks.<name>`.
+
+    Raises:
+        InputError: there is no such task, or the task that it judges is missing.
+    """
+    tasks = settings.synthesize.tasks
+    if name not in tasks:
+        raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
+    task = find_task(name)
+    if task.judges is not None and task.judges not in tasks:
+        raise InputError(
+            f"params.yaml: task '{name}' judges '{task.judges}': add a block synthesize.tasks.{task.judges}"
+        )
+    return Questions(task, tasks[name], settings, engine.model)

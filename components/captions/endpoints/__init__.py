@@ -1,0 +1,1 @@
+"""OpenAI-compatible servers, as engine `server` uses them."""

@@ -1,0 +1,51 @@
+"""The pictures that a question shows, from the table of pairs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.captions.inputs.pool import pooled
+from components.captions.inputs.sources import Source
+from components.captions.request import Picture
+from components.core.errors import InputError
+from components.core.records import PAIRS
+
+
+def to_picture(image: bytes, path: Path, pair: str) -> Picture:
+    """The encoded image of `pair` with its media type.
+
+    Raises:
+        InputError: it is no image; the message names `path` and the pair.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(image)) as opened:
+            return Picture(image, Image.MIME[opened.format or ""])
+    except (OSError, KeyError, Image.DecompressionBombError):
+        raise InputError(f"{path}: pair {pair} has an image that cannot be shown: mend or remove the row") from None
+
+
+@contextmanager
+def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], Picture]]:
+    """Looks up the pictures of some pairs of a `PAIRS` table by id; kept on disk meanwhile.
+
+    Raises:
+        InputError: the table is missing or damaged, or lacks one of the pairs.
+    """
+    places: dict[str, int] = {}
+
+    def found() -> Iterator[Source]:
+        for block in PAIRS.blocks(path, ["id", "image"], rows=256):
+            for row in block.to_pylist():
+                if row["id"] in pairs and row["id"] not in places:
+                    places[row["id"]] = len(places)
+                    yield Source(row["id"], 0, {}, pictures=(to_picture(row["image"], path, row["id"]),))
+
+    with pooled(found()) as pool:
+        for pair in sorted(pairs - places.keys())[:1]:
+            raise InputError(f"{path} has no pair {pair} to show: run `dvc repro` on both tables again")
+        yield lambda pair: pool[places[pair]].pictures[0]

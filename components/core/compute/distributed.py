@@ -1,0 +1,131 @@
+"""The ranks of a run: one process without torchrun, torchrun's processes with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from components.core.errors import InputError
+
+_TIMEOUT = timedelta(minutes=10)
+_LOOK_EVERY, _GRACE = 1.0, 30.0
+"""Seconds between looks at the launcher, and until a rank that does not end by itself is killed."""
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among `size` ranks; with one rank every exchange is the identity."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank writes checkpoints, metrics and the encoder."""
+        return self.rank == 0
+
+    def share(self, batch_size: int) -> int:
+        """Rows of a global batch that each rank holds.
+
+        Raises:
+            InputError: the ranks cannot share the batch evenly.
+        """
+        if batch_size % self.size:
+            raise InputError(f"batch_size {batch_size} cannot be shared by {self.size} ranks: use a multiple")
+        return batch_size // self.size
+
+    def gather(self, own: Tensor) -> Tensor:
+        """Features `[columns, batch, dim]` of every rank, `[columns, global batch, dim]`, in order of rank."""
+        if self.size == 1:
+            return own
+        columns, rows, dim = own.shape
+        everyone = own.new_empty(self.size * columns, rows, dim)
+        dist.all_gather_into_tensor(everyone, own.contiguous())
+        return everyone.view(self.size, columns, rows, dim).transpose(0, 1).reshape(columns, -1, dim)
+
+    def own_gradient(self, gradient: Tensor) -> Tensor:
+        """The sum over ranks of `[columns, global batch, dim]`, of which this rank's rows are returned.
+
+        Every rank's loss depends on every rank's features, so a row's gradient is spread over all of them.
+        """
+        if self.size == 1:
+            return gradient
+        rows = gradient.shape[1] // self.size
+        by_rank = gradient.reshape(gradient.shape[0], self.size, rows, -1).transpose(0, 1).contiguous()
+        if dist.get_backend() == "nccl":
+            own = torch.empty_like(by_rank[0])
+            dist.reduce_scatter_tensor(own, by_rank)
+            return own
+        dist.all_reduce(by_rank)
+        return by_rank[self.rank]
+
+    def average(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its mean over ranks."""
+        if self.size == 1:
+            return
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+            tensor.div_(self.size)
+
+    def everyones(self, value: int) -> list[int]:
+        """Each rank's `value`, in order of rank."""
+        if self.size == 1:
+            return [value]
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        found = torch.empty(self.size, dtype=torch.int64, device=device)
+        dist.all_gather_into_tensor(found, torch.tensor([value], device=device))
+        values: list[int] = found.tolist()
+        return values
+
+    def wait(self) -> None:
+        """Return when every rank has come this far."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def launched_by_torchrun() -> bool:
+    """Whether torchrun started this process."""
+    return "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+@contextmanager
+def join_world(device: str) -> Iterator[tuple[World, str]]:
+    """This process's world and device for the length of the block: NCCL between GPUs, gloo otherwise.
+
+    Args:
+        device: `cpu` or `cuda`; under torchrun each process takes the GPU of its local rank.
+    """
+    if not launched_by_torchrun() or int(os.environ["WORLD_SIZE"]) == 1:
+        yield World(), device
+        return
+    if device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="launcher", daemon=True).start()
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
+    try:
+        yield World(dist.get_rank(), dist.get_world_size()), device
+    finally:
+        dist.destroy_process_group()
+
+
+def _end_with(launcher: int) -> None:
+    """End this process once `launcher` is no longer its parent.
+
+    torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
+    """
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_EVERY)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,43 @@
+"""The one error that users see, and the frame that every stage command runs in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from components.core.files import full_disk
+
+
+class InputError(Exception):
+    """Something the user gave is wrong; the message is one line naming the file, key or row and the fix."""
+
+
+@contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """Have an `InputError` of this block begin with what the user gave, such as a key of params.yaml or an option."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
+def run_command(command: Callable[[], None]) -> None:
+    """Run a stage's entry point; an `InputError`, and a full disk, becomes one line on stderr and exit code 1."""
+    try:
+        command()
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except OSError as error:
+        if full_disk(error) is None:
+            raise
+        print(
+            f"error: {error.filename or 'a file'} cannot be written ({error.strerror}): free space on that disk and "
+            "run the same command again; what was there before is kept",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to continue", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -1,0 +1,115 @@
+"""Profiles: overlays of params.yaml for other worlds and sizes, applied with the comments kept."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import re
+from collections.abc import Mapping, MutableMapping
+from itertools import takewhile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from components.core.discovery import choose
+from components.core.errors import InputError
+from components.core.files import atomic_file
+from components.core.settings import PARAMS, load_settings
+
+PROFILES = Path("infra/profiles")
+
+
+def profile_names(folder: Path = PROFILES) -> list[str]:
+    """The names of all profiles, sorted."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def profile_text(name: str, folder: Path = PROFILES) -> str:
+    """A profile's file.
+
+    Raises:
+        InputError: there is no such profile.
+    """
+    return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
+
+
+def description(name: str, folder: Path = PROFILES) -> str:
+    """The first sentence of the comment that a profile begins with; empty where it begins with none."""
+    lines = takewhile(lambda line: line.startswith("#"), profile_text(name, folder).splitlines())
+    comment = " ".join(line.lstrip("# ").rstrip() for line in lines)
+    return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
+
+
+def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
+    """The text of params.yaml with profile `name` laid over it; nothing is written.
+
+    Raises:
+        InputError: there is no such profile, or the result is no valid params.yaml.
+    """
+    from ruamel.yaml import YAML, YAMLError
+
+    load_settings(params)
+    choose(profile_names(folder), name, "profile")
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    path = folder / f"{name}.yaml"
+    try:
+        overlay = YAML(typ="safe").load(path.read_text("utf-8")) or {}
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no valid YAML: {error}") from None
+    if not isinstance(overlay, Mapping):
+        raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
+    merged = yaml.load(params.read_text("utf-8"))
+    merge(merged, overlay)
+    stream = io.StringIO()
+    yaml.dump(merged, stream)
+    _check(stream.getvalue(), path)
+    return stream.getvalue()
+
+
+def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
+    """Lay `overlay` over `target` in place: blocks are merged key by key, everything else is replaced."""
+    for key, value in overlay.items():
+        if isinstance(value, Mapping) and isinstance(target.get(key), MutableMapping):
+            merge(target[key], value)
+        elif isinstance(value, list) and isinstance(target.get(key), list):
+            # In place, because the list carries how it is written and the blank line behind it.
+            target[key].clear()
+            target[key].extend(value)
+        elif key in target:
+            target[key] = value
+        else:
+            _append(target, key, value)
+
+
+def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:
+    """Add a key at the end of a block; the blank line or comment that followed the block still follows it."""
+    comments = getattr(getattr(target, "ca", None), "items", {})
+    after = comments.pop(list(target)[-1], None) if target else None
+    target[key] = value
+    if after is not None:
+        comments[key] = after
+
+
+def difference(text: str, params: Path = PARAMS) -> str:
+    """What would change in params.yaml, as a unified diff; empty when nothing would."""
+    before = params.read_text("utf-8").splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, text.splitlines(keepends=True), str(params), f"{params} (new)", n=1))
+
+
+def write(text: str, params: Path = PARAMS) -> None:
+    """Replace params.yaml, whole or not at all."""
+    with atomic_file(params) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _check(text: str, profile: Path) -> None:
+    with TemporaryDirectory() as temporary:
+        trial = Path(temporary) / "params.yaml"
+        trial.write_text(text, encoding="utf-8")
+        try:
+            load_settings(trial)
+        except InputError as error:
+            raise InputError(f"{profile} does not fit: {str(error).removeprefix(f'{trial}: ')}") from None

@@ -1,0 +1,56 @@
+"""The project's folder, found from any folder inside it, as git and DVC find theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import chdir
+from contextvars import ContextVar
+from pathlib import Path
+
+from components.core.errors import InputError, run_command
+
+GO_THERE = "run the command in the project's folder, or below it"
+_MARK = "params.yaml"
+_typed_in: ContextVar[Path | None] = ContextVar("_typed_in", default=None)
+"""Where the user is, while a command works in the project's folder."""
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder with a params.yaml, from `start` upwards; `start` itself if there is none."""
+    return next((folder for folder in (start, *start.parents) if (folder / _MARK).is_file()), start)
+
+
+def require_project() -> None:
+    """Refuse to go on where there is no project, for commands that would otherwise find it empty.
+
+    Raises:
+        InputError: the working directory has no params.yaml.
+    """
+    if not Path(_MARK).is_file():
+        raise InputError(f"{_MARK} is missing: {GO_THERE}")
+
+
+def run_in_project(command: Callable[[], None]) -> None:
+    """`run_command` in the project's folder, which the paths of stages and params.yaml are relative to."""
+
+    def there() -> None:
+        before = _typed_in.set(Path.cwd())
+        try:
+            with chdir(find_root(Path.cwd())):
+                command()
+        finally:
+            _typed_in.reset(before)
+
+    run_command(there)
+
+
+def from_root(path: Path, default: Path | None = None) -> Path:
+    """A path as the user typed it, as it is called in the project's folder.
+
+    `default` is the option's own value: it is called so already.
+    """
+    start = _typed_in.get()
+    if start is None or start == Path.cwd() or path == default or path.is_absolute():
+        return path
+    return Path(os.path.relpath(start / path))

@@ -1,0 +1,172 @@
+"""The columns of every table that one stage hands to the next."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from components.core.table import Table
+
+
+def _schema(*required: tuple[str, pa.DataType], optional: tuple[tuple[str, pa.DataType], ...] = ()) -> pa.Schema:
+    return pa.schema(
+        [pa.field(name, kind, nullable=False) for name, kind in required]
+        + [pa.field(name, kind, nullable=True) for name, kind in optional]
+    )
+
+
+_TEXT, _BYTES, _INT, _BOOL, _REAL = pa.string(), pa.binary(), pa.int32(), pa.bool_(), pa.float64()
+
+SPLITS = ("train", "val", "test")
+
+PAIRS = Table(
+    "pairs",
+    _schema(
+        ("id", _TEXT), ("image_id", _TEXT), ("image", _BYTES), ("caption", _TEXT), optional=(("facts", _TEXT),)
+    ),
+)  # fmt: skip
+"""An image (encoded bytes) with its caption; `facts` is a scene's JSON in the embedded world.
+
+`id` is the pair's; `image_id` is the image's (`components.core.files.image_id`), the same in all of its pairs, and is
+what every other table's `image_id` holds.
+"""
+
+PARAPHRASE_QUERIES = Table(
+    "paraphrase queries",
+    _schema(("image_id", _TEXT), ("query", _TEXT), ("paraphrase", _TEXT), ("tier", _TEXT), ("held_out", _TEXT)),
+)
+"""A query and a human paraphrase of it; `held_out` says what training never saw: the `pair` or the `scene`."""
+
+CAPTION_QUERIES = Table("caption queries", _schema(("image_id", _TEXT), ("text", _TEXT), ("register", _TEXT)))
+"""Texts for retrieval with the image each describes; `register` is `plain` or `alt_text`."""
+
+SWAPS = Table(
+    "swaps",
+    _schema(("image_id", _TEXT), ("true_caption", _TEXT), ("false_caption", _TEXT), ("kind", _TEXT), ("group", _TEXT)),
+)
+"""A true caption and one with two things exchanged; `kind` is `relation` or `attribute`."""
+
+NEGATION_QUERIES = Table(
+    "negation queries",
+    _schema(
+        ("image_id", _TEXT), ("caption", _TEXT), ("negation", _TEXT), ("paraphrase", _TEXT), ("cue", _TEXT),
+        ("tier", _TEXT),
+    ),
+)  # fmt: skip
+"""A true caption, the same made false by the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
+
+COMPARISONS = Table(
+    "comparisons",
+    _schema(
+        ("first_id", _TEXT), ("second_id", _TEXT), ("true_difference", _TEXT), ("false_difference", _TEXT),
+        ("kind", _TEXT), ("answer", _TEXT),
+    ),
+)  # fmt: skip
+"""Two images, how they differ, and how they would if exchanged; `answer` is the one that the true sentence begins with.
+
+`first_id` and `second_id` are image ids.
+`kind` is what they differ in, `size`, `background`, `position` or `object`; in `size` the answer is where a thing is
+larger.
+"""
+
+LABELS = Table("labels", _schema(("image_id", _TEXT), ("label", _TEXT)))
+"""Images with the one object they show."""
+
+GENERATIONS = Table(
+    "generations",
+    _schema(
+        ("id", _TEXT), ("sample", _INT), ("source", _TEXT), ("key", _TEXT), ("accepted", _BOOL),
+        optional=(
+            ("text", _TEXT), ("reason", _TEXT), ("other_id", _TEXT), ("other_source", _TEXT), ("verdict", _TEXT),
+            ("written_by", _TEXT),
+        ),
+    ),
+)  # fmt: skip
+"""One LLM answer: `id` of the pair, `source` the text it was asked about, `key` into the generation store.
+
+`other_id` and `other_source` are those of the second pair, where the question was about two. A task that judges
+another's answers has its `verdict`, `yes` or `no`, and in `written_by` whose text it is: the `generator`'s or, after a
+`no`, the `judge`'s.
+"""
+
+SKIPPED = "cliptune.skipped"
+"""Key of a generations file's metadata: reason -> how many inputs were not asked about, as JSON."""
+
+PARAPHRASES = Table(
+    "paraphrases",
+    _schema(
+        ("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("paraphrase_1", _TEXT), ("paraphrase_2", _TEXT),
+        ("similarity_1", _REAL), ("similarity_2", _REAL),
+    ),
+)  # fmt: skip
+"""A caption x, its paraphrase x' and the paraphrase x'' of that; similarities are MiniLM cosines to x and x'."""
+
+
+def _answers(name: str, answer: str, *, judged: bool = False) -> Table:
+    columns = (("id", _TEXT), ("sample", _INT), ("caption", _TEXT), (answer, _TEXT), ("similarity", _REAL))
+    return Table(name, _schema(*columns, optional=_JUDGEMENT if judged else ()))
+
+
+_JUDGEMENT = (("verdict", _TEXT), ("written_by", _TEXT))
+
+REWRITES = _answers("rewrites", "rewrite")
+"""A caption said in other words; similarities, here and below, are MiniLM cosines to the caption."""
+
+SEMCLIP_PARAPHRASES = _answers("semclip paraphrases", "semclip_paraphrase", judged=True)
+"""A caption said in other words; `verdict` is a judge's of the first attempt, and `written_by` says who wrote this."""
+
+NEGATIONS = _answers("negations", "negation", judged=True)
+"""A caption and a sentence that is false of its picture; judged as semclip paraphrases are."""
+
+NEGATED_TERMS = _answers("negated terms", "negated_term")
+"""A caption and the same with one of "no", "not", "without"."""
+
+HARD_NEGATIVES = _answers("hard negatives", "hard_negative")
+"""A caption and one of nearly the same words that is false of its picture."""
+
+
+def _comparisons(name: str, *columns: tuple[str, pa.DataType]) -> Table:
+    return Table(name, _schema(("id", _TEXT), ("other_id", _TEXT), ("sample", _INT), *columns))
+
+
+_CAPTIONS = (("caption", _TEXT), ("other_caption", _TEXT))
+
+DIFFERENCES = _comparisons("differences", *_CAPTIONS, ("difference", _TEXT), ("similarity", _REAL))
+"""How the picture of pair `id` differs from that of `other_id`, in words."""
+
+DIFFERENCES_CUB = Table("differences cub", DIFFERENCES.schema)
+"""The same, asked about pictures of one kind of thing."""
+
+DIFFERENCE_SCORES = _comparisons("difference scores", *_CAPTIONS, ("judgement", _TEXT), ("score", _REAL))
+"""How good the difference of the same pairs and sample is, from 0 to 1; `judgement` is what the judge said, as JSON."""
+
+CLASS_DIFFERENCES = _comparisons(
+    "class differences", ("class_name", _TEXT), ("other_class_name", _TEXT), ("difference", _TEXT)
+)
+"""How things of one class look different from things of another; ids are those of the names."""
+
+CLASS_DESCRIPTIONS = Table(
+    "class descriptions", _schema(("id", _TEXT), ("sample", _INT), ("class_name", _TEXT), ("description", _TEXT))
+)
+"""What things of a class look like."""
+
+QUERY_PARAPHRASES = Table(
+    "query paraphrases",
+    _schema(("id", _TEXT), ("sample", _INT), ("query", _TEXT), ("paraphrase", _TEXT), ("similarity", _REAL)),
+)
+"""An evaluation query of image `id` in other words; never to be trained on."""
+
+
+PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
+"""What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
+
+_IDS = ("id", "other_id")
+
+
+def quarantine_of(table: Table) -> Table:
+    """The table of rejected rows of `table`, with every reason that applied, separated by `;`."""
+    asked_about = next(field.name for field in table.schema if field.type == _TEXT and field.name not in _IDS)
+    required = [table.schema.field(name) for name in ("id", "sample", asked_about)]
+    texts = [field for field in table.schema if field.type == _TEXT and field not in required]
+    optional = tuple((field.name, field.type) for field in texts)
+    kept = tuple((field.name, field.type) for field in required)
+    return Table(f"{table.name} quarantine", _schema(*kept, ("reason", _TEXT), optional=optional))

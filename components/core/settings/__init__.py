@@ -1,0 +1,70 @@
+"""params.yaml as frozen, strict settings: one block per stage, an unknown key is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from components.core.errors import InputError
+from components.core.project import GO_THERE
+from components.core.settings.block import Block
+from components.core.settings.captions import Scale, Student, Synthesize, Task
+from components.core.settings.data import Base, Counts, Embed, Prepare, Scratch, World
+from components.core.settings.evaluation import Compare, Evaluate
+from components.core.settings.faults import explain_fault
+from components.core.settings.limits import Limits, Validate
+from components.core.settings.promotion import Card, Margin, Promote
+from components.core.settings.training import Shards, Train
+from components.core.settings.yaml_text import explain_yaml, read_yaml
+
+__all__ = [
+    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Limits", "Margin", "Prepare",
+    "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Synthesize", "Task", "Train", "Validate",
+    "World", "explain_fault", "load_settings",
+]  # fmt: skip
+
+PARAMS = Path("params.yaml")
+
+
+class Settings(Block):
+    """All of params.yaml."""
+
+    world: World
+    prepare: Prepare
+    base: Base
+    embed: Embed
+    students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = Field(default_factory=dict)
+    """Name -> who is trained; the adapter of each is `models/students/<name>`."""
+    synthesize: Synthesize
+    validation: Validate = Field(alias="validate")
+    train: Train
+    methods: dict[str, dict[str, Any]]
+    encoders: tuple[str, ...]
+    evaluate: Evaluate
+    compare: Compare
+    promote: Promote
+
+
+def load_settings(path: Path = PARAMS) -> Settings:
+    """Read and check params.yaml.
+
+    Raises:
+        InputError: the file is missing, is no YAML, or has an unknown, missing or ill-typed key;
+            the message names the key.
+    """
+    try:
+        raw = read_yaml(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: {GO_THERE}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no valid YAML: {explain_yaml(error)}") from None
+    if not isinstance(raw, dict):
+        found = "is empty" if raw is None else "holds no blocks"
+        raise InputError(f"{path}: it {found}: bring the blocks back, as by `git checkout {path}`")
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{path}: {explain_fault(error, Settings)}") from None

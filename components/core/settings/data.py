@@ -1,0 +1,68 @@
+"""Which world, where its pairs come from, and the encoder that everything starts from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from components.core.settings.block import Block, Seed
+
+
+class World(Block):
+    """What the whole pipeline is about; `name` is the MLflow experiment."""
+
+    name: str
+    seed: Seed = 0
+
+
+class Counts(Block):
+    """Pairs per split."""
+
+    train: PositiveInt
+    val: PositiveInt
+    test: PositiveInt
+
+
+class Prepare(Block):
+    """Where image-caption pairs come from."""
+
+    source: str
+    counts: Counts
+    rare_word_share: float = Field(0.04, ge=0, le=1)
+    folder: Path | None = None
+    """For source `folder`: holds `captions.tsv` (image, caption) and the image files it names."""
+    max_caption_words: PositiveInt = 100
+    benchmarks: Path | None = None
+    """The folder of `cliptune evaluate --data`: what its test sets hold is not trained on. Run `dvc repro -f prepare`
+    once something was put there."""
+    leaks: Literal["drop", "refuse"] = "drop"
+    """What becomes of pairs to train or validate with that a test set of `benchmarks` holds."""
+
+
+class Scratch(Block):
+    """Contrastive pre-training of a small encoder on the alt-texts."""
+
+    epochs: PositiveInt
+    batch_size: PositiveInt
+    lr: PositiveFloat
+    warmup_steps: int = Field(ge=0)
+    weight_decay: float = Field(ge=0)
+
+
+class Base(Block):
+    """The starting encoder: trained here, an open_clip name and tag, or a saved encoder folder or weights file."""
+
+    source: Literal["scratch", "open_clip", "file"]
+    model: str
+    """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
+    pretrained: str | None = None
+    file: Path | None = None
+    scratch: Scratch
+
+
+class Embed(Block):
+    """Image embeddings, made once."""
+
+    batch_size: PositiveInt

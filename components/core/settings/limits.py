@@ -1,0 +1,67 @@
+"""What a synthesised table must fulfil."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, PositiveInt, field_validator
+
+from components.core.settings.block import Block
+
+
+class Limits(Block):
+    """What a row of a synthesised table must fulfil, and what share of its rows must; null is no limit."""
+
+    min_words: PositiveInt = 3
+    max_words: PositiveInt = 30
+    min_characters: int = Field(0, ge=0)
+    """Characters of a difference."""
+    min_similarity: float = Field(0.3, ge=-1, le=1)
+    max_similarity: float | None = Field(None, ge=-1, le=1)
+    min_new_words: int = Field(2, ge=0)
+    """Content words that the source does not have, of x'' and of rewrites."""
+    min_overlap: float = Field(0.0, ge=0, le=1)
+    """Share of a hard negative's content words that the caption has."""
+    min_score: float | None = Field(None, ge=0, le=1)
+    """What the judge of differences must give one; null keeps all scores."""
+    language: Literal["en"] | None = "en"
+    """Reject texts that are surely in another language; null takes any."""
+    keep_numbers: bool = True
+    """Want the source's numbers, in digits or words, in paraphrases and rewrites."""
+    keep_names: bool = True
+    """Want the source's capitalised names in paraphrases and rewrites."""
+    reject_injections: bool = True
+    """Reject rows whose caption or text tries to instruct a language model."""
+    near_duplicate: float | None = Field(None, ge=0.5, le=1)
+    """Jaccard similarity, of pairs of neighbouring words, from which a row repeats an earlier one; null is no limit."""
+    judged: bool = True
+    """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
+    min_accepted_share: float = Field(0.0, ge=0, le=1)
+    max_echo_share: float = Field(1.0, ge=0, le=1)
+    max_leak_share: float = Field(1.0, ge=0, le=1)
+
+
+class Validate(Limits):
+    """The limits of every table; `tables` has what differs for some."""
+
+    check_facts: bool
+    """Check sizes, objects, relation and colour against the scene (embedded world only)."""
+    shard_rows: PositiveInt = 50_000
+    """Rows that are held in memory at once; no result depends on it."""
+    database: str | None = None
+    """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
+    environment (PGPASSWORD) or a password file: dvc.lock keeps this block."""
+    tables: dict[str, Limits] = Field(default_factory=dict)
+
+    @field_validator("database")
+    @classmethod
+    def _has_no_password(cls, url: str | None) -> str | None:
+        if url is not None and re.search(r"://[^/@:\s]*:[^/@\s]+@|[?&]\w*password=", url):
+            raise ValueError("it holds a password, which dvc.lock would keep: give it in PGPASSWORD or a password file")
+        return url
+
+    def limits(self, table: str) -> Limits:
+        """The limits of one table."""
+        own = self.tables[table].model_dump(exclude_unset=True) if table in self.tables else {}
+        return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | own)

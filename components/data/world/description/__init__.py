@@ -1,0 +1,1 @@
+"""What scenes hold, and how sentences describe them."""

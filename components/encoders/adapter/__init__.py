@@ -1,0 +1,1 @@
+"""The adapter over open_clip and language models: towers, tokenizers, sidecar, weights."""

@@ -1,0 +1,134 @@
+"""open_clip model configurations, the published ones and those in `models/`, and models built of them."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import open_clip
+from open_clip.transformer import QuickGELU
+from torch import nn
+
+from components.core.errors import InputError
+from components.encoders.adapter.language_models.layers import from_config, without_dropout
+from components.encoders.adapter.language_models.tower import LanguageClip, LanguageTower
+
+_OWN_MODELS = Path(__file__).parent / "models"
+
+
+def model_config(name: str) -> dict[str, Any]:
+    """The open_clip configuration called `name`, or in the JSON file of that path.
+
+    Raises:
+        InputError: neither open_clip nor `components/encoders/adapter/models/` has it, or the file is broken.
+    """
+    own = Path(name) if name.endswith(".json") else _OWN_MODELS / f"{name}.json"
+    if own.is_file():
+        return _read(own)
+    known = open_clip.get_model_config(name)
+    if known is None:
+        raise InputError(
+            f"model '{name}' is unknown: name an open_clip model, a JSON file, or add "
+            f"components/encoders/adapter/models/{name}.json"
+        )
+    return dict(known)
+
+
+def plain_name(name: str) -> str:
+    """The name of a configuration that may have been given as the path of a JSON file."""
+    return Path(name).stem if name.endswith(".json") else name
+
+
+def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
+    """A model of this configuration with random weights, in float32, without dropout.
+
+    Args:
+        config: an open_clip configuration; `text_cfg` has `language_model` when the text tower is a `LanguageTower`.
+        text_files: folder with the Hugging Face configuration of the text tower, where it has one; without it the
+            configuration names where to get that.
+
+    Raises:
+        InputError: the configuration asks for a kind of model that is not supported, or for files that are not there.
+    """
+    text = config["text_cfg"]
+    _refuse(config)
+    if "language_model" in text:
+        if text_files is None:
+            raise InputError("this encoder's folder lacks 'text': run `dvc repro` to make it again")
+        tower = LanguageTower(
+            from_config(text_files),
+            config["embed_dim"],
+            text["strategy"],
+            text.get("alignment_layers", 0),
+            text.get("adapter_norm", False),
+        )
+        return LanguageClip(image_tower(config), tower)
+    model = _open_clip(config, text_files)
+    without_dropout(model)
+    return model
+
+
+def image_tower(config: dict[str, Any]) -> nn.Module:
+    """The image tower of a configuration with random weights, its linear projection to `embed_dim` included."""
+    # A whole CLIP is open_clip's public way to an image tower; the text tower beside it is as small as can be.
+    smallest = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
+    whole = open_clip.CLIP(
+        config["embed_dim"], _offline(config)["vision_cfg"], smallest, quick_gelu=has_quick_gelu(config)
+    )
+    tower: nn.Module = whole.visual
+    return tower
+
+
+def has_quick_gelu(config: dict[str, Any]) -> bool:
+    """Whether the configuration asks for QuickGELU instead of GELU."""
+    return bool(config.get("quick_gelu", False))
+
+
+def uses_quick_gelu(model: nn.Module) -> bool:
+    """Whether the built model's towers really contain QuickGELU."""
+    return any(isinstance(module, QuickGELU) for module in model.modules())
+
+
+def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
+    settings = _offline(config)
+    custom = settings.pop("custom_text", False)
+    name = settings["text_cfg"].get("hf_model_name")
+    if not name:
+        return (open_clip.CustomTextCLIP if custom else open_clip.CLIP)(**settings)
+    settings["text_cfg"]["hf_model_name"] = str(text_files or name)
+    try:
+        return open_clip.CustomTextCLIP(**settings)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no language model configuration at '{text_files or name}' ({str(error).splitlines()[0]}): download it "
+            "and set text_cfg.hf_model_name to its folder in a model JSON"
+        ) from None
+
+
+def _offline(config: dict[str, Any]) -> dict[str, Any]:
+    """A copy that fetches no weights for its towers: they come with the encoder's own."""
+    settings = deepcopy(config)
+    settings["vision_cfg"]["timm_model_pretrained"] = False
+    settings["text_cfg"]["hf_model_pretrained"] = False
+    return settings
+
+
+def _refuse(config: dict[str, Any]) -> None:
+    if "multimodal_cfg" in config:
+        raise InputError("a CoCa model is not supported: choose a dual encoder")
+    if config["text_cfg"].get("no_causal_mask"):
+        raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        text = config["text_cfg"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no open_clip configuration ({error}): correct it") from None
+    for key in ("hf_model_name", "hf_tokenizer_name"):
+        if key in text and (path.parent / text[key]).is_dir():
+            text[key] = str(path.parent / text[key])
+    return config

@@ -1,0 +1,230 @@
+"""An image-text encoder: its towers, its tokenizer, its sidecar, and how texts and images become unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from components.core.errors import InputError
+from components.core.files import atomic_folder, content_hash, file_hash, write_json
+from components.core.progress import bar
+from components.encoders.adapter.architecture import build, uses_quick_gelu
+from components.encoders.adapter.images import decode, normalise
+from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
+from components.encoders.adapter.texts.text_tower import encode_tokens
+from components.encoders.adapter.texts.tokenizers import tokenizer_of
+from components.encoders.adapter.texts.tokens import Tokenizer, trimmed
+from components.encoders.adapter.weights import load_weights, read_safetensors
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass
+class Encoder:
+    """A model in evaluation mode with its tokenizer and sidecar.
+
+    Attributes:
+        model: an open_clip model or a `LanguageClip`; its image tower is `model.visual`.
+        sidecar: what is known about it.
+        tokenizer: what turns its texts into token ids.
+        extra: tensors that its method needs besides the towers, by name.
+    """
+
+    model: Any
+    sidecar: Sidecar
+    tokenizer: Tokenizer
+    extra: dict[str, Tensor] = field(default_factory=dict)
+
+    @staticmethod
+    def create(name: str, model_name: str, config: dict[str, Any], method: str) -> Encoder:
+        """A new encoder with random weights of an open_clip configuration.
+
+        Raises:
+            InputError: the configuration is not supported or names files that cannot be had.
+        """
+        return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method)
+
+    @staticmethod
+    def of(
+        model: Any, tokenizer: Tokenizer, name: str, model_name: str, config: dict[str, Any], method: str
+    ) -> Encoder:
+        """An encoder of a model that was built of `config`."""
+        sidecar = Sidecar(
+            name=name,
+            model=model_name,
+            architecture=_without_folders(config),
+            quick_gelu=uses_quick_gelu(model),
+            embed_dim=config["embed_dim"],
+            context_length=tokenizer.context_length,
+            image_size=config["vision_cfg"].get("image_size", 224),
+            tokenizer=tokenizer.identity,
+            method=method,
+        )
+        return Encoder(model.eval(), sidecar, tokenizer)
+
+    @staticmethod
+    def load(folder: Path) -> Encoder:
+        """Load an encoder that `save` wrote; everything it needs is in its folder.
+
+        Raises:
+            InputError: the folder holds none, its files are damaged or not those that the sidecar describes, or the
+                model built from the sidecar has another activation than the sidecar says.
+        """
+        sidecar = read_sidecar(folder)
+        text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
+        model = build(sidecar.architecture, text_files)
+        load_weights(model, folder / WEIGHTS)
+        tokenizer = tokenizer_of(sidecar.architecture, text_files)
+        extra = read_safetensors(folder / METHOD_TENSORS) if sidecar.method_tensors_sha256 else {}
+        hashes = {WEIGHTS: sidecar.weights_sha256, METHOD_TENSORS: sidecar.method_tensors_sha256}
+        for name, recorded in hashes.items():
+            if recorded and file_hash(folder / name) != recorded:
+                raise InputError(f"{folder / name} is not the file that {folder / SIDECAR} describes: run `dvc repro`")
+        if tokenizer.identity != sidecar.tokenizer:
+            raise InputError(
+                f"{folder / TEXT_FILES} holds another tokenizer than {folder / SIDECAR} describes: run `dvc repro`"
+            )
+        assert_activation(model, sidecar.quick_gelu, str(folder))
+        return Encoder(model.eval(), sidecar, tokenizer, extra)
+
+    def save(self, folder: Path) -> Sidecar:
+        """Write all its files, whole or not at all; returns the sidecar with its hashes filled in."""
+        with atomic_folder(folder) as temporary:
+            tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+            save_file(tensors, temporary / WEIGHTS)
+            hashes = {
+                "weights_sha256": file_hash(temporary / WEIGHTS),
+                "method_tensors_sha256": "",
+                "image_tower_sha256": self.image_tower_hash(),
+            }
+            if self.extra:
+                extra = {name: tensor.contiguous() for name, tensor in self.extra.items()}
+                save_file(extra, temporary / METHOD_TENSORS)
+                hashes["method_tensors_sha256"] = file_hash(temporary / METHOD_TENSORS)
+            self.save_text_files(temporary / TEXT_FILES)
+            self.sidecar = self.sidecar.model_copy(update=hashes)
+            write_json(temporary / SIDECAR, self.sidecar.model_dump())
+        return self.sidecar
+
+    def image_tower_hash(self) -> str:
+        """Hash of everything that image embeddings depend on."""
+        state = self.model.visual.state_dict()
+        parts: list[str | bytes] = [self.sidecar.model, str(self.sidecar.image_size)]
+        for name in sorted(state):
+            parts += [name, state[name].detach().cpu().contiguous().numpy().tobytes()]
+        return content_hash(*parts)
+
+    @torch.inference_mode()
+    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
+        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short."""
+        tokens = self.tokenizer(texts)
+        lengths = self.tokenizer.lengths(tokens)
+
+        def features(rows: npt.NDArray[np.int64]) -> Tensor:
+            return encode_tokens(self.model, trimmed(tokens[rows], lengths[rows]))
+
+        return self._in_batches(np.argsort(lengths, kind="stable"), batch_size, title, "text", features)
+
+    def embed_images(
+        self,
+        images: Sequence[bytes],
+        batch_size: int = 256,
+        title: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Vectors:
+        """Unit vectors `[images, dim]` of encoded images.
+
+        Raises:
+            InputError: an image cannot be decoded; the message gives its name or row.
+        """
+        return unit_rows(self.image_features(images, batch_size, title, names))[0]
+
+    @torch.inference_mode()
+    def image_features(
+        self,
+        images: Sequence[bytes],
+        batch_size: int = 256,
+        title: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Vectors:
+        """Raw features `[images, dim]` of encoded images, as the image tower gives them.
+
+        Raises:
+            InputError: an image cannot be decoded; the message gives its name or row.
+        """
+
+        def features(rows: npt.NDArray[np.int64]) -> Tensor:
+            batch_names = [names[row] if names is not None else f"row {row}" for row in rows]
+            return self._of_pixels(decode([images[row] for row in rows], self.sidecar.image_size, batch_names))
+
+        return self._in_batches(np.arange(len(images)), batch_size, title, "image", features)
+
+    @torch.inference_mode()
+    def embed_pixels(self, pixels: Tensor) -> Vectors:
+        """Unit vectors `[images, dim]` of RGB pixels, uint8 `[images, 3, size, size]`."""
+        self.model.eval()
+        return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
+
+    def _of_pixels(self, pixels: Tensor) -> Tensor:
+        raw: Tensor = self.model.encode_image(normalise(pixels))
+        return raw.float()
+
+    def _in_batches(
+        self,
+        order: npt.NDArray[np.int64],
+        batch_size: int,
+        title: str | None,
+        unit: str,
+        features: Callable[[npt.NDArray[np.int64]], Tensor],
+    ) -> Vectors:
+        self.model.eval()
+        result = np.empty((len(order), self.sidecar.embed_dim), dtype=np.float32)
+        progress = bar(title, len(order), unit) if title else None
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            result[rows] = features(rows).cpu().numpy()
+            if progress is not None:
+                progress.update(len(rows))
+        if progress is not None:
+            progress.close()
+        return result
+
+    def save_text_files(self, folder: Path) -> None:
+        """Write the Hugging Face files of the text side, if it has any."""
+        self.tokenizer.save(folder)
+        text = getattr(self.model, "text", None)
+        config = getattr(getattr(text, "language", text), "config", None)
+        if config is not None:
+            config.save_pretrained(folder)
+
+
+def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
+    """Rows `[rows, dim]` scaled to length one, and the lengths they had, `[rows]`."""
+    norms = np.linalg.norm(features, axis=1)
+    return features / np.maximum(norms, 1e-12)[:, np.newaxis], norms
+
+
+def assert_activation(model: Any, quick_gelu: bool, what: str) -> None:
+    """Raise `InputError` when the built model's activation is not the recorded one."""
+    if uses_quick_gelu(model) != quick_gelu:
+        said = "QuickGELU" if quick_gelu else "GELU"
+        raise InputError(
+            f"{what}: the sidecar says {said} but the model config builds the other: correct 'architecture'"
+        )
+
+
+def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without this machine's paths; the files behind them are saved in the encoder's folder."""
+    text = {
+        key: Path(value).name if key.startswith("hf_") and Path(str(value)).is_dir() else value
+        for key, value in config["text_cfg"].items()
+    }
+    return {**config, "text_cfg": text}

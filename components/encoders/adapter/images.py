@@ -1,0 +1,71 @@
+"""Encoded image bytes to the pixels an image tower expects."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from components.core.errors import InputError
+from components.encoders.adapter.rgb import rgb
+
+_MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
+_STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
+
+
+MAX_PIXELS = 1 << 26
+"""Pixels of the largest image that is decoded, once its shorter side is resized."""
+
+
+def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None) -> Tensor:
+    """RGB pixels as uint8 `[images, 3, size, size]`: shorter side resized (bicubic), centre cropped.
+
+    Raises:
+        InputError: an image cannot be decoded; the message gives its name or position.
+    """
+    pixels = np.empty((len(images), size, size, 3), dtype=np.uint8)
+    for row, raw in enumerate(images):
+        try:
+            with Image.open(io.BytesIO(raw)) as image:
+                pixels[row] = fitted(image, size)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            who = names[row] if names is not None else f"row {row}"
+            raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+def normalise(pixels: Tensor) -> Tensor:
+    """uint8 pixels to float32 with the mean and deviation that CLIP was trained with."""
+    return (pixels.float() / 255.0 - _MEAN.to(pixels.device)) / _STD.to(pixels.device)
+
+
+def _check(image: Image.Image, size: int) -> None:
+    """Raise `ValueError` when the image, its shorter side brought to `size`, would not fit into memory."""
+    if image.width * image.height * (size / min(image.size)) ** 2 > MAX_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} is too long and narrow")
+
+
+def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
+    """RGB pixels `[size, size, 3]` of an opened image, as torchvision's resize and centre crop give them.
+
+    The pixels are taken as they are stored: a rotation in the EXIF data is left alone, as open_clip's transform,
+    torchvision's loaders and CLIP_benchmark leave it, or published figures could not be met.
+
+    Raises:
+        OSError, SyntaxError, ValueError: it cannot be decoded, has pixels of no known range, or is too long and narrow.
+    """
+    _check(image, size)
+    image = rgb(image)
+    if image.size != (size, size):
+        # Rounded as torchvision rounds, so that published figures can be met.
+        short = min(image.size)
+        width, height = (size if side == short else int(size * side / short) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = round((width - size) / 2.0), round((height - size) / 2.0)
+        image = image.crop((left, top, left + size, top + size))
+    return np.asarray(image)

@@ -1,0 +1,1 @@
+"""Pretrained language models as text towers."""

@@ -1,0 +1,55 @@
+"""What is known about a saved encoder, as JSON beside its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.core.errors import InputError
+
+WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
+METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"
+"""What only some encoders have: tensors of their method, and their text side's Hugging Face files."""
+
+
+class Sidecar(BaseModel):
+    """Everything needed to rebuild an encoder and to tell where it came from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    format: int = 1
+    name: str
+    model: str
+    architecture: dict[str, Any]
+    quick_gelu: bool
+    embed_dim: int
+    context_length: int
+    image_size: int
+    tokenizer: str = "clip-bpe"
+    method: str
+    settings: dict[str, Any] = {}
+    data_hashes: dict[str, str] = {}
+    git_commit: str = ""
+    weights_sha256: str = ""
+    method_tensors_sha256: str = ""
+    image_tower_sha256: str = ""
+
+
+def read_sidecar(folder: Path) -> Sidecar:
+    """Read `encoder.json` of an encoder folder.
+
+    Raises:
+        InputError: the file is missing or not a sidecar.
+    """
+    path = folder / SIDECAR
+    try:
+        return Sidecar.model_validate(json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: {folder} holds no encoder, run `dvc repro` to make it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        raise InputError(
+            f"{path} is damaged ({str(error).splitlines()[0]}): run `dvc repro` to make it again"
+        ) from None

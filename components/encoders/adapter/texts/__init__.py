@@ -1,0 +1,1 @@
+"""Texts to token ids and on to features."""

@@ -1,0 +1,113 @@
+"""Weights from files: this project's safetensors, and the formats in which others publish theirs."""
+
+from __future__ import annotations
+
+import zipfile
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import open_clip
+import torch
+from open_clip.model import convert_to_custom_text_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from components.core.errors import InputError
+
+_PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+_NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
+"""Numbers that OpenAI's files hold among the weights."""
+
+
+def load_weights(model: Any, path: Path) -> None:
+    """Load a weights file into `model`, every tensor matched.
+
+    Raises:
+        InputError: the file is missing, is broken, holds more than weights (code, say), numbers that are not finite
+            or of a kind that must be converted first, or does not fit the model.
+    """
+    state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
+    _check_numbers(state, model, path)
+    try:
+        model.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} does not fit the model ({reason}): name the model that it is of") from None
+
+
+def _check_numbers(state: Mapping[str, Tensor], model: Any, path: Path) -> None:
+    """Loading would cast quantised integers as if they were weights, and keep what is not finite."""
+    known = model.state_dict()
+    for name, value in state.items():
+        if name not in known or not known[name].is_floating_point():
+            continue
+        if not value.is_floating_point():
+            kind = str(value.dtype).removeprefix("torch.")
+            raise InputError(f"{path}: '{name}' holds {kind} numbers: convert the weights to float32 or float16")
+        if not torch.isfinite(value.float()).all():
+            raise InputError(f"{path}: '{name}' holds numbers that are not finite: fetch the file or train again")
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name.
+
+    Raises:
+        InputError: the file is missing or broken.
+    """
+    _must_exist(path)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is a broken checkpoint ({error}): fetch or make it again") from None
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that `torch.save` wrote, by an unpickler that can build nothing but tensors and data."""
+    _must_exist(path)
+    if path.suffix not in _PICKLED:
+        raise InputError(f"{path}: only .safetensors, {', '.join(_PICKLED)} weights are read: convert the file first")
+    try:
+        # Training scripts leave their command line in the file; a Namespace is a bag of values and runs nothing.
+        with torch.serialization.safe_globals([Namespace]):
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except UnpicklingError:
+        raise InputError(
+            f"{path} holds more than weights, and to read it could run code: convert it to .safetensors where that "
+            "does no harm"
+        ) from None
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, IndexError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} is a broken checkpoint, or no plain one ({reason}): fetch or convert it") from None
+    return _unwrapped(content, path)
+
+
+def _must_exist(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"{path} is missing: name an existing checkpoint or run `dvc repro`")
+
+
+def _unwrapped(content: Any, path: Path) -> dict[str, Tensor]:
+    for key in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    named = content.items() if isinstance(content, dict) else ()
+    tensors = {str(name).removeprefix("module."): value for name, value in named if torch.is_tensor(value)}
+    if not tensors:
+        raise InputError(f"{path} holds no weights: name a file with a state dict")
+    return {name: value for name, value in tensors.items() if name not in _NO_WEIGHTS}
+
+
+def _fitted(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
+    """The same weights under the names and in the shapes that today's open_clip gives them."""
+    if isinstance(model, open_clip.CustomTextCLIP):
+        state = convert_to_custom_text_state_dict(state)
+    known = model.state_dict()
+    # Older transformers saved this buffer, which is no weight.
+    state = {name: value for name, value in state.items() if name in known or not name.endswith("position_ids")}
+    if "logit_scale" in state and "logit_scale" in known:
+        state["logit_scale"] = state["logit_scale"].reshape(known["logit_scale"].shape)
+    return state

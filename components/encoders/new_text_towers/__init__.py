@@ -1,0 +1,1 @@
+"""Encoders whose text tower starts anew beside an existing image tower."""

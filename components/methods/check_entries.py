@@ -1,0 +1,74 @@
+"""Whether methods take the entries of `methods`, found out without the libraries that their losses compute with.
+
+A method's file declares its hyper-parameters beside its losses, so importing it imports torch and open_clip, for ten
+seconds. Checking settings computes nothing: here empty stand-ins take the libraries' places, as Sphinx mocks the
+imports of what it documents. They need a process of their own, because nothing else could then use torch:
+
+python -m components.methods.check_entries < entries.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+from components.core.checking import REFUSED
+from components.core.errors import InputError, told_of
+
+_LIBRARIES = ("open_clip", "peft", "safetensors.torch", "torch", "torchvision", "transformers")
+
+
+class StandIns(MetaPathFinder, Loader):
+    """Gives every import from the libraries a module whose attributes may be named, called and inherited from."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A spec for the libraries and all below them, and none for other modules."""
+        stands_in = any(f"{fullname}.".startswith(f"{library}.") for library in _LIBRARIES)
+        return ModuleSpec(fullname, self, is_package=True) if stands_in else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A mock, which the type checker has to take for a module."""
+        module: ModuleType = MagicMock(name=spec.name, __name__=spec.name, __spec__=spec, __path__=[])
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+def check_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Have the method of each entry take its keys.
+
+    Raises:
+        InputError: a method is unknown, or has another key or value.
+    """
+    from components.methods.registry import find_method
+
+    for name, entry in entries.items():
+        given = dict(entry)
+        with told_of(f"params.yaml: methods.{name}"):
+            method = find_method(str(given.pop("method", name)))
+        method.settings(given, name)
+
+
+def main() -> None:
+    """Check the JSON object on stdin; a fault is one line on stderr."""
+    entries = json.load(sys.stdin)
+    if "--with-libraries" not in sys.argv:
+        sys.meta_path.insert(0, StandIns())
+    try:
+        check_entries(entries)
+    except InputError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        raise SystemExit(REFUSED) from None
+
+
+if __name__ == "__main__":
+    main()

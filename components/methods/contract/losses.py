@@ -1,0 +1,46 @@
+"""Losses that methods share. Each is this rank's part; the mean over ranks is the loss of the global batch."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from components.methods.contract.features import Feature, Features
+
+
+def contrast(anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor) -> Tensor:
+    """Cross-entropy of finding each anchor's own positive among all ranks' positives and negatives.
+
+    Args:
+        anchor: unit rows; only this rank's are scored, so that no rank holds all logits.
+        positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives.
+        negatives: more unit rows to tell apart, hard negatives say.
+        scale: the logit scale, exponentiated; a scalar.
+
+    Returns:
+        The mean over this rank's rows, a scalar.
+    """
+    candidates = torch.cat([positive.all, *(negative.all for negative in negatives)]) if negatives else positive.all
+    logits = scale * anchor.own @ candidates.T
+    targets = torch.arange(anchor.first, anchor.first + anchor.count, device=logits.device)
+    return F.cross_entropy(logits, targets)
+
+
+def info_nce(one: Feature, other: Feature, scale: Tensor) -> Tensor:
+    """Symmetric InfoNCE of matching rows, as CLIP defines it.
+
+    Args:
+        one: unit rows.
+        other: unit rows; row i matches row i of `one`.
+        scale: the logit scale, exponentiated; a scalar.
+
+    Returns:
+        The mean of both directions' cross-entropies, a scalar.
+    """
+    return (contrast(one, other, scale=scale) + contrast(other, one, scale=scale)) / 2
+
+
+def scale_at(features: Features, temperature: float | None) -> Tensor:
+    """The logit scale `1 / temperature`, or the encoder's own where the temperature is None; a scalar."""
+    return features.scale if temperature is None else torch.full_like(features.scale, 1 / temperature)

@@ -1,0 +1,122 @@
+"""What a fine-tuning method declares."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from components.core.errors import InputError
+from components.encoders.adapter.architecture import image_tower
+from components.methods.contract.features import Features
+from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.visits import Visits
+
+if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
+
+TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
+"""Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
+
+TEXT_BLOCKS = r"^(text\.)?transformer\."
+"""Parameters of the text tower's transformer blocks alone."""
+
+_IMAGE_TOWER, _LOGIT_SCALE = r"^visual\.", r"^logit_scale$"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to fine-tune an encoder.
+
+    Attributes:
+        name: the method's name and its file's.
+        citation: the paper.
+        hyper: its hyper-parameters, a frozen dataclass whose defaults are the paper's.
+        columns: the columns whose features its losses read, see `components.training.rows.examples`.
+        losses: named loss terms of a batch; the loop minimises their sum.
+        rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
+        visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
+            one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
+        draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
+        trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
+            image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
+        tower: the encoder to start from, made of the base encoder; the base itself for most.
+        files: files and folders that `tower` reads, by name; asked once `tower` was called.
+        extra: tensors of the method's own, for an encoder of the given dimension; saved with the encoder.
+        warnings: what a user should know about these hyper-parameters before the run starts.
+    """
+
+    name: str
+    citation: str
+    hyper: type[Optimisation]
+    columns: Callable[[Any], frozenset[str]]
+    losses: Callable[[Features, Any], dict[str, Tensor]] = field(repr=False)
+    rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
+    visits: Callable[[Any], Visits] = lambda _hyper: "images"
+    draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
+    trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
+    tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
+    files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
+    extra: Callable[[int, Any], nn.Module] = lambda _dim, _hyper: nn.Module()
+    warnings: Callable[[Any], list[str]] = lambda _hyper: []
+
+    def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
+        """The hyper-parameters with the values of params.yaml over the paper's.
+
+        Args:
+            given: the block of params.yaml without its key `method`.
+            entry: the block's name under `methods`, for messages.
+
+        Raises:
+            InputError: an unknown key or a value of the wrong type.
+        """
+        where = f"params.yaml: {{}} 'methods.{entry or self.name}.{{}}': {{}}"
+        known = [known_field.name for known_field in fields(self.hyper)]
+        for key in given:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+                raise InputError(where.format("unknown key", key, hint))
+        try:
+            return TypeAdapter(self.hyper).validate_python(dict(given))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            key = ".".join(str(part) for part in fault["loc"])
+            raise InputError(where.format("key", key, fault["msg"])) from None
+
+    def start(self, base: Encoder, hyper: Optimisation) -> Encoder:
+        """The encoder that training starts from; `base` may be changed."""
+        encoder = self.tower(base, hyper)
+        if hyper.image_tower == "random":
+            encoder.model.visual = image_tower(encoder.sidecar.architecture).eval()
+        return encoder
+
+    def freeze(self, model: nn.Module, hyper: Optimisation) -> dict[str, nn.Parameter]:
+        """Freeze everything but what the method trains; returns those parameters by name.
+
+        Raises:
+            InputError: a pattern matches no parameter of this model, so the method does not fit it.
+        """
+        patterns = [*self.trains(hyper)]
+        if hyper.image_tower != "frozen":
+            patterns.append(_IMAGE_TOWER)
+        if hyper.learn_logit_scale:
+            patterns.append(_LOGIT_SCALE)
+        matched: set[str] = set()
+        trained = {}
+        for name, parameter in model.named_parameters():
+            hits = [pattern for pattern in patterns if re.search(pattern, name)]
+            matched.update(hits)
+            parameter.requires_grad_(bool(hits))
+            if hits:
+                trained[name] = parameter
+        unmatched = [pattern for pattern in patterns if pattern not in matched]
+        if unmatched:
+            raise InputError(f"method '{self.name}' trains '{unmatched[0]}', which this encoder does not have")
+        return trained

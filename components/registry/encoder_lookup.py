@@ -1,0 +1,128 @@
+"""The encoder that a user names: a folder, a file, a run, a registry entry or open_clip's name and tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from components.benchmarks.encoding.encoder_under_test import Subject
+from components.core.errors import InputError, told_of
+from components.core.files import content_hash
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.sidecar import SIDECAR
+from components.evaluation.folders import DEFAULT
+from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
+
+
+def find_subject(name: str, models: Path = DEFAULT.models) -> Subject:
+    """Load the encoder behind `name`; the forms are tried from the most to the least specific.
+
+    Raises:
+        InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
+    """
+    check_name(name, models)
+    found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))
+    return next(subject for subject in found if subject is not None)
+
+
+def subject_of(name: str, encoder: Encoder) -> Subject:
+    """An image-text encoder under a name fit for a file."""
+    sidecar = encoder.sidecar
+    sha256 = sidecar.weights_sha256 or _state_hash(encoder)
+    if sidecar.method_tensors_sha256:
+        sha256 = content_hash(sha256, sidecar.method_tensors_sha256)
+    tower = sidecar.image_tower_sha256 or encoder.image_tower_hash()
+    return Subject(_as_file_name(name), encoder, sha256, tower, sidecar.image_size)
+
+
+def _from_folder(name: str, models: Path) -> Subject | None:
+    for folder in folders_of(name, models):
+        if (folder / SIDECAR).is_file():
+            return replace(subject_of(folder.resolve().name, Encoder.load(folder)), folder=folder)
+        if is_sentence_encoder(folder):
+            from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
+
+            found: Subject = load_sentence_encoder(folder)
+            return found
+    return None
+
+
+def _from_run(name: str, _models: Path) -> Subject | None:
+    found = RUN.match(name)
+    if found is None:
+        return None
+    from components.tracking import make_client
+
+    run = found["run"]
+    client = make_client()
+
+    def fetch(folder: Path) -> Path:
+        from mlflow.artifacts import download_artifacts
+
+        tops = [item.path for item in client.list_artifacts(run) if item.is_dir]
+        for top in tops:
+            if any(item.path == f"{top}/{SIDECAR}" for item in client.list_artifacts(run, top)):
+                return Path(download_artifacts(run_id=run, artifact_path=top, dst_path=str(folder)))
+        raise InputError(f"run {run} holds no encoder: give the run of a train stage")
+
+    return _fetched(f"run-{run[:8]}", f"run {run}", fetch)
+
+
+def _from_registry(name: str, _models: Path) -> Subject | None:
+    found = ALIAS.match(name)
+    if found is None:
+        return None
+    from components.registry import model as versions
+    from components.tracking import make_client
+
+    client = make_client()
+
+    def fetch(folder: Path) -> Path:
+        if found["alias"]:
+            version = versions.find_alias(client, found["model"], found["alias"])
+        else:
+            version = client.get_model_version(found["model"], found["version"])
+        if version is None:
+            raise InputError(
+                f"{found['model']} has no alias '{found['alias']}': `cliptune history` shows what there is"
+            )
+        return versions.artifact(client, version, "encoder", folder)
+
+    return _fetched(name, name, fetch)
+
+
+def _fetched(name: str, told: str, fetch: Callable[[Path], Path]) -> Subject:
+    from mlflow.exceptions import MlflowException
+
+    with TemporaryDirectory() as folder:
+        try:
+            return subject_of(name, Encoder.load(fetch(Path(folder))))
+        except MlflowException as error:
+            raise InputError(f"{told} cannot be fetched ({error.message}): check MLFLOW_TRACKING_URI") from None
+
+
+def _from_open_clip(name: str, _models: Path) -> Subject | None:
+    model, colon, weights = name.partition(":")
+    if not colon:
+        return None
+    from components.base.base import open_clip_encoder, weights_file_encoder
+
+    with told_of(f"--encoder '{name}'"):
+        if Path(weights).is_file():
+            return subject_of(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
+        return subject_of(name, open_clip_encoder(model, weights))
+
+
+def _state_hash(encoder: Encoder) -> str:
+    state = encoder.model.state_dict()
+    parts: list[str | bytes] = [encoder.sidecar.model, encoder.sidecar.tokenizer]
+    for tensor in sorted(state):
+        parts += [tensor, state[tensor].detach().cpu().contiguous().numpy().tobytes()]
+    return content_hash(*parts)
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", name.removeprefix("models:/"))

@@ -1,0 +1,1 @@
+"""Stage `compare`: tables, plots and the page, and tables of published benchmarks. Nothing here can change a score."""

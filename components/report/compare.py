@@ -1,0 +1,107 @@
+"""Stage `compare`: all encoders side by side as CSV, Markdown and a page.
+
+python -m components.report.compare
+python -m components.report.compare --print-only
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.files import atomic_file
+from components.core.project import run_in_project
+from components.core.settings import Settings
+from components.encoders.adapter.sidecar import Sidecar, read_sidecar
+from components.evaluation.folders import DEFAULT, Folders
+from components.evaluation.results import Report, read_report, read_scores
+from components.report.comparison import as_csv as comparison_csv
+from components.report.comparison.as_columns import long_table, wide_table
+from components.report.comparison.comparison import Comparison, compare
+from components.report.comparison.wording import markdown
+from components.report.terminal import print_comparison
+from components.tracking.curves import log_comparison
+
+if TYPE_CHECKING:
+    from components.report.page.page import Content
+
+
+def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
+    """Write `comparison.csv`, `comparison.md` and `comparison.html`; returns the comparison.
+
+    Args:
+        settings: all parameters.
+        folders: where to read and write.
+        track: also log the comparison to MLflow; its failing is told and no error.
+
+    Raises:
+        InputError: an encoder has no results, or results that do not fit the others' or its weights.
+    """
+    from components.report.page import page as rendering
+
+    reports = [read_report(name, folders.metrics) for name in settings.encoders]
+    scores = [read_scores(report, folders.per_query) for report in reports]
+    sidecars = [_sidecar(report, folders.models) for report in reports]
+    comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
+    rankings = {report.encoder: found.rankings for report, found in zip(reports, scores, strict=True)}
+    content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
+    comparison_csv.write(comparison, folders.csv)
+    _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.primary))
+    _write(folders.reports / "comparison.html", rendering.page(settings, comparison, content))
+    if track:
+        _track(settings, comparison, content, folders)
+    return comparison
+
+
+def _track(settings: Settings, comparison: Comparison, content: Content, folders: Folders) -> None:
+    log_comparison(
+        settings,
+        inputs={"metrics": folders.metrics},
+        artifacts=[folders.reports / f"comparison.{kind}" for kind in ("csv", "md", "html")],
+        tables={"comparison": long_table(comparison), "encoders": wide_table(comparison)},
+        figures={plot.name: plot.figure for plot in content.plots if plot.figure is not None},
+        runs=content.runs,
+    )
+
+
+def _sidecar(report: Report, models: Path) -> Sidecar:
+    """The sidecar of the encoder that `report` is about."""
+    sidecar = read_sidecar(models / report.encoder)
+    if sidecar.weights_sha256 != report.encoder_sha256:
+        raise InputError(
+            f"{models / report.encoder} changed after it was evaluated: "
+            f"run `python -m components.evaluation.evaluate --encoder {report.encoder}`"
+        )
+    return sidecar
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def main(
+    print_only: Annotated[
+        bool, typer.Option("--print-only", help="Print the table of the last comparison; compute nothing.")
+    ] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
+) -> None:
+    """Compare all encoders of params.yaml and print the table.
+
+    Examples: python -m components.report.compare; python -m components.report.compare --print-only --groups
+    """
+
+    def command() -> None:
+        settings = load_checked()
+        comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings, track=True)
+        print_comparison(comparison, settings.promote.primary, groups)
+
+    run_in_project(command)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Encoders side by side: values, differences, words for them."""

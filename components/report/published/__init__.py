@@ -1,0 +1,1 @@
+"""Results on published benchmarks beside the papers' figures."""

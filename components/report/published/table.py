@@ -1,0 +1,200 @@
+"""Results on published benchmarks as tables for people and programs: CSV, Markdown, HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from components.evaluation.published_results import PublishedReport, Value
+from components.report.published.pairs import Pair
+from components.report.published.paper_tables import Collection, Column
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MISSING = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value times 100 and half of its 95% interval; None where there is none."""
+
+    value: float | None
+    half_width: float | None = None
+    digits: int = 1
+
+    @property
+    def text(self) -> str:
+        """Such as `71.2 ±1.3`."""
+        if self.value is None:
+            return _MISSING
+        return f"{self.value:.{self.digits}f}" + (f" ±{self.half_width:.1f}" if self.half_width is not None else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoder: measured here, or as the paper prints it; `mark` says that data was not as published."""
+
+    encoder: str
+    cells: tuple[Cell, ...]
+    printed: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -> list[Section]:
+    """A paper's tables with our rows first and its own below them."""
+    sections = []
+    for table in collection.tables:
+        ours = []
+        for encoder, own in _by_encoder(reports).items():
+            values = {name: one.value for name, one in _values(own).items()}
+            cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
+            partial = {report.benchmark for report in own if report.partial}
+            used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
+            if any(cell.value is not None for cell in cells):
+                ours.append(Row(encoder, cells, mark="*" if partial & used else ""))
+        printed = [
+            Row(name, tuple(map(_column_cell, table.columns, figures)), printed=True)
+            for name, figures in table.rows.items()
+        ]
+        columns = tuple(column.name for column in table.columns)
+        sections.append(Section(f"{collection.paper}, {table.title}", columns, (*ours, *printed)))
+    return sections
+
+
+def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[Section]:
+    """A table per benchmark: every metric, encoders side by side; values by group only if asked for."""
+    sections = []
+    by_encoder = _by_encoder(reports)
+    for benchmark in dict.fromkeys(report.benchmark for report in reports):
+        scored = [report for report in reports if report.benchmark == benchmark]
+        names = list(dict.fromkeys(name for report in scored for name in report.metrics))
+        plain = [name for name in names if name.count("/") == 1]
+        shown = names if groups or not plain else plain
+        rows = []
+        for encoder in by_encoder:
+            own = [report for report in scored if report.encoder == encoder]
+            if own:
+                cells = tuple(_cell(own[0].metrics.get(name)) for name in shown)
+                rows.append(Row(encoder, cells, mark="*" if own[0].partial else ""))
+        columns = tuple(name.removeprefix(f"{benchmark}/") for name in shown)
+        protocol = f"{benchmark}, version {scored[0].version} ({scored[0].protocol})"
+        sections.append(Section(protocol, columns, tuple(rows)))
+    return sections
+
+
+def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
+    """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
+    sections = []
+    for encoder in dict.fromkeys(pair.encoder for pair in pairs):
+        own = [pair for pair in pairs if pair.encoder == encoder]
+        rows = tuple(
+            Row(
+                pair.metric,
+                (
+                    Cell(100 * pair.value),
+                    Cell(100 * pair.other),
+                    Cell(100 * pair.difference.value, 100 * pair.difference.half_width),
+                    Cell(pair.p, digits=4),
+                ),
+                mark={"better": " ▲", "worse": " ▼", "": ""}[pair.verdict],
+            )
+            for pair in own
+        )
+        columns = (encoder, own[0].against, "difference", "p")
+        sections.append(Section(f"{encoder} against {own[0].against}, same queries", columns, rows))
+    return sections
+
+
+def to_csv(sections: Sequence[Section]) -> str:
+    """One line per table, encoder and column."""
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(("table", "encoder", "source", "column", "value", "half_width"))
+    for section in sections:
+        for row in section.rows:
+            source = "paper" if row.printed else "partial data" if row.mark == "*" else "measured"
+            for column, cell in zip(section.columns, row.cells, strict=True):
+                if cell.value is not None:
+                    half = "" if cell.half_width is None else f"{cell.half_width:.4f}"
+                    writer.writerow((section.title, row.encoder, source, column, f"{cell.value:.4f}", half))
+    return stream.getvalue()
+
+
+def to_markdown(sections: Sequence[Section]) -> str:
+    """A heading and a table for each section."""
+    lines = []
+    for section in sections:
+        lines += [f"## {section.title}", "", _line(("encoder", *section.columns))]
+        lines.append(_line(("---", *("---:" for _ in section.columns))))
+        lines += [_line((_named(row), *(cell.text for cell in row.cells))) for row in section.rows]
+        lines.append("")
+    return "\n".join([*lines, legend(sections)]) + "\n"
+
+
+def to_html(sections: Sequence[Section]) -> str:
+    """One page with everything in it."""
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    template = environment.get_template("published.html.j2")
+    style = (_TEMPLATES / "published.css").read_text("utf-8")
+    return template.render(sections=sections, style=style, legend=legend(sections), named=_named)
+
+
+FORMATS: dict[str, Callable[[Sequence[Section]], str]] = {"csv": to_csv, "markdown": to_markdown, "html": to_html}
+
+
+def legend(sections: Sequence[Section]) -> str:
+    """What the marks mean; only those that occur."""
+    rows = [row for section in sections for row in section.rows]
+    parts = ["Shares times 100."]
+    if any(cell.half_width is not None for row in rows for cell in row.cells):
+        parts.append("±: half of the 95% bootstrap interval over queries.")
+    if any(row.printed for row in rows):
+        parts.append("(paper): as the paper prints it.")
+    if any(row.mark.strip() in ("▲", "▼") for row in rows if row.mark):
+        parts.append("▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided.")
+    if any(row.mark == "*" for row in rows):
+        parts.append("*: the data was not as published, so the value is not comparable.")
+    return " ".join(parts)
+
+
+def _named(row: Row) -> str:
+    return f"{row.encoder} (paper)" if row.printed else f"{row.encoder}{row.mark}"
+
+
+def _by_encoder(reports: Sequence[PublishedReport]) -> dict[str, list[PublishedReport]]:
+    found: dict[str, list[PublishedReport]] = {}
+    for report in reports:
+        found.setdefault(report.encoder, []).append(report)
+    return found
+
+
+def _values(reports: Sequence[PublishedReport]) -> dict[str, Value]:
+    return {name: value for report in reports for name, value in report.metrics.items()}
+
+
+def _column_cell(column: Column, value: float | None) -> Cell:
+    return Cell(value, digits=1 if column.scale == 100 else 2)
+
+
+def _cell(value: Value | None) -> Cell:
+    if value is None:
+        return Cell(None)
+    half = None if value.ci95 is None else 50 * (value.ci95[1] - value.ci95[0])
+    return Cell(100 * value.value, half)
+
+
+def _line(columns: Sequence[str]) -> str:
+    return f"| {' | '.join(column.replace('|', chr(92) + '|') for column in columns)} |"

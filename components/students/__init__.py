@@ -1,0 +1,1 @@
+"""Stage `students`: caption writers that learn from a teacher's answers."""

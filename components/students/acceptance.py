@@ -1,0 +1,137 @@
+"""How many answers would reach training: the same questions put to the base and to the student."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from components.captions.engine import Engine
+from components.captions.inputs.sources import Source
+from components.captions.request import Request, Sampling
+from components.captions.store import GenerationStore
+from components.captions.tasks import find_task
+from components.core.files import content_hash
+from components.core.records import PAIRS
+from components.core.settings import Settings, Student, Task
+from components.students.batches import chat_of
+from components.students.lessons import EVALUATION
+from components.students.questions import Answered, ask_tasks, needed_task
+from components.students.rules import passing
+from components.students.teacher import Lesson
+from components.validation.measuring.probes import Probes, find_probes
+
+TRAIN_PAIRS = Path("data/pairs/train.parquet")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Questions that a student was not taught to answer.
+
+    Attributes:
+        settings: all settings.
+        captions: how many captions, or lessons, each task is asked about.
+        by_caption: tasks about captions, and about the answers to these.
+        lessons: held-out lessons of the other tasks, by task.
+        pairs: a `PAIRS` table of captions that no lesson asks about.
+        facts: what their pictures show, by pair; empty where the world does not know.
+        probes: what the rules need from outside.
+    """
+
+    settings: Settings
+    captions: int
+    by_caption: list[str]
+    lessons: dict[str, list[Lesson]]
+    pairs: Path
+    facts: dict[str, str]
+    probes: Probes
+
+    def rates(self, engine: Engine) -> dict[str, float]:
+        """Share of the engine's answers that pass the row rules of their table, by task.
+
+        A judge's verdict passes when it is the held-out lesson's.
+        """
+        with TemporaryDirectory(dir=self.pairs.parent) as name:
+            store = GenerationStore(f"sqlite:///{Path(name) / 'answers.db'}")
+            try:
+                asked = ask_tasks(self.settings, self.by_caption, self.captions, engine, store, Path(name), self.pairs)
+                rates = {task: self._rate(task, answered) for task, answered in asked}
+            finally:
+                store.close()
+        return rates | {task: self._rate_lessons(task, engine) for task in self.lessons}
+
+    def _rate(self, name: str, answered: Sequence[Answered]) -> float:
+        passes = passing(find_task(name), answered, self.settings, self.probes, self.facts)
+        return sum(passes) / max(len(passes), 1)
+
+    def _rate_lessons(self, name: str, engine: Engine) -> float:
+        task, lessons = find_task(name), self.lessons[name]
+        asked = self.settings.synthesize.tasks.get(name, Task(input=TRAIN_PAIRS))
+        sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
+        chats = [tuple((message["role"], message["content"]) for message in chat_of(lesson)) for lesson in lessons]
+        requests = [Request(name, chat, engine.model, sampling, 0) for chat in chats]
+        replies = {reply.request.key: reply.answer for batch in engine.answer(requests) for reply in batch}
+        found = [replies[request.key] for request in requests]
+        texts = [None if answer is None else task.parse(answer) for answer in found]
+        if task.judges is not None:
+            right = [task.parse(lesson.answer) for lesson in lessons]
+            return sum(text == verdict for text, verdict in zip(texts, right, strict=True)) / len(lessons)
+        sources = (Source(request.key, 0, lesson.inputs) for request, lesson in zip(requests, lessons, strict=True))
+        return self._rate(name, [Answered(source, text) for source, text in zip(sources, texts, strict=True)])
+
+
+def prepare_examination(
+    settings: Settings, student: Student, lessons: Sequence[Lesson], held_out: Sequence[Lesson], folder: Path
+) -> Examination:
+    """An examination in a student's tasks; a table of captions is written to `folder`.
+
+    Args:
+        settings: all settings.
+        student: has the tasks, and how many captions each is asked about.
+        lessons: all lessons; no caption of theirs is asked about.
+        held_out: those that are not trained on.
+
+    Raises:
+        InputError: the pairs are missing, or facts are to be checked where there are none.
+    """
+    by_caption = _about_captions(settings, student.tasks)
+    pairs, facts = folder / "pairs.parquet", {}
+    if by_caption:
+        taught = {lesson.inputs["caption"] for lesson in lessons if "caption" in lesson.inputs}
+        facts = _draw_captions(pairs, taught, student.acceptance, settings.world.seed)
+    others = {
+        task: [lesson for lesson in held_out if lesson.task.name == task][: student.acceptance]
+        for task in student.tasks
+        if task not in by_caption
+    }
+    asked = {task: found for task, found in others.items() if found}
+    probes = find_probes(settings, EVALUATION)
+    return Examination(settings, student.acceptance, by_caption, asked, pairs, facts, probes)
+
+
+def _about_captions(settings: Settings, tasks: Sequence[str]) -> list[str]:
+    """The tasks that ask about training captions, or about the answers to a task that does; judges apart."""
+    found: list[str] = []
+    left = [name for name in tasks if name in settings.synthesize.tasks and find_task(name).judges is None]
+    while chosen := [
+        name
+        for name in left
+        if settings.synthesize.tasks[name].input == TRAIN_PAIRS or needed_task(settings, name) in found
+    ]:
+        found += chosen
+        left = [name for name in left if name not in chosen]
+    return found
+
+
+def _draw_captions(path: Path, taught: set[str], count: int, seed: int) -> dict[str, str]:
+    """Write `count` of the training captions that are not `taught` as a `PAIRS` table; returns their known facts."""
+    kept = ("id", "image_id", "caption", "facts")
+    rows = (row for block in PAIRS.blocks(TRAIN_PAIRS, kept) for row in block.to_pylist())
+    untaught = (row for row in rows if row["caption"] not in taught)
+    drawn = nsmallest(count, untaught, key=lambda row: content_hash(str(seed), row["id"]))
+    # No question shows pictures here, and the contract wants some bytes.
+    columns = {name: [row[name] for row in drawn] for name in kept}
+    PAIRS.write(path, {**columns, "image": [b"none"] * len(drawn)})
+    return {row["id"]: row["facts"] for row in drawn if row["facts"]}

@@ -1,0 +1,141 @@
+"""One student: its lessons, where everything of it is, and what is written about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from components.captions.local_model.language_model import BASE_NAME, revision_of
+from components.core.compute.checkpoint import Checkpoints
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash, write_json
+from components.core.settings import Settings, Student
+from components.students.lessons import hash_of, lessons_of
+from components.students.record import ADAPTER, RECORD, read_record
+from components.students.teacher import Lesson
+
+STATE = Path("state/students")
+_UNCHANGING = {
+    "acceptance",
+    "captions",
+    "checkpoint_every",
+    "merge",
+    "micro_batch",
+    "per_task",
+    "processes",
+    "tasks",
+    "teacher",
+}
+"""Settings that do not change the adapter, or do so by the lessons alone."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A student to train.
+
+    Attributes:
+        folder: where its adapter goes.
+        lessons: all of them, in the teacher's order.
+        base: the revision of the weights that it starts from.
+    """
+
+    name: str
+    student: Student
+    folder: Path
+    lessons: list[Lesson]
+    base: str
+
+    @property
+    def state(self) -> Path:
+        """Where its lessons and checkpoints are until it is trained."""
+        return state_of(self.name)
+
+    @cached_property
+    def lessons_hash(self) -> str:
+        """Hash of the questions and answers."""
+        return hash_of(self.lessons)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with everything that the adapter depends on."""
+        return content_hash(self.student.model_dump_json(exclude=_UNCHANGING), self.base, self.lessons_hash)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Those of this fingerprint alone."""
+        return Checkpoints(self.state / f"checkpoints-{self.fingerprint[:16]}")
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """The files that it learns from, by name."""
+        if isinstance(self.student.teacher, str):
+            return {"lessons": lessons_path(self.name)}
+        return {file.stem: file for file in self.student.teacher}
+
+    def is_done(self) -> bool:
+        """Whether its adapter is there, of the same settings, base and lessons."""
+        known = read_record(self.folder).get("fingerprint") == self.fingerprint
+        return known and (self.folder / ADAPTER).is_file()
+
+    def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
+        """Write what is known of the adapter beside it, in `folder`; `found` is what training measured."""
+        _name_the_base(folder / "adapter_config.json", self.student.base or BASE_NAME)
+        teacher = self.student.teacher
+        record = {
+            "base": self.base,
+            "teacher": teacher if isinstance(teacher, str) else [file.name for file in teacher],
+            "teacher_sha256": {path.name: file_hash(path) for path in self.inputs.values()},
+            "lessons_sha256": self.lessons_hash,
+            "tasks": sorted({lesson.task.name for lesson in self.lessons}),
+            "examples": examples,
+            "settings": self.student.model_dump(mode="json", exclude={"tasks", "teacher"}),
+            "fingerprint": self.fingerprint,
+            **found,
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+        write_json(folder / RECORD, record)
+
+
+def state_of(name: str) -> Path:
+    """The folder of a student's lessons and checkpoints, outside every stage's outputs."""
+    return STATE / name
+
+
+def lessons_path(name: str) -> Path:
+    """Where the lessons are that a model gave for a student."""
+    return state_of(name) / "lessons.parquet"
+
+
+def find_student(settings: Settings, name: str) -> Student:
+    """The settings that params.yaml has under `students.<name>`.
+
+    Raises:
+        InputError: there is no such block.
+    """
+    if name not in settings.students:
+        known = ", ".join(settings.students) or "none"
+        raise InputError(f"params.yaml has no block students.{name}: add one, or choose one of {known}")
+    return settings.students[name]
+
+
+def find_job(settings: Settings, name: str, output: Path) -> Job:
+    """The job of the student called `name`, whose folder is below `output`.
+
+    Raises:
+        InputError: there is no such student, or its lessons or its base are missing.
+    """
+    student = find_student(settings, name)
+    lessons = lessons_of(student, lessons_path(name))
+    return Job(name, student, output / name, lessons, revision_of(None, student.base))
+
+
+def _name_the_base(path: Path, base: str) -> None:
+    """Replace the folder that peft noted down, which may exist on this machine alone, by the base model's name."""
+    config = json.loads(path.read_text("utf-8"))
+    config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
+    write_json(path, config)

@@ -1,0 +1,125 @@
+"""Stage `students`: language models that learn to answer as a teacher does, each as a LoRA adapter.
+
+ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
+
+python -m components.students.students
+python -m components.students.students --profile student --output components/captions/assets
+torchrun --nproc-per-node 8 -m components.students.students --student paraclip
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.profiles import overlaid
+from components.core.project import from_root, run_in_project
+from components.core.settings import Settings
+from components.students.record import write_index
+
+OUTPUT = Path("models/students")
+ASSETS = Path("components/captions/assets")
+
+
+def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
+    """Train students on the ranks of this process's world, those apart that are trained already.
+
+    Raises:
+        InputError: a student is unknown, its settings are wrong, or its lessons or base are missing.
+    """
+    from components.core.compute.distributed import join_world
+    from components.core.compute.hardware import pick_device
+    from components.students.job import find_job
+    from components.students.train import train
+
+    with join_world(pick_device("auto")) as (world, device):
+        for name in names:
+            train(settings, find_job(settings, name, output), world, device)
+            if world.leads and output == OUTPUT:
+                write_index(settings, output)
+
+
+def prepare(settings: Settings, names: Sequence[str]) -> None:
+    """Have the teachers that are models give their lessons; what they answered before is not asked again.
+
+    Raises:
+        InputError: a student is unknown, a teacher cannot work, or the captions are missing.
+    """
+    from components.students.job import find_student, lessons_path, state_of
+    from components.students.lessons import ask_teacher
+
+    for name in names:
+        student = find_student(settings, name)
+        if isinstance(student.teacher, str):
+            state_of(name).mkdir(parents=True, exist_ok=True)
+            ask_teacher(settings, student, lessons_path(name))
+
+
+def main(
+    student: Annotated[list[str] | None, typer.Option(help="A key of `students`; all when not given.")] = None,
+    output: Annotated[Path, typer.Option(help="The folder of the students' folders.")] = OUTPUT,
+    profile: Annotated[str | None, typer.Option(help="Lay this profile over params.yaml, without writing it.")] = None,
+    lessons_only: Annotated[
+        bool, typer.Option("--lessons-only", help="Have the teachers answer, and train nobody.")
+    ] = False,
+) -> None:
+    """Train the students of params.yaml, or one of them.
+
+    Example: python -m components.students.students --student paraclip
+    """
+
+    def command() -> None:
+        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
+        names, place = student or list(settings.students), from_root(output, OUTPUT)
+        if place == OUTPUT:
+            write_index(settings, place)
+        if names:
+            options = ["--output", str(place), *(["--profile", profile] if profile else [])]
+            _train(settings, names, place, options, lessons_only=lessons_only)
+
+    run_in_project(command)
+
+
+def _train(
+    settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
+) -> None:
+    """Train students here or, those that ask for several processes, under torchrun; `options` are this command's."""
+    from components.core.compute.distributed import launched_by_torchrun
+    from components.students.job import find_job
+
+    if launched_by_torchrun():
+        run(settings, names, output)
+        return
+    prepare(settings, names)
+    if lessons_only:
+        return
+    jobs = {name: find_job(settings, name, output) for name in names}
+    together = {name: job for name, job in jobs.items() if job.student.processes > 1 and not job.is_done()}
+    run(settings, [name for name in jobs if name not in together], output)
+    if together:
+        _start_ranks(list(together), {job.student.processes for job in together.values()}, options)
+
+
+def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[str]) -> None:
+    """Become torchrun, so that whoever stops this process stops torchrun and its ranks."""
+    if len(processes) > 1:
+        raise InputError(
+            f"params.yaml: students {', '.join(names)} ask for different `processes`: give all the same number, or "
+            "train them one by one with --student"
+        )
+    chosen = [part for name in names for part in ("--student", name)]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes.pop())]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *torchrun, "-m", __spec__.name, *chosen, *options])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,128 @@
+"""A student from its lessons to its adapter's folder: training, held-out loss, acceptance, record, MLflow run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from components.captions.engines.embedded import EmbeddedEngine
+from components.captions.local_model.language_model import LanguageModel, bf16_is_native, load_language_model
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.core.files import atomic_folder
+from components.core.settings import Settings
+from components.students.batches import Example, encode
+from components.students.job import Job
+from components.students.loop import Place, add_adapter, check_scores, fit, mean_loss
+from components.students.save_model import save_model
+from components.students.teacher import Lesson
+from components.tracking import TrackedRun, tracked_run
+
+_ANSWERS_AT_ONCE = 64
+BEFORE, AFTER = "before", "after"
+
+
+def train(settings: Settings, job: Job, world: World, device: str) -> None:
+    """Write the adapter and what is known of it to the job's folder, unless it is there already.
+
+    Every rank of `world` must call it.
+
+    Raises:
+        InputError: the base cannot be loaded or trained, or the settings or lessons do not fit.
+    """
+    done = job.is_done()
+    world.wait()
+    if not done:
+        dtype = torch.bfloat16 if bf16_is_native() else torch.float32
+        _train(settings, job, Place(world, device, None if dtype == torch.float32 else dtype), dtype)
+    elif world.leads:
+        print(f"{job.name}: trained already on these lessons")
+    if world.leads and job.student.merge and not (job.folder / "merged").is_dir():
+        save_model(job.folder / "merged", job.folder, torch.bfloat16, job.student.base)
+
+
+def split_lessons(job: Job) -> tuple[list[Lesson], list[Lesson]]:
+    """The lessons to train on, shuffled, and those held out.
+
+    Raises:
+        InputError: there are too few to hold one out.
+    """
+    shuffled = list(job.lessons)
+    random.Random(job.student.seed).shuffle(shuffled)
+    count = int(len(shuffled) * job.student.held_out)
+    if count == 0:
+        raise InputError(f"{job.name}: {len(shuffled)} lessons leave none to hold out: raise held_out or give more")
+    return shuffled[count:], shuffled[:count]
+
+
+def _train(settings: Settings, job: Job, place: Place, dtype: torch.dtype) -> None:
+    taught, held_out = split_lessons(job)
+    params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
+    recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
+    with recording as tracked:
+        # The frozen weights never change, so they are kept as they are multiplied.
+        loaded = load_language_model(None, dtype, job.student.base)
+        examples, unseen = (
+            encode(loaded.tokenizer, lessons, shown=tracked is not None) for lessons in (taught, held_out)
+        )
+        model = add_adapter(loaded.model.to(place.device), job.student.rank, job.student.seed)
+        check_scores(model, examples, place)
+        steps = fit(job.name, model, examples, job.student, place, job.checkpoints, _report_to(tracked))
+        losses = _held_out_losses(model, unseen, job, place)
+        if tracked is not None:
+            found = {"held_out": len(held_out), "held_out_loss": losses}
+            if job.student.acceptance:
+                found["acceptance"] = _acceptance(settings, job, held_out, model, loaded)
+            _log(tracked, found, steps)
+            _save(model, job, len(examples), found | {"mlflow_run": tracked.id})
+            tracked.log_artifact(job.folder)
+            job.checkpoints.clear()
+
+
+def _report_to(tracked: TrackedRun | None) -> Any:
+    return tracked.log_metrics if tracked is not None else lambda _metrics, _step: None
+
+
+def _held_out_losses(model: Any, unseen: list[Example], job: Job, place: Place) -> dict[str, float]:
+    batch_size = job.student.batch_size
+    with model.disable_adapter():
+        before = mean_loss(model, unseen, batch_size, place)
+    after = mean_loss(model, unseen, batch_size, place)
+    if place.world.leads:
+        print(f"{job.name}: held-out loss per token {before:.3f} before, {after:.3f} after ({len(unseen)} lessons)")
+    return {BEFORE: round(before, 4), AFTER: round(after, 4)}
+
+
+def _acceptance(
+    settings: Settings, job: Job, held_out: list[Lesson], model: Any, loaded: LanguageModel
+) -> dict[str, dict[str, float]]:
+    """Task -> share of answers that validation would accept, of the base and of the student."""
+    from components.students.acceptance import prepare_examination
+
+    examination = prepare_examination(settings, job.student, job.lessons, held_out, job.state)
+    alike = LanguageModel(model.get_base_model(), loaded.tokenizer, loaded.revision)
+    engine = EmbeddedEngine(adapter=None, batch_size=_ANSWERS_AT_ONCE, _loaded=alike)
+    with model.disable_adapter():
+        before = examination.rates(engine)
+    after = examination.rates(engine)
+    for task in after:
+        print(f"{job.name}: {task} accepted {before[task]:.0%} before, {after[task]:.0%} after")
+    return {task: {BEFORE: round(before[task], 4), AFTER: round(after[task], 4)} for task in after}
+
+
+def _log(tracked: TrackedRun, found: Mapping[str, Any], steps: int) -> None:
+    for moment, step in ((BEFORE, 0), (AFTER, steps)):
+        rates = {f"acceptance/{task}": rate[moment] for task, rate in found.get("acceptance", {}).items()}
+        tracked.log_metrics({"held_out/loss": found["held_out_loss"][moment], **rates}, step)
+
+
+def _save(model: Any, job: Job, examples: int, found: Mapping[str, Any]) -> None:
+    with atomic_folder(job.folder) as folder:
+        # No layer of embeddings has learnt; peft would look for the base's own, which a package does not have.
+        model.to(torch.bfloat16).save_pretrained(str(folder), save_embedding_layers=False)
+        (folder / "README.md").unlink(missing_ok=True)
+        job.describe(folder, examples, found)

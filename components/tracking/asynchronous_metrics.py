@@ -1,0 +1,115 @@
+"""Metrics on their way to MLflow: training never waits for the server, and what it could not take is kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from components.tracking.address import shown_address, tracking_uri
+from components.tracking.batches import MOST
+from components.tracking.retry_policy import is_passing
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_LOG = logging.getLogger(__name__)
+
+
+class Outbox:
+    """Sends the metrics of one run from a thread of its own, in order, again and again while the server is away.
+
+    Sending a metric twice is no harm: MLflow knows it by run, name, step, time and value.
+    """
+
+    def __init__(self, client: MlflowClient, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._waiting: list[Any] = []
+        self._changed = threading.Condition()
+        self._giving_up = threading.Event()
+        self._refusal: Exception | None = None
+        self._sender: threading.Thread | None = None
+
+    def put(self, metrics: Sequence[Any]) -> None:
+        """Take MLflow metrics and return at once.
+
+        Raises:
+            MlflowException: the server refused metrics that were put before.
+        """
+        self._raise_refusal()
+        with self._changed:
+            self._waiting += metrics
+            if self._sender is None:
+                self._sender = threading.Thread(target=self._send_all, name="metrics", daemon=True)
+                self._sender.start()
+
+    def drain(self, within_s: float) -> list[Any]:
+        """Wait until all is sent; returns what the server did not take in that time, and stops sending.
+
+        Raises:
+            MlflowException: the server refused metrics.
+        """
+        end = time.monotonic() + within_s
+        with self._changed:
+            while self._waiting and (left := end - time.monotonic()) > 0:
+                self._changed.wait(left)
+            unsent = list(self._waiting)
+        if unsent:
+            self._giving_up.set()
+        self._raise_refusal()
+        return unsent
+
+    def _raise_refusal(self) -> None:
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+
+    def _send_all(self) -> None:
+        while batch := self._next():
+            refusal = None
+            try:
+                self._send(batch)
+            except Exception as error:
+                if is_passing(error):
+                    continue
+                refusal = error
+            with self._changed:
+                self._refusal = self._refusal or refusal
+                del self._waiting[: len(batch)]
+                self._changed.notify_all()
+
+    def _next(self) -> list[Any]:
+        """What is to be sent next; nothing ends the thread, and the next `put` starts another."""
+        with self._changed:
+            batch = [] if self._giving_up.is_set() else self._waiting[:MOST]
+            if not batch:
+                self._sender = None
+            return batch
+
+    def _send(self, batch: list[Any]) -> None:
+        for attempt in Retrying(
+            retry=retry_if_exception(is_passing),
+            wait=wait_exponential_jitter(initial=1, max=15),
+            stop=stop_when_event_set(self._giving_up),
+            sleep=sleep_using_event(self._giving_up),
+            before_sleep=self._tell,
+            reraise=True,
+        ):
+            with attempt:
+                self._client.log_batch(self._run_id, metrics=batch)
+
+    def _tell(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1:
+            _LOG.warning("%s does not answer: the metrics of run %s wait", shown_address(tracking_uri()), self._run_id)

@@ -1,0 +1,137 @@
+"""What the comparison reads from MLflow, and what it leaves there; neither can fail the comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.core.settings import Settings
+from components.tracking import RUN_FILE, make_client, tracked_run
+from components.tracking.retry_policy import impatient
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from mlflow import MlflowClient
+
+Points = list[tuple[int, float]]
+CURVES = ("loss/", "validation/")
+"""How the names of metrics begin that are curves worth a plot."""
+_LONGEST = 300
+"""Points of a curve that a plot can show."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Metrics of the training runs.
+
+    Attributes:
+        found: encoder -> metric -> (step, value), in order of steps.
+        missing: encoder -> why it has none.
+        runs: encoder -> the id of the run that trained it.
+    """
+
+    found: dict[str, dict[str, Points]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
+
+
+def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
+    """Losses and early metrics of the runs that trained `encoders`, as far as MLflow has them."""
+    curves = Curves(runs=run_ids(models, encoders))
+    curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
+    if not curves.runs:
+        return curves
+    with impatient():
+        try:
+            client = make_client()
+            for encoder, run_id in curves.runs.items():
+                _add(curves, client, encoder, run_id)
+        # Any failure of a store that is out of reach, from a library's own to the network's.
+        except Exception as error:
+            left = [encoder for encoder in curves.runs if encoder not in curves.found | curves.missing]
+            curves.missing.update(
+                dict.fromkeys(left, f"MLflow gave no answer ({type(error.__cause__ or error).__name__})")
+            )
+    return curves
+
+
+def run_ids(models: Path, encoders: Sequence[str]) -> dict[str, str]:
+    """Encoder -> the run that trained it, for those that say so."""
+    found = {}
+    for encoder in encoders:
+        try:
+            found[encoder] = str(json.loads((models / encoder / RUN_FILE).read_text("utf-8"))["run_id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _add(curves: Curves, client: MlflowClient, encoder: str, run_id: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        names = [name for name in client.get_run(run_id).data.metrics if name.startswith(CURVES)]
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        curves.missing[encoder] = "this MLflow store does not know its run"
+        return
+    found = {
+        name: _thinned(sorted((metric.step, metric.value) for metric in client.get_metric_history(run_id, name)))
+        for name in sorted(names)
+    }
+    if found:
+        curves.found[encoder] = found
+    else:
+        curves.missing[encoder] = "its run has no losses"
+
+
+def _thinned(points: Points) -> Points:
+    """At most `_LONGEST` of the points at even distances, the first and the last among them."""
+    if len(points) <= _LONGEST:
+        return points
+    return [points[round(place * (len(points) - 1) / (_LONGEST - 1))] for place in range(_LONGEST)]
+
+
+def log_comparison(
+    settings: Settings,
+    inputs: Mapping[str, Path],
+    artifacts: Sequence[Path],
+    tables: Mapping[str, Mapping[str, Sequence[Any]]],
+    figures: Mapping[str, go.Figure],
+    runs: Mapping[str, str],
+) -> str | None:
+    """Log a finished comparison as a run of the world's experiment with the stage `compare`.
+
+    Args:
+        settings: its blocks `evaluate`, `compare` and `promote` are the run's parameters.
+        inputs: name -> file or folder that was compared.
+        artifacts: files of the report.
+        tables: name -> column -> values; MLflow's view of tables puts those of several runs side by side.
+        figures: name -> plot, each logged as a page that needs no network.
+        runs: encoder -> the run that trained it, for tags.
+
+    Returns:
+        The run's id; None where MLflow failed, which is told in one line: the report on disk is what counts.
+    """
+    params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
+    try:
+        with impatient(), tracked_run("compare", "comparison", settings, params, inputs) as run:
+            run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items()})
+            client = make_client()
+            for path in artifacts:
+                run.log_artifact(path)
+            for name, table in tables.items():
+                client.log_table(run.id, {column: list(values) for column, values in table.items()}, f"{name}.json")
+            for name, figure in figures.items():
+                page = f"plots/{name}.html"
+                client.log_figure(run.id, figure, page, save_kwargs={"include_plotlyjs": True})
+            return run.id
+    # As above: MLflow raises errors of its own, of its database and of the network.
+    except Exception as error:
+        fault = type(error.__cause__ or error).__name__
+        print(f"MLflow has no record of this comparison ({fault}); the report is complete on disk")
+        return None

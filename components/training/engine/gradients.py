@@ -1,0 +1,163 @@
+"""Gradients of one contrastive batch, exact however small the micro-batches and however many the ranks.
+
+Features come first and without a graph, the loss is taken once over the features of the whole global batch, and its
+gradient with respect to the features is then carried through the towers, one micro-batch after another (GradCache;
+Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, 2021, section 3). Memory
+grows with the micro-batch, not with the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from components.core.compute.distributed import World
+from components.methods.contract.features import Feature, Features
+from components.training.engine.micro_batches import MicroBatch, cut
+from components.training.engine.towers import Passed, Towers
+from components.training.rows.batch import Batch
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is differentiated, and how.
+
+    Attributes:
+        towers: the towers, alone or wrapped for several ranks.
+        model: the encoder's model; the exponential of its `logit_scale` scales similarities.
+        extra: the method's own tensors.
+        losses: named loss terms of a batch; their sum is differentiated.
+        micro_batch: texts, and images, that go through the towers at once; None for all.
+        world: the ranks.
+        device: where the towers are.
+    """
+
+    towers: Towers | DistributedDataParallel
+    model: Any
+    extra: nn.Module
+    losses: Callable[[Features], dict[str, Tensor]]
+    micro_batch: int | None
+    world: World
+    device: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Losses by name, the mean over ranks, `[]` each; and how many tokens this rank's texts have."""
+
+    losses: dict[str, Tensor]
+    tokens: int
+
+
+def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tensor], sync: bool = True) -> Outcome:
+    """Add the gradient of the batch's summed losses to the trained parameters' `.grad`.
+
+    Args:
+        scale: applied to the sum before it is differentiated: 1/accumulate, a gradient scaler.
+        sync: whether this call averages gradients over ranks; the last one of an accumulated step does.
+    """
+    pieces = cut(batch, objective.micro_batch)
+    several = len(pieces) > 1
+    passes = [_pass(objective, piece, graph=not several, sync=sync) for piece in pieces]
+    columns, trained = _columns(objective, batch, pieces, passes)
+    losses = objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra))
+    scale(torch.stack(list(losses.values())).sum()).backward()  # type: ignore[no-untyped-call]
+    if trained is not None and trained.grad is not None:
+        _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
+    reported = torch.stack([loss.detach() for loss in losses.values()])
+    objective.world.average([reported])
+    return Outcome(dict(zip(losses, reported, strict=True)), sum(piece.tokens for piece in pieces))
+
+
+def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
+    """The batch's losses by name on this rank alone, nothing differentiated."""
+    alone = replace(objective, towers=bare(objective.towers), world=World())
+    with torch.no_grad():
+        pieces = cut(batch, objective.micro_batch)
+        columns, _ = _columns(alone, batch, pieces, [_pass(alone, piece, graph=False, sync=False) for piece in pieces])
+        return objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra))
+
+
+def bare(towers: Towers | DistributedDataParallel) -> Towers:
+    """The towers without DDP around them."""
+    inner = towers.module if isinstance(towers, DistributedDataParallel) else towers
+    assert isinstance(inner, Towers)
+    return inner
+
+
+def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -> Passed:
+    """Features of one piece's texts and images; only a pass whose graph is kept may go through DDP."""
+    towers = objective.towers if graph else bare(objective.towers)
+    with torch.set_grad_enabled(graph and torch.is_grad_enabled()), _no_sync(towers, graph and not sync):
+        found: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
+    return found
+
+
+def _moved(rows: Tensor | None, device: str) -> Tensor | None:
+    return None if rows is None else rows.to(device, non_blocking=True)
+
+
+def _no_sync(towers: nn.Module, wanted: bool) -> AbstractContextManager[None]:
+    if wanted and isinstance(towers, DistributedDataParallel):
+        return towers.no_sync()  # type: ignore[no-any-return]
+    return nullcontext()
+
+
+def _columns(
+    objective: Objective, batch: Batch, pieces: list[MicroBatch], passes: list[Passed]
+) -> tuple[dict[str, Feature], Tensor | None]:
+    """Every column over all ranks, and the gathered features of trained towers `[columns, global batch, dim]`."""
+    world, rows = objective.world, len(batch.ids)
+    texts, images, cached = sorted(batch.tokens), sorted(batch.pixels), sorted(batch.features)
+    own: list[Tensor] = []
+    if texts:
+        own += _in_order([piece.text_rows for piece in pieces], [found[0] for found in passes]).view(
+            len(texts), rows, -1
+        )
+    if images:
+        found = _in_order([piece.pixel_rows for piece in pieces], [passed[1] for passed in passes])
+        own += found.view(len(images), rows, -1)
+    fixed = [batch.features[name].to(objective.device, non_blocking=True) for name in cached]
+    everyone = world.gather(torch.stack([*own, *fixed]))
+    trained = everyone[: len(own)].detach().requires_grad_() if own else None
+    parts = [*(trained if trained is not None else ()), *everyone[len(own) :]]
+    labels = [*texts, *images, *cached]
+    return {label: Feature(part, world.rank * rows, rows) for label, part in zip(labels, parts, strict=True)}, trained
+
+
+def _in_order(rows: list[Tensor], found: list[Tensor | None]) -> Tensor:
+    """The passes' features in the batch's order, `[columns * batch, dim]`, cut from their graph."""
+    features = torch.cat([part.detach() for part in found if part is not None])
+    ordered = torch.empty_like(features)
+    ordered[torch.cat(rows).to(features.device)] = features
+    return ordered
+
+
+def _through_towers(
+    objective: Objective,
+    batch: Batch,
+    pieces: list[MicroBatch],
+    passes: list[Passed],
+    gradient: Tensor,
+    several: bool,
+    sync: bool,
+) -> None:
+    """Carry `gradient` `[columns, batch, dim]` of the features into the towers' parameters."""
+    dim, texts = gradient.shape[-1], len(batch.tokens)
+    sides = gradient[:texts].reshape(-1, dim), gradient[texts:].reshape(-1, dim)
+    for place, piece in enumerate(pieces):
+        last = place == len(pieces) - 1
+        found = _pass(objective, piece, graph=True, sync=sync and last) if several else passes[place]
+        rows = (piece.text_rows, piece.pixel_rows)
+        ends = [
+            (features, side[chosen.to(side.device)])
+            for features, side, chosen in zip(found, sides, rows, strict=True)
+            if features is not None and features.requires_grad
+        ]
+        torch.autograd.backward([features for features, _ in ends], [part for _, part in ends])

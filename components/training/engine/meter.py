@@ -1,0 +1,99 @@
+"""What a run's steps cost: rows and tokens per second, waiting for data, memory, share of the hardware's peak."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from components.core.compute.hardware import peak_flops, peak_memory
+from components.training.engine.micro_batches import MicroBatch
+from components.training.engine.towers import Towers
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The run's pace since the last look, over all ranks; `flop_utilisation` is None where no peak is known."""
+
+    samples_per_second: float
+    tokens_per_second: float
+    data_wait_share: float
+    peak_memory_mb: float
+    flop_utilisation: float | None
+
+
+class Meter:
+    """Counts what passes between two looks.
+
+    Args:
+        ranks: how many ranks there are; counts of this one stand for all.
+    """
+
+    def __init__(self, device: str, ranks: int = 1) -> None:
+        self._device, self._ranks = device, ranks
+        self._peak = peak_flops(device)
+        self._flops_per_sample: float | None = None
+        self.lost = 0
+        """Samples of this rank that could not be used, since the run was started or resumed."""
+        self._restart()
+
+    def _restart(self) -> None:
+        self._samples = self._tokens = 0
+        self._waited = 0.0
+        self._since = time.monotonic()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent in the block is waiting for data."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited += time.monotonic() - start
+
+    def count(self, samples: int, tokens: int, lost: int = 0) -> None:
+        """Note a batch of this rank, and how many samples were lost on the way to it."""
+        self._samples += samples
+        self._tokens += tokens
+        self.lost += lost
+
+    def wants_flops(self) -> bool:
+        """Whether the peak is known and the work per row is not."""
+        return self._peak is not None and self._flops_per_sample is None
+
+    def note_flops(self, towers: Towers, pieces: list[MicroBatch], samples: int) -> None:
+        """Count the floating-point operations of one batch's forward and backward pass."""
+        self._flops_per_sample = sum(count_flops(towers, piece, self._device) for piece in pieces) / samples
+
+    def look(self) -> Pace:
+        """The pace since the last look."""
+        if self._device.startswith("cuda"):
+            torch.cuda.synchronize(self._device)
+        seconds = max(time.monotonic() - self._since, 1e-9)
+        rate = self._samples / seconds
+        known = self._peak is not None and self._flops_per_sample is not None
+        pace = Pace(
+            samples_per_second=rate * self._ranks,
+            tokens_per_second=self._tokens / seconds * self._ranks,
+            data_wait_share=self._waited / seconds,
+            peak_memory_mb=peak_memory(self._device),
+            flop_utilisation=rate * self._flops_per_sample / self._peak if known else None,  # type: ignore[operator]
+        )
+        self._restart()
+        return pace
+
+
+def count_flops(towers: Towers, piece: MicroBatch, device: str) -> float:
+    """Operations of one forward and backward pass; recomputed activations are no model operations, so not counted."""
+    moved = (None if rows is None else rows.to(device) for rows in (piece.texts, piece.pixels))
+    gradients = [(parameter, parameter.grad) for parameter in towers.parameters()]
+    with FlopCounterMode(display=False) as counter:
+        found = [features for features in towers(*moved) if features is not None and features.requires_grad]
+        torch.autograd.backward([features.sum() for features in found])
+    for parameter, gradient in gradients:
+        parameter.grad = gradient
+    return float(counter.get_total_flops())

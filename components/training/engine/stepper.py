@@ -1,0 +1,178 @@
+"""One optimisation step: gradients, clipping, weights, logit scale, moving average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.methods.contract.optimisation import Optimisation
+from components.training.engine.average import MovingAverage
+from components.training.engine.gradients import Objective, Outcome, backward
+from components.training.engine.meter import Meter
+from components.training.engine.micro_batches import cut
+from components.training.engine.run import Run
+from components.training.engine.schedule import rate_factor
+from components.training.engine.state import State
+from components.training.engine.towers import Towers
+from components.training.rows.batch import Batch
+
+MAX_LOGIT_SCALE = math.log(100)
+"""Upper bound of the logit scale parameter, as CLIP clamps it after every step."""
+
+
+_MOST_SKIPPED = 40
+"""Steps in a row that a gradient scaler may skip: halved so often, its first factor of 65,536 is far below one."""
+
+
+class NonFiniteError(InputError):
+    """A loss or gradient is not finite; the weights are those of the last good step.
+
+    Attributes:
+        step: the step that could not be done.
+        ids: this rank's rows of its batches.
+    """
+
+    def __init__(self, message: str, step: int, ids: list[str]) -> None:
+        super().__init__(message)
+        self.step = step
+        self.ids = ids
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that was done: its last batch's outcome, the gradient's norm before clipping, the learning rate."""
+
+    outcome: Outcome
+    gradient_norm: float
+    lr: float
+
+
+class Stepper:
+    """The moving parts of a run."""
+
+    def __init__(self, run: Run, optimiser: torch.optim.AdamW, per_epoch: int) -> None:
+        engine, plan = run.engine, run.optimisation
+        self._run = run
+        self._optimiser = optimiser
+        self._per_epoch = per_epoch
+        self._skipped = 0
+        self._scaler = torch.amp.GradScaler(engine.device.split(":")[0], enabled=engine.autocast == torch.float16)
+        average = MovingAverage(run.trained, plan.ema) if plan.ema is not None else None
+        self.state = State(
+            run.checkpoints, run.trained, optimiser, self._scaler, average, engine.world, plan.batch_size,
+            run.source.describe(),
+        )  # fmt: skip
+        self._plain = Towers(run.model, engine.device, engine.autocast)
+        towers = Towers(run.model, engine.device, engine.autocast, engine.compiled)
+        # These take part in the loss, not in the towers, so they are averaged by hand.
+        self._beside = [
+            parameter
+            for parameter in (run.model.logit_scale, *run.extra.parameters())
+            if isinstance(parameter, nn.Parameter) and parameter.requires_grad
+        ]
+        self._objective = Objective(
+            towers=_distribute(towers, engine.world) if _has_trained(towers) else towers,
+            model=run.model,
+            extra=run.extra,
+            losses=run.losses,
+            micro_batch=engine.micro_batch,
+            world=engine.world,
+            device=engine.device,
+        )
+
+    def step(self, batches: list[Batch], meter: Meter) -> Done:
+        """One optimisation step on `accumulate` batches.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite; the step is not done, a checkpoint is kept.
+        """
+        run, plan, world = self._run, self._run.optimisation, self._run.engine.world
+        lr = plan.lr * rate_factor(plan, self.state.step, self._per_epoch)
+        for group in self._optimiser.param_groups:
+            group["lr"] = lr
+        self._optimiser.zero_grad(set_to_none=True)
+        if meter.wants_flops():
+            meter.note_flops(self._plain, cut(batches[0], run.engine.micro_batch), len(batches[0].ids))
+        for place, batch in enumerate(batches):
+            outcome = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
+            meter.count(len(batch.ids), outcome.tokens, batch.lost)
+            if not all(math.isfinite(float(loss)) for loss in outcome.losses.values()):
+                self._stop("loss", batches)
+        world.average(parameter.grad for parameter in self._beside if parameter.grad is not None)
+        self._scaler.unscale_(self._optimiser)
+        norm = self._clip(plan.clip_gradient)
+        # A gradient scaler skips such a step and halves its factor; without one nothing would stop the damage.
+        self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
+        if self._skipped > (_MOST_SKIPPED if self._scaler.is_enabled() else 0):
+            self._stop("gradient", batches)
+        self._scaler.step(self._optimiser)
+        self._scaler.update()
+        if plan.learn_logit_scale:
+            with torch.no_grad():
+                run.model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)  # type: ignore[operator,union-attr]
+        if self.state.average is not None:
+            self.state.average.update()
+        return Done(outcome, norm, lr)
+
+    def _clip(self, limit: float | None) -> float:
+        """The gradient's norm, after which the gradient is scaled down to `limit` where it is longer."""
+        trained = [parameter for parameter in self._run.trained.values() if parameter.grad is not None]
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
+        if limit is not None:
+            nn.utils.clip_grads_with_norm_(trained, limit, norm)
+        return float(norm)
+
+    def validate(self) -> None:
+        """Score the weights that would be exported now, and keep them when they are the best so far."""
+        run, state = self._run, self.state
+        if run.engine.world.leads and run.validate is not None:
+            with state.average.as_weights() if state.average is not None else nullcontext():
+                found = run.validate(state.step)
+                if run.select and run.select[0] in found:
+                    state.keep_if_best(found[run.select[0]], larger=run.select[1])
+        run.engine.world.wait()
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        scaled: Tensor = self._scaler.scale(loss / self._run.optimisation.accumulate)
+        return scaled
+
+    def _stop(self, what: str, batches: list[Batch]) -> None:
+        state = self.state
+        state.save()
+        fix = "lower lr" if what == "loss" else "lower lr or set clip_gradient"
+        step = state.step + 1
+        raise NonFiniteError(
+            f"{self._run.title}: the {what} is not finite at step {step}: {fix}, with which the run starts over",
+            step,
+            [name for batch in batches for name in batch.ids],
+        )
+
+
+def _has_trained(towers: Towers) -> bool:
+    return any(parameter.requires_grad for name, parameter in towers.named_parameters() if name != "model.logit_scale")
+
+
+def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParallel:
+    if world.size == 1:
+        return towers
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+        towers, ["model.logit_scale"]
+    )
+    return DistributedDataParallel(towers, gradient_as_bucket_view=True)
+
+
+def make_optimiser(trained: Mapping[str, nn.Parameter], plan: Optimisation) -> torch.optim.AdamW:
+    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so."""
+    decayed = [parameter for parameter in trained.values() if plan.decay_all or parameter.ndim > 1]
+    others = [parameter for parameter in trained.values() if not plan.decay_all and parameter.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": plan.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    # The fused update reads and writes every weight once; on a processor it is several times as fast as a loop.
+    return torch.optim.AdamW(groups, lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)

@@ -1,0 +1,1 @@
+"""From the validated tables to batches."""

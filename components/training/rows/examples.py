@@ -1,0 +1,128 @@
+"""Training rows: the tables that hold a method's columns, joined by pair, ready for the loop.
+
+Columns are `image`, `other_image`, the text columns of the validated tables, and `neighbour.<column>`: that column
+of another row whose image looks alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from components.core.errors import InputError
+from components.core.records import (
+    DIFFERENCES,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PAIRS,
+    PARAPHRASES,
+    REWRITES,
+    SEMCLIP_PARAPHRASES,
+)
+from components.core.table import Table
+
+NEIGHBOUR = "neighbour."
+_HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (
+    ("paraphrases", PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
+    ("rewrites", REWRITES, ("rewrite",)),
+    ("semclip_paraphrases", SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
+    ("negations", NEGATIONS, ("negation",)),
+    ("negated_terms", NEGATED_TERMS, ("negated_term",)),
+    ("hard_negatives", HARD_NEGATIVES, ("hard_negative",)),
+    ("differences", DIFFERENCES, ("difference", "other_caption", "other_id")),
+)
+"""File, table and the columns that only this table has."""
+
+IMAGES = {"image": "id", "other_image": "other_id"}
+"""Image columns and the column of pair ids that they come from."""
+
+IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
+"""Columns of pair ids and the column of ids of these pairs' images."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a method, sorted by what they are.
+
+    Attributes:
+        texts: text columns of the joined table.
+        images: image columns.
+        neighbours: columns, of either kind, that are also wanted of a neighbour.
+    """
+
+    texts: tuple[str, ...]
+    images: tuple[str, ...]
+    neighbours: tuple[str, ...]
+
+    @staticmethod
+    def of(wanted: Collection[str]) -> Columns:
+        """Sort the column names that a method declares.
+
+        Raises:
+            InputError: a name is unknown.
+        """
+        bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
+        known = {"caption", *IMAGES, *(column for _, _, columns in _HOLDERS for column in columns)}
+        if unknown := sorted(bare - known):
+            raise InputError(f"no training table has the column '{unknown[0]}': known are {', '.join(sorted(known))}")
+        return Columns(
+            texts=tuple(sorted(bare - set(IMAGES))),
+            images=tuple(sorted(bare & set(IMAGES))),
+            neighbours=tuple(sorted(name.removeprefix(NEIGHBOUR) for name in wanted if name.startswith(NEIGHBOUR))),
+        )
+
+
+def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataFrame:
+    """One row per combination of samples of a pair that has all the `wanted` columns; `id` first.
+
+    Captions alone come from the pairs; otherwise a row must be in every table that holds a wanted column.
+
+    Raises:
+        InputError: a column is unknown, a table is missing or damaged, or no pair is in all tables.
+    """
+    columns = Columns.of(wanted)
+    needed = {*columns.texts, *(IMAGES[image] for image in columns.images)} - {"id", "caption"}
+    joined: pd.DataFrame | None = None
+    used = []
+    for name, table, only in _HOLDERS:
+        chosen = [column for column in only if column in needed]
+        if not chosen:
+            continue
+        path = validated / f"{name}.parquet"
+        caption = ["caption"] if joined is None else []
+        found = table.read(path, ["id", *caption, *chosen]).to_pandas()
+        joined = found if joined is None else joined.merge(found, on="id", how="inner")
+        used.append(str(path))
+    if joined is None:
+        captions: pd.DataFrame = PAIRS.read(pairs, ["id", "caption"]).to_pandas()
+        return captions
+    if joined.empty:
+        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.captions and run `dvc repro`")
+    return joined
+
+
+def with_image_ids(rows: pd.DataFrame, image_of: Mapping[str, str]) -> pd.DataFrame:
+    """`rows` with the column `image_id`, and `other_image_id` where they are about two pairs.
+
+    Args:
+        image_of: the image's id by pair id.
+
+    Raises:
+        InputError: a pair is not among them.
+    """
+    named = rows.assign(**{image: rows[pair].map(image_of) for pair, image in IMAGE_IDS.items() if pair in rows})
+    for pair, image in IMAGE_IDS.items():
+        for missing in named.loc[named[image].isna(), pair][:1] if pair in named else ():
+            raise InputError(f"training pair {missing} has no image embedding: run `dvc repro`")
+    return named
+
+
+def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:
+    """The files that `join_rows` reads, by name."""
+    needed = {*Columns.of(wanted).texts, *(IMAGES[image] for image in Columns.of(wanted).images)}
+    used = {name: validated / f"{name}.parquet" for name, _, only in _HOLDERS if needed & set(only)}
+    return used or {"pairs": pairs}

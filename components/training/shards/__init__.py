@@ -1,0 +1,1 @@
+"""Batches streamed from webdataset shards."""

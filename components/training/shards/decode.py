@@ -1,0 +1,130 @@
+"""From a sample's bytes to its texts and pixels, or the reason why not."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+from torch import Tensor
+
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.encoders.adapter.images import MAX_PIXELS, decode
+from components.training.shards.reader import RawSample
+from components.training.shards.tar import Fault
+
+IMAGE_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
+"""Ending of a member by Pillow's name of the format; no other format is opened, some of them run programs."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A usable sample: texts by column, uint8 pixels `[1, 3, size, size]` by image column."""
+
+    name: str
+    texts: Mapping[str, str]
+    pixels: Mapping[str, Tensor]
+
+
+class SampleDecoder:
+    """Turns samples into examples; safe to call from several threads.
+
+    Args:
+        images: members by image column, the first that is there is taken: `jpg|jpeg|png|webp`.
+        texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
+        size: pixels on a side.
+        held_out: ids of images that are not to be trained on, see `components.core.files.image_id`.
+
+    Raises:
+        InputError: a column's member is not written like that.
+    """
+
+    def __init__(
+        self, images: Mapping[str, str], texts: Mapping[str, str], size: int, held_out: Collection[str] = ()
+    ) -> None:
+        self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
+        self._texts = {column: given.partition(":") for column, given in texts.items()}
+        self._size, self._held_out = size, frozenset(held_out)
+        for column, given in {**images, **texts}.items():
+            if not all(part.strip() for part in given.replace("|", ":").split(":")):
+                raise InputError(f"column '{column}' cannot come from '{given}': write jpg|png, txt or json:field")
+        self.members = {ending for endings in self._images.values() for ending in endings}
+        self.members |= {ending.lower() for ending, _, _ in self._texts.values()}
+        """Endings of all members that are needed."""
+
+    def __call__(self, sample: RawSample) -> Example | Fault | None:
+        """The example, the reason why it cannot be used, or None when it shows a held-out image."""
+        try:
+            if sample.fault is not None:
+                raise sample.fault
+            if self._held_out and any(image_id(raw) in self._held_out for raw in self._encoded(sample)):
+                return None
+            texts = {column: _text(sample, ending, key) for column, (ending, _, key) in self._texts.items()}
+            return Example(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
+        except Fault as fault:
+            return fault
+
+    def _encoded(self, sample: RawSample) -> Iterator[bytes]:
+        """The images as they lie in the sample."""
+        for endings in self._images.values():
+            for ending in endings:
+                if isinstance(raw := sample.members.get(ending), bytes):
+                    yield raw
+
+    def _pixels(self, sample: RawSample, column: str) -> Tensor:
+        found = [sample.members[ending] for ending in self._images[column] if ending in sample.members]
+        if not found or not found[0]:
+            raise Fault("no image")
+        return _picture(_sound(found[0]), self._size)
+
+
+def image_format(raw: bytes) -> tuple[str, int, int]:
+    """Pillow's name of the format, width and height; only the header is read.
+
+    Raises:
+        Fault: it is no JPEG, PNG or WebP image, or a decompression bomb.
+    """
+    try:
+        with Image.open(io.BytesIO(raw), formats=list(IMAGE_ENDINGS)) as image:
+            return str(image.format), image.width, image.height
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Fault("too large") from None
+    except Exception:
+        raise Fault("not an image") from None
+
+
+def _picture(raw: bytes, size: int) -> Tensor:
+    _, width, height = image_format(raw)
+    shorter, longer = sorted((width, height))
+    if width * height > MAX_PIXELS or longer * size * size > MAX_PIXELS * shorter:
+        raise Fault("too large")
+    try:
+        return decode([raw], size)
+    # Hostile bytes make decoders raise errors of many kinds; whatever it is, the sample is lost and counted.
+    except Exception:
+        raise Fault("broken image") from None
+
+
+def _text(sample: RawSample, ending: str, key: str) -> str:
+    raw = _sound(sample.members.get(ending.lower(), b""))
+    try:
+        found: Any = raw.decode("utf-8")
+        if key and found:
+            found = json.loads(found)[key]
+    except (KeyError, TypeError):
+        raise Fault("no text") from None
+    except (ValueError, RecursionError):
+        raise Fault("unreadable text") from None
+    if not isinstance(found, str) or not found.strip():
+        raise Fault("no text")
+    return found.strip()
+
+
+def _sound(member: bytes | Fault) -> bytes:
+    if isinstance(member, Fault):
+        raise member
+    return member

@@ -1,0 +1,106 @@
+"""Which shards a pattern, folder or list names, and how many samples they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from braceexpand import braceexpand
+from more_itertools import duplicates_everseen
+
+from components.core.errors import InputError
+from components.training.shards.files import ShardFiles, is_remote
+
+SIZES = "sizes.json"
+"""Beside the shards: samples by file name, as open_clip's trainer reads it too."""
+
+_MOST = 1_000_000
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_RANGE = re.compile(r"\{(-?\d{1,12})\.\.(-?\d{1,12})")
+
+
+@dataclass(frozen=True)
+class ShardList:
+    """Shards in the order given; `sizes` has the samples of those that a `sizes.json` knows."""
+
+    urls: list[str]
+    sizes: dict[str, int]
+
+    def samples(self) -> int:
+        """Samples of all shards together.
+
+        Raises:
+            InputError: the size of a shard is not known.
+        """
+        unknown = [url for url in self.urls if url not in self.sizes]
+        if unknown:
+            raise InputError(f"no {SIZES} beside {unknown[0]} says how many samples it holds: set samples_per_epoch")
+        return sum(self.sizes.values())
+
+
+def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
+    """The shards of `data/{000..099}.tar`, `s3://bucket/{000..099}.tar`, a folder, or a list of any of these.
+
+    Raises:
+        InputError: a pattern cannot be expanded or is a command, a shard is missing or named twice, there are
+            none, or a `sizes.json` is broken.
+    """
+    urls = [url for pattern in ([given] if isinstance(given, str) else given) for url in _expand(pattern, files)]
+    if not urls:
+        raise InputError("no shards are named: give a folder, a list, or a pattern such as data/{000..099}.tar")
+    if (again := next(duplicates_everseen(urls), None)) is not None:
+        raise InputError(f"shard {again} is named twice: name it once")
+    remote = [url for url in urls if is_remote(url)]
+    # A request for each of many thousand objects takes minutes; the ends are enough to catch a mistyped range.
+    for url in [*(url for url in urls if not is_remote(url)), *remote[:1], *remote[-1:]]:
+        if not files.exists(url):
+            raise InputError(f"shard {url} is missing: put it there or correct the pattern")
+    return ShardList(urls, _sizes(urls, files))
+
+
+def _expand(pattern: str, files: ShardFiles) -> list[str]:
+    scheme = _SCHEME.match(pattern)
+    if scheme and scheme[1] == "pipe":
+        raise InputError(f"shards '{pattern}': commands are not run: name files or s3:// URLs")
+    if scheme and scheme[1] != "s3":
+        raise InputError(f"shards '{pattern}': '{scheme[1]}:' is not read: name files or s3:// URLs")
+    if "{" in pattern or "}" in pattern:
+        # The expansion makes whole ranges in memory, so they are counted before.
+        if math.prod(abs(int(last) - int(first)) + 1 for first, last in _RANGE.findall(pattern)) > _MOST:
+            raise InputError(f"shards '{pattern}': more than {_MOST} shards: correct the range")
+        try:
+            return list(braceexpand(pattern))
+        except ValueError as error:
+            raise InputError(f"shards '{pattern}' cannot be expanded ({error}): correct the braces") from None
+    if pattern.endswith(".tar"):
+        return [pattern]
+    found = [url for url in files.list(pattern) if url.endswith(".tar")]
+    if not found:
+        raise InputError(f"shards '{pattern}': no such folder, or no .tar in it: correct the path")
+    return found
+
+
+def _sizes(urls: list[str], files: ShardFiles) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    by_folder: dict[str, list[str]] = {}
+    for url in urls:
+        by_folder.setdefault(url.rpartition("/")[0], []).append(url)
+    for folder, shards in by_folder.items():
+        known = _read_sizes(f"{folder}/{SIZES}" if folder else SIZES, files)
+        sizes |= {url: known[name] for url in shards if (name := url.rpartition("/")[2]) in known}
+    return sizes
+
+
+def _read_sizes(url: str, files: ShardFiles) -> dict[str, int]:
+    if not files.exists(url):
+        return {}
+    try:
+        sizes = {str(name): int(size) for name, size in json.loads(files.read(url)).items()}
+    except (ValueError, TypeError, AttributeError):
+        sizes = {"": -1}
+    if min(sizes.values(), default=0) < 0:
+        raise InputError(f"{url} is not a JSON object of samples by shard: write it again or remove it")
+    return sizes

@@ -1,0 +1,1 @@
+"""What a synthesised text must fulfil, one kind of check per file."""

@@ -1,0 +1,1 @@
+"""The answers of a table's tasks as rows, joined out of core."""

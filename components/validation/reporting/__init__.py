@@ -1,0 +1,1 @@
+"""What became of a table's rows: summary, samples, plots, Data Docs."""

@@ -1,0 +1,131 @@
+"""Data Docs: a page per suite by Great Expectations, a page of rejected rows per table, and an index; all offline."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from components.core.files import atomic_folder
+from components.core.progress import track
+from components.validation.reporting.quality import Quality
+from components.validation.reporting.report import Outcome
+from components.validation.reporting.samples import DOCUMENTED, MOST_REASONS
+from components.validation.rules import Rule
+from components.validation.suites import make_context, row_expectation, share_expectation
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_RESULT_FORMAT = {
+    "result_format": "SUMMARY",
+    "unexpected_index_column_names": ["row"],
+    "return_unexpected_index_query": False,
+}
+_REMOTE = re.compile(
+    r"<script\b.*?</script>|<footer\b.*?</footer>|<(?:link|img)\b[^>]*>|url\(\s*['\"]?https?:[^)]*\)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ALONE = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
+
+
+@dataclass(frozen=True)
+class Documented:
+    """What the Data Docs show of a table: its outcome, a sample of its rows with the rules, its shares' rules."""
+
+    outcome: Outcome
+    sample: pd.DataFrame
+    rules: list[Rule]
+    share_rules: list[Rule]
+    quality: Quality
+
+
+def write_docs(folder: Path, tables: Sequence[Documented]) -> None:
+    """Write the Data Docs of all tables, `index.html` first to read; whole or not at all."""
+    context = make_context()
+    for table in track(tables, "Data Docs", len(tables), "table"):
+        name = table.outcome.table
+        _run_suite(context, f"{name}_answers", _harmless(table.sample), table.rules, row_expectation)
+        shares = pd.DataFrame([table.outcome.tally.shares()]).assign(row=0)
+        _run_suite(context, f"{name}_shares", shares, table.share_rules, share_expectation)
+    with atomic_folder(folder) as temporary:
+        _build(context, temporary)
+        pictures = {table.outcome.table: table.quality.write(temporary / "quality") for table in tables}
+        _write_pages(temporary, tables, pictures)
+
+
+def _run_suite(
+    context: Any, name: str, frame: pd.DataFrame, rules: list[Rule], expectation: Callable[[Rule], Any]
+) -> None:
+    """Run a suite so that the context remembers it for its pages."""
+    import great_expectations as gx
+    from great_expectations.core.run_identifier import RunIdentifier
+
+    assets = context.data_sources.add_pandas(name).add_dataframe_asset(name)
+    batches = assets.add_batch_definition_whole_dataframe("sample")
+    suite = context.suites.add(gx.ExpectationSuite(name, expectations=[expectation(rule) for rule in rules]))
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=name, data=batches, suite=suite))
+    checkpoint = context.checkpoints.add(
+        gx.Checkpoint(name=name, validation_definitions=[definition], result_format=_RESULT_FORMAT)
+    )
+    checkpoint.run(batch_parameters={"dataframe": frame}, run_id=RunIdentifier(run_name="validate"))
+
+
+def _harmless(frame: pd.DataFrame) -> pd.DataFrame:
+    """Texts as HTML shows them: the pages of Great Expectations print values as they are."""
+    texts = frame.select_dtypes(object).columns
+    return frame.assign(**{name: frame[name].map(html.escape, na_action="ignore") for name in texts})
+
+
+def _build(context: Any, folder: Path) -> None:
+    """Let Great Expectations write its pages, and cut what they would fetch from elsewhere."""
+    context.add_data_docs_site(
+        "captions",
+        {
+            "class_name": "SiteBuilder",
+            "show_how_to_buttons": False,
+            "store_backend": {
+                "class_name": "TupleFilesystemStoreBackend",
+                "base_directory": str(folder.resolve()),
+            },
+            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        },
+    )
+    context.build_data_docs()
+    shutil.rmtree(folder / "static")
+    style = f"{_ALONE}<style>{(_TEMPLATES / 'suite.css').read_text('utf-8')}</style></head>"
+    for page in folder.rglob("*.html"):
+        plain = _REMOTE.sub("", page.read_text("utf-8"))
+        page.write_text(plain.replace("</head>", style, 1), "utf-8")
+
+
+def _write_pages(folder: Path, tables: Sequence[Documented], pictures: dict[str, list[Path]]) -> None:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    style = (_TEMPLATES / "docs.css").read_text("utf-8")
+    common = {"style": style, "documented": DOCUMENTED, "reasons_shown": MOST_REASONS}
+    for table in tables:
+        page = environment.get_template("rejected.html.j2").render(outcome=table.outcome, **common)
+        (folder / f"rejected_{table.outcome.table}.html").write_text(page, "utf-8")
+    entries = [
+        {
+            "outcome": table.outcome,
+            "answers": _page(folder, f"{table.outcome.table}_answers"),
+            "shares": _page(folder, f"{table.outcome.table}_shares"),
+            "pictures": [path.relative_to(folder) for path in pictures[table.outcome.table]],
+        }
+        for table in tables
+    ]
+    index = environment.get_template("index.html.j2").render(entries=entries, **common)
+    (folder / "index.html").write_text(index, "utf-8")
+
+
+def _page(folder: Path, suite: str) -> str:
+    (found,) = (folder / "validations" / suite).rglob("*.html")
+    return found.relative_to(folder).as_posix()

@@ -1,0 +1,1 @@
+"""Checks against the embedded world's own facts and sentences."""

@@ -1,0 +1,135 @@
+"""Checks that only the embedded world allows: its facts, its evaluation frames and its last tier of words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
+from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
+from components.validation.world import facts
+from components.validation.world.evaluation_frames import evaluation_frames
+
+
+def find_leak(text: str) -> str | None:
+    """`word` when `text` holds a last-tier word, `frame` when it fits an evaluation frame, else None."""
+    if _unseen_words().search(text):
+        return "word"
+    return "frame" if any(frame.search(text.strip()) for frame in evaluation_frames()) else None
+
+
+def find_fault(text: str, scene_facts: str) -> str | None:
+    """The first fact of the scene that `text` gets wrong, omits or adds; None when it is faithful."""
+    return facts.find_fault(text, Scene.from_json(scene_facts))
+
+
+def tells_another(text: str, scene_facts: str) -> bool:
+    """Whether `text` is certainly false: it says all about another scene of the same objects.
+
+    A fault alone proves nothing: a text that omits the colour has one and is true.
+    """
+    scene = Scene.from_json(scene_facts)
+    told = scene
+    for fault, variants in _VARIANTS.items():
+        fitting = (variant for variant in variants(told) if facts.find_fault(text, variant) != fault)
+        told = next(fitting, scene)
+    return told.canonical() != scene.canonical() and facts.find_fault(text, told) is None
+
+
+def find_stranger(text: str, scenes_facts: Sequence[str]) -> str | None:
+    """`object`, `colour`, `count` or `size` when `text` speaks of one that none of the scenes has, else None."""
+    scenes = [Scene.from_json(scene_facts) for scene_facts in scenes_facts]
+    shown = {
+        "object": {name for scene in scenes for name in scene.names},
+        "colour": {scene.colour for scene in scenes},
+        "count": {scene.count or ("two" if scene.second else "one") for scene in scenes},
+        "size": {thing.size for scene in scenes for thing in (scene.first, scene.second) if thing is not None},
+    }
+    text = _BEING_PRESENT.sub(" ", text)
+    said = {"object": _objects_named(text)}
+    rest = _object_words().sub(" ", text)
+    said |= {kind: {name for name in names if _attribute_words(name).search(rest)} for kind, names in _kinds().items()}
+    return next((kind for kind, names in said.items() if names - shown[kind]), None)
+
+
+def names(text: str, scene_facts: str, other_facts: str) -> bool:
+    """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
+    own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
+    return bool(_objects_named(text) & ((own - other) or own))
+
+
+def _colours(scene: Scene) -> Iterator[Scene]:
+    return (replace(scene, colour=colour) for colour in load_lexicon().colours)
+
+
+def _counts(scene: Scene) -> Iterator[Scene]:
+    return (replace(scene, count=count) for count in (COUNTS if scene.kind == "group" else [scene.count]))
+
+
+def _sizes(scene: Scene) -> Iterator[Scene]:
+    things = [thing.name for thing in (scene.first, scene.second) if thing is not None]
+    for sizes in product(SIZES, repeat=len(things)):
+        first, second = (*map(Thing, things, sizes), None)[:2]
+        assert first is not None
+        yield replace(scene, first=first, second=second)
+
+
+def _places(scene: Scene) -> Iterator[Scene]:
+    return (replace(scene, position=place) for place in (POSITIONS if scene.kind == "single" else [scene.position]))
+
+
+def _relations(scene: Scene) -> Iterator[Scene]:
+    return (replace(scene, relation=word) for word in (RELATIONS if scene.kind == "pair" else [scene.relation]))
+
+
+_VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
+    "colour": _colours, "count": _counts, "size": _sizes, "position": _places, "relation": _relations,
+}  # fmt: skip
+"""Other scenes by what they differ in, in the order in which `facts.find_fault` looks."""
+
+
+_BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNORECASE)
+"""Not the gift that the lexicon's "present" is."""
+
+
+@cache
+def _unseen_words() -> re.Pattern[str]:
+    return _any_word(load_lexicon().tier_words("unseen"))
+
+
+@cache
+def _object_words() -> re.Pattern[str]:
+    return _any_word(word for concept in load_lexicon().objects.values() for word in _known_words(concept))
+
+
+@cache
+def _attribute_words(name: str) -> re.Pattern[str]:
+    return _any_word(_known_words(load_lexicon().attributes[name]))
+
+
+@cache
+def _kinds() -> dict[str, Sequence[str]]:
+    return {"colour": tuple(load_lexicon().colours), "count": COUNTS, "size": SIZES}
+
+
+def _objects_named(text: str) -> set[str]:
+    """Objects that `text` names; of overlapping words the longest counts, as in "teddy bear"."""
+    found = _object_words().findall(text)
+    return {name for name in load_lexicon().objects for word in found if _object_word(name).fullmatch(word)}
+
+
+@cache
+def _object_word(name: str) -> re.Pattern[str]:
+    return _any_word(_known_words(load_lexicon().objects[name]))
+
+
+def _known_words(concept: Concept) -> list[str]:
+    return [word for tier, word in concept.words.items() if tier in TIERS[:3]]
+
+
+def _any_word(words: Iterator[str] | Sequence[str]) -> re.Pattern[str]:
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.compile("|".join(word_pattern(word).pattern for word in longest_first), re.IGNORECASE)

@@ -1,0 +1,120 @@
+"""Does a sentence say exactly what a scene shows? The embedded world can check, where the web cannot."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import pairwise
+
+from components.data.world.description.lexicon import TIERS, load_lexicon, word_pattern
+from components.data.world.description.scenes import COUNTS, INVERSE, RELATIONS, SIZES, Scene, Thing
+
+Span = tuple[int, int]
+_KNOWN_TIERS = TIERS[:3]
+_POSITION_WORDS = {
+    "center": "center|centre|middle|central",
+    "top": "top|upper",
+    "bottom": "bottom|lower",
+    "left": "left",
+    "right": "right",
+}
+_RELATION_WORDS = {
+    "left": r"left(?![- ](?:hand )?corner)",
+    "right": r"right(?![- ](?:hand )?corner)",
+    "above": r"above|over(?! an? (?:all|solid|plain|flat)\b)|higher than|on top of",
+    "below": r"below|under|beneath|underneath|lower than",
+}
+
+
+def find_fault(text: str, scene: Scene) -> str | None:
+    """The first fact that `text` gets wrong, omits or adds; None when it is faithful to `scene`."""
+    lowered = text.lower()
+    mentions = {name: _spans(lowered, name) for name in scene.names}
+    for found in mentions.values():
+        if len(found) != 1:
+            return "object_repeated" if found else "object_missing"
+    spans = {name: found[0] for name, found in mentions.items()}
+    if _names_another_object(lowered, scene, list(spans.values())):
+        return "object_added"
+    outside = _blank(lowered, list(spans.values()))
+    if _words_found(outside, tuple(load_lexicon().colours)) != {scene.colour}:
+        return "colour"
+    return _find_arrangement_fault(outside, scene, spans)
+
+
+def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) -> str | None:
+    if scene.kind == "group":
+        return None if _words_found(outside, COUNTS) == {scene.count} else "count"
+    for thing in (scene.first, scene.second):
+        if thing is not None and not _size_stands_before(outside, spans[thing.name], thing):
+            return "size"
+    if scene.second is None:
+        said = {word for word, body in _POSITION_WORDS.items() if re.search(rf"\b(?:{body})\b", outside)}
+        return None if said == set(scene.position.removesuffix(" corner").split()) else "position"
+    return None if _relation_holds(outside, scene, spans[scene.first.name], spans[scene.second.name]) else "relation"
+
+
+@cache
+def _object_pattern(name: str) -> re.Pattern[str]:
+    words = [word for tier, word in load_lexicon().objects[name].words.items() if tier in _KNOWN_TIERS]
+    return re.compile(
+        "|".join(word_pattern(word).pattern for word in sorted(words, key=len, reverse=True)), re.IGNORECASE
+    )
+
+
+def _spans(text: str, name: str) -> list[Span]:
+    return [match.span() for match in _object_pattern(name).finditer(text)]
+
+
+def _names_another_object(text: str, scene: Scene, own: list[Span]) -> bool:
+    masked = _blank(text, own)
+    return any(_object_pattern(name).search(masked) for name in load_lexicon().objects if name not in scene.names)
+
+
+def _blank(text: str, spans: list[Span]) -> str:
+    for start, end in spans:
+        text = text[:start] + "\x00" * (end - start) + text[end:]
+    return text
+
+
+def _words_found(text: str, names: tuple[str, ...]) -> set[str]:
+    """The concepts among `names` that `text` mentions by any known word."""
+    concepts = load_lexicon().attributes
+    found = set()
+    for name in names:
+        words = (word for tier, word in concepts[name].words.items() if tier in _KNOWN_TIERS)
+        if any(word_pattern(word).search(text) for word in words):
+            found.add(name)
+    return found
+
+
+def _size_stands_before(text: str, span: Span, thing: Thing) -> bool:
+    before = text[max(0, text.rfind("\x00", 0, span[0])) : span[0]].split()[-2:]
+    return _words_found(" ".join(before), SIZES) == {thing.size}
+
+
+def _relation_holds(text: str, scene: Scene, first: Span, second: Span) -> bool:
+    """Whether the sentence's one relation phrase, read in its order, is the scene's."""
+    swapped = first > second
+    near, far = sorted((first, second))
+    said = _relations_in(text[near[1] : far[0]])
+    inverted = not said
+    if inverted:
+        lead = text[: near[0]]
+        if re.search(r"\bits\b|\bit\b", lead):
+            return False
+        said = _relations_in(lead)
+    if len(said) != 1:
+        return False
+    relation = said[0]
+    return (INVERSE[relation] if swapped != inverted else relation) == scene.relation
+
+
+def _relations_in(text: str) -> list[str]:
+    found = sorted(
+        (match.start(), name)
+        for name in RELATIONS
+        for match in re.finditer(rf"\b(?:{_RELATION_WORDS[name]})(?![a-z])", text)
+    )
+    names = [name for _, name in found]
+    return [name for name, later in pairwise([*names, ""]) if name != later]

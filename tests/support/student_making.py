@@ -1,0 +1,50 @@
+"""Lessons, examples and models for the tests of students."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from components.captions.local_model.language_model import LanguageModel, load_language_model
+from components.captions.tasks import find_task
+from components.core.settings import Student
+from components.students.batches import Example, encode
+from components.students.loop import add_adapter
+from components.students.teacher import Lesson
+
+WORDS = ("dog", "cat", "sofa", "red", "small", "hat", "two", "long", "green", "kite")
+
+
+def make_lessons(count: int, seed: int = 0) -> list[Lesson]:
+    """Captions of a few words and other words for them."""
+    rng = random.Random(seed)
+    return [Lesson(find_task("paraphrase_1"), {"caption": _words(rng)}, _words(rng).capitalize()) for _ in range(count)]
+
+
+def make_plan(**changes: Any) -> Student:
+    """A student's settings for training within a test."""
+    given = {"tasks": ["paraphrase_1"], "teacher": ["teacher.tsv"], "batch_size": 4, "epochs": 2, "lr": 0.01}
+    return Student.model_validate(given | {"checkpoint_every": 2, "acceptance": 0} | changes)
+
+
+def load_tiny(base: Path) -> LanguageModel:
+    """The model of `save_tiny_language_model`, in float32."""
+    return load_language_model(None, torch.float32, str(base))
+
+
+def start(base: Path, count: int, rank: int = 2) -> tuple[Any, list[Example]]:
+    """A model with a new adapter, and examples for it."""
+    loaded = load_tiny(base)
+    return add_adapter(loaded.model, rank, 0), encode(loaded.tokenizer, make_lessons(count))
+
+
+def adapter_of(model: Any) -> dict[str, torch.Tensor]:
+    """The trained weights by name."""
+    return {name: weights.detach().clone() for name, weights in model.named_parameters() if weights.requires_grad}
+
+
+def _words(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(2, 12)))

@@ -1,0 +1,131 @@
+"""Random rows for any method: what the tables would give, without tables."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import nn
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.method import Method
+from components.methods.registry import find_method
+from components.training.rows.batch import Batch
+
+REPO = Path(__file__).parents[2]
+WORDS = [
+    "red",
+    "blue",
+    "small",
+    "large",
+    "dog",
+    "cat",
+    "boat",
+    "near",
+    "above",
+    "below",
+    "two",
+    "three",
+    "on",
+    "under",
+    "grass",
+    "sky",
+    "tree",
+]
+IMAGE_COLUMNS = {"image", "other_image", "neighbour.image"}
+
+
+def entries() -> list[str]:
+    """Every entry of the repository's params.yaml."""
+    return list(yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))["methods"])
+
+
+def find(name: str) -> tuple[Method, Any]:
+    """The entry's method and hyper-parameters."""
+    given = dict(yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))["methods"][name])
+    method = find_method(given.pop("method", name))
+    return method, method.settings(given, name)
+
+
+@dataclass
+class Subject:
+    """A method on a small encoder, frozen as for training."""
+
+    name: str
+    method: Method
+    hyper: Any
+    encoder: Encoder
+    extra: nn.Module
+    trained: dict[str, nn.Parameter]
+    frozen: dict[str, nn.Parameter]
+
+
+def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> Subject:
+    """The entry `name` of params.yaml on `base`, reproducibly."""
+    method, hyper = find(name)
+    if hasattr(hyper, "language_model"):
+        changes["language_model"] = str(language_model)
+    hyper = replace(hyper, **changes)
+    torch.manual_seed(1)
+    encoder = method.start(base, hyper)
+    extra = method.extra(encoder.sidecar.embed_dim, hyper)
+    in_model = method.freeze(encoder.model, hyper)
+    own = {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
+    frozen = {key: tensor for key, tensor in encoder.model.named_parameters() if key not in in_model}
+    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen)
+
+
+def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
+    """The rows of these numbers; a row's content depends on its number alone."""
+    rows = list(rows)
+    columns = sorted(found.method.columns(found.hyper))
+    tokenizer, size = found.encoder.tokenizer, found.encoder.sidecar.image_size
+    tokens, lengths, features, pixels = {}, {}, {}, {}
+    for place, column in enumerate(columns):
+        draws = [np.random.default_rng([row, place]) for row in rows]
+        if column not in IMAGE_COLUMNS:
+            texts = [" ".join(rng.choice(WORDS, size=rng.integers(2, 9))) for rng in draws]
+            tokens[column] = tokenizer(texts)
+            lengths[column] = tokenizer.lengths(tokens[column])
+        elif found.hyper.image_tower == "frozen":
+            raw = np.stack([rng.normal(size=found.encoder.sidecar.embed_dim) for rng in draws])
+            features[column] = torch.from_numpy(raw.astype(np.float32))
+        else:
+            shape = (3, size, size)
+            pixels[column] = torch.from_numpy(np.stack([rng.integers(0, 256, shape, np.uint8) for rng in draws]))
+    return Batch([f"row-{row}" for row in rows], tokens, lengths, features, pixels, cursor)
+
+
+@dataclass
+class SyntheticSource:
+    """`count` rows in batches of `size`, in another order each epoch; implements `Source`."""
+
+    found: Subject
+    count: int
+    size: int
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.count // self.size
+
+    def check(self, what: str) -> None:
+        if not self.steps_per_epoch:
+            raise InputError(f"{what} has too few rows")
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": "table"}
+
+    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
+        order = np.random.default_rng(epoch).permutation(self.count)
+        share = self.size // self.ranks
+        for step in range(cursor, self.steps_per_epoch):
+            start = step * self.size + self.rank * share
+            yield batch(self.found, order[start : start + share].tolist(), step + 1)

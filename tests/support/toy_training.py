@@ -1,0 +1,155 @@
+"""A CLIP of a few thousand weights with rows made by number, for tests of the engine alone."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.encoders.adapter.architecture import build
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.methods.contract.optimisation import Optimisation
+from components.training.engine.gradients import Objective
+from components.training.engine.run import Engine, Run
+from components.training.engine.towers import Towers
+from components.training.rows.batch import Batch
+
+CONTEXT, DIM, SIZE, END = 12, 8, 8, 39
+CONFIG: dict[str, Any] = {
+    "embed_dim": DIM,
+    "vision_cfg": {"image_size": SIZE, "layers": 1, "width": 8, "head_width": 8, "patch_size": 4},
+    "text_cfg": {"context_length": CONTEXT, "vocab_size": END + 1, "width": 8, "heads": 1, "layers": 1},
+}
+TEXTS, IMAGES = ("caption", "paraphrase"), ("image",)
+
+
+def toy_model(seed: int = 0) -> Any:
+    """The model with random weights, its image tower frozen."""
+    torch.manual_seed(seed)
+    model = build(CONFIG).eval()
+    model.visual.requires_grad_(False)
+    return model
+
+
+def trained(model: Any) -> dict[str, torch.nn.Parameter]:
+    """What is not frozen, by name."""
+    return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
+
+
+def toy_batch(
+    rows: Sequence[int],
+    texts: Sequence[str] = TEXTS,
+    features: Sequence[str] = IMAGES,
+    pixels: Sequence[str] = (),
+    cursor: int = 0,
+) -> Batch:
+    """The rows of these numbers; a row's content depends on its number and the column alone."""
+    tokens, lengths = {}, {}
+    for column in texts:
+        ids = np.stack([_text(np.random.default_rng([row, *column.encode()])) for row in rows])
+        tokens[column], lengths[column] = ids, ids.argmax(axis=1) + 1
+    draws = {
+        column: [np.random.default_rng([row, *column.encode()]) for row in rows] for column in (*features, *pixels)
+    }
+    raw = {name: np.stack([rng.normal(size=DIM) for rng in draws[name]]) for name in features}
+    drawn = {
+        name: np.stack([rng.integers(0, 256, (3, SIZE, SIZE), np.uint8) for rng in draws[name]]) for name in pixels
+    }
+    return Batch(
+        [f"row-{row}" for row in rows],
+        tokens,
+        lengths,
+        {name: torch.from_numpy(rows_.astype(np.float32)) for name, rows_ in raw.items()},
+        {name: torch.from_numpy(rows_) for name, rows_ in drawn.items()},
+        cursor,
+    )
+
+
+def _text(rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int32]]:
+    length = int(rng.integers(2, CONTEXT + 1))
+    ids = np.zeros(CONTEXT, np.int32)
+    ids[: length - 1], ids[length - 1] = rng.integers(1, END - 1, length - 1), END
+    return ids
+
+
+def toy_losses(features: Features) -> dict[str, Tensor]:
+    """Image with caption, caption with paraphrase."""
+    return {
+        "l1": info_nce(features["image"], features["caption"], features.scale),
+        "l2": info_nce(features["caption"], features["paraphrase"], features.scale),
+    }
+
+
+def toy_objective(model: Any, micro_batch: int | None = None, **changes: Any) -> Objective:
+    """What `backward` differentiates, with `toy_losses` by default."""
+    options: dict[str, Any] = {
+        "towers": Towers(model, "cpu"),
+        "model": model,
+        "extra": torch.nn.Module(),
+        "losses": toy_losses,
+        "micro_batch": micro_batch,
+        "world": World(),
+        "device": "cpu",
+    }
+    return Objective(**(options | changes))
+
+
+@dataclass
+class ToySource:
+    """`count` rows in batches of `size`, in another order each epoch; implements `Source`."""
+
+    count: int = 20
+    size: int = 4
+    kind: str = "table"
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.count // self.size
+
+    def check(self, what: str) -> None:
+        if not self.steps_per_epoch:
+            raise InputError(f"{what} has too few rows")
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind}
+
+    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
+        order = np.random.default_rng(epoch).permutation(self.count)
+        for step in range(cursor, self.steps_per_epoch):
+            yield toy_batch(order[step * self.size : (step + 1) * self.size].tolist(), cursor=step + 1)
+
+
+PLAN: dict[str, Any] = {"lr": 0.01, "batch_size": 4, "epochs": 2, "weight_decay": 0.1, "warmup_steps": 2}
+
+
+def toy_run(
+    model: Any, plan: dict[str, Any] | None = None, engine: dict[str, Any] | None = None, **changes: Any
+) -> Run:
+    """A run of ten steps, five per epoch."""
+    options: dict[str, Any] = {
+        "title": "toy",
+        "model": model,
+        "trained": trained(model),
+        "losses": toy_losses,
+        "source": ToySource(),
+        "optimisation": Optimisation(**(PLAN | (plan or {}))),
+        "engine": Engine(**({"checkpoint_every": 3, "log_every": 1} | (engine or {}))),
+    }
+    return Run(**(options | changes))
+
+
+def weights_of(model: Any) -> dict[str, Tensor]:
+    """A copy of the state."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether two states are equal bit for bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -1,0 +1,119 @@
+"""A project folder of a few drawings with every table that a method can ask for, made in a second."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from components.core.files import image_id
+from components.core.records import (
+    DIFFERENCES,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PAIRS,
+    PARAPHRASES,
+    REWRITES,
+    SEMCLIP_PARAPHRASES,
+)
+from components.core.settings import Settings
+from components.core.table import Table
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.embed import run as embed
+from components.training.files import Files
+from tests.support.synthetic_training import REPO, WORDS
+
+COUNTS = {"train": 120, "val": 12, "test": 1}
+HELD_OUT = 12
+SAMPLES = 2
+"""Answers that each caption got."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything is; `captions` are those of the training pairs by id."""
+
+    folder: Path
+    files: Files
+    captions: dict[str, str]
+
+
+def world_settings(state: Path, **train: Any) -> Settings:
+    """The repository's settings with small batches: six steps of sixteen rows."""
+    raw = yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))
+    raw["train"] = {"state": str(state), "log_every": 1, "validate_every": 2, "held_out": HELD_OUT} | train
+    for entry in raw["methods"].values():
+        entry |= {"batch_size": 16, "epochs": 1, "warmup_steps": 1, "accumulate": 1}
+    return Settings.model_validate(raw)
+
+
+def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each: int = 1) -> World:
+    """Pairs, validated tables, a base encoder and its embeddings below `folder`.
+
+    Every training image has `captions_each` pairs, which do not stand together.
+    """
+    files = Files(folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models")
+    rng = np.random.default_rng(0)
+    captions: dict[str, str] = {}
+    for split, count in COUNTS.items():
+        ids = [f"{split}-{row:03}" for row in range(count)]
+        texts = [sentence(rng) for _ in ids]
+        distinct = count // captions_each if split == "train" else count
+        images = [drawing(rng) for _ in range(distinct)] * (count // distinct)
+        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images, "caption": texts}
+        PAIRS.write(files.pairs / f"{split}.parquet", {**columns, "facts": [None] * count})
+        captions |= dict(zip(ids, texts, strict=True)) if split == "train" else {}
+    for name, table in TABLES.items():
+        table.write(files.validated / f"{name}.parquet", _rows(table, captions, rng))
+    encoder.save(files.base)
+    embed(settings, files.embeddings, files.pairs, files.base)
+    return World(folder, files, captions)
+
+
+TABLES: dict[str, Table] = {
+    "paraphrases": PARAPHRASES,
+    "rewrites": REWRITES,
+    "semclip_paraphrases": SEMCLIP_PARAPHRASES,
+    "negations": NEGATIONS,
+    "negated_terms": NEGATED_TERMS,
+    "hard_negatives": HARD_NEGATIVES,
+    "differences": DIFFERENCES,
+}
+
+
+def _rows(table: Table, captions: dict[str, str], rng: np.random.Generator) -> dict[str, list[Any]]:
+    ids = [pair for pair in captions for _ in range(SAMPLES)]
+    others = [list(captions)[int(row)] for row in rng.permutation(len(captions)) for _ in range(SAMPLES)]
+    known: dict[str, list[Any]] = {
+        "id": ids,
+        "other_id": others,
+        "sample": [sample for _ in captions for sample in range(SAMPLES)],
+        "caption": [captions[pair] for pair in ids],
+        "other_caption": [captions[pair] for pair in others],
+    }
+    columns: dict[str, list[Any]] = {}
+    for name in table.schema.names:
+        if table.schema.field(name).nullable:
+            columns[name] = [None for _ in ids]
+            continue
+        numbers = name.startswith("similarity")
+        columns[name] = known.get(name) or [0.5 if numbers else sentence(rng) for _ in ids]
+    return columns
+
+
+def sentence(rng: np.random.Generator) -> str:
+    """Two to eight words."""
+    return " ".join(rng.choice(WORDS, size=rng.integers(2, 9)))
+
+
+def drawing(rng: np.random.Generator, size: int = 16) -> bytes:
+    """A PNG of random pixels."""
+    stream = io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, (size, size, 3), np.uint8)).save(stream, format="PNG")
+    return stream.getvalue()

@@ -1,0 +1,92 @@
+"""A folder per class, above all ImageNet's and those derived from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.benchmarks.image_sets import imagenet
+from components.benchmarks.image_sets.facts import ImageSetFacts, default_templates, image_sets
+from components.benchmarks.image_sets.image_set import ImageSet
+from components.benchmarks.image_sets.reading import read_image_set
+from components.core.errors import InputError
+from tests.support.toy_trial import colour_image, toy_trial
+
+
+def read(folder: Path, facts: ImageSetFacts) -> ImageSet:
+    return read_image_set(toy_trial(folder, {}, allow_partial=True), facts)
+
+
+def write(folder: Path, names: list[str]) -> None:
+    for name in names:
+        colour_image(folder / name / "a.JPEG", (255, 0, 0))
+
+
+def facts_of(name: str, classes: int) -> ImageSetFacts:
+    return image_sets()[name].model_copy(update={"classes": classes, "class_folders": None})
+
+
+def test_classes_follow_the_folders_names_and_carry_them(tmp_path: Path) -> None:
+    write(tmp_path / "test", ["sea_lion", "ant", ".git", "__MACOSX"])
+    colour_image(tmp_path / "test" / "ant" / "b.png", (0, 0, 0))
+    (tmp_path / "test" / "ant" / "notes.txt").write_text("no image")
+    found = read(tmp_path, facts_of("rendered_sst2", 2))
+    assert found.labels.tolist() == [0, 0, 1]
+    assert found.class_names == ["ant", "sea lion"]
+
+
+def test_codes_for_folders_are_no_class_names(tmp_path: Path) -> None:
+    write(tmp_path / "country211" / "test", ["AD", "AE"])
+    with pytest.raises(InputError, match=r"classnames.txt is missing: put there the 2 class names"):
+        read(tmp_path, facts_of("country211", 2))
+    (tmp_path / "classnames.txt").write_text("Andorra\nUnited Arab Emirates\n")
+    assert read(tmp_path, facts_of("country211", 2)).class_names == ["Andorra", "United Arab Emirates"]
+
+
+def test_one_folder_too_many_or_a_flat_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "val", ["b", "a", "extra"])
+    with pytest.raises(InputError, match=r"has 3 class folders, but ImageNet.* has 2 classes"):
+        read(tmp_path, facts_of("imagenet_1k", 2))
+    flat = tmp_path / "flat"
+    colour_image(flat / "val" / "ILSVRC2012_val_00000001.JPEG", (0, 0, 0))
+    with pytest.raises(InputError, match=r"val holds no class folders: sort its images into 1000 folders"):
+        read(flat, image_sets()["imagenet_1k"])
+
+
+def test_imagenet_wants_its_wnids_and_has_clips_names(tmp_path: Path) -> None:
+    wnids = list(imagenet.wnids())
+    write(tmp_path / "val", wnids)
+    found = read(tmp_path, image_sets()["imagenet_1k"])
+    assert found.labels.tolist() == list(range(1000))
+    assert found.class_names is not None
+    assert (found.class_names[0], found.class_names[1]) == ("tench", "goldfish")
+    assert len(found.templates or ()) == 80
+    assert (found.templates or ())[0] == "a bad photo of a {c}."
+    (tmp_path / "val" / wnids[5]).rename(tmp_path / "val" / "n99999999")
+    with pytest.raises(InputError, match=rf"folder '{wnids[5]}' is missing \(2 such\)"):
+        read(tmp_path, image_sets()["imagenet_1k"])
+
+
+def test_imagenet_r_has_the_names_of_its_own_classes(tmp_path: Path) -> None:
+    write(tmp_path / "imagenet-r", list(imagenet.class_folders("imagenet_r")))
+    found = read(tmp_path, image_sets()["imagenet_r"])
+    assert len(found.class_names or ()) == 200
+    assert list(found.class_names or ())[:3] == ["goldfish", "great white shark", "hammerhead shark"]
+
+
+def test_imagenet_v2_counts_its_folders_as_numbers(tmp_path: Path) -> None:
+    write(tmp_path / "imagenetv2-matched-frequency-format-val", [str(number) for number in range(1000)])
+    found = read(tmp_path, image_sets()["imagenet_v2"])
+    folders = [int(picture.stamp.split("/a.JPEG")[0].rsplit("/", 1)[1]) for picture in found.pictures]
+    assert folders == found.labels.tolist() == list(range(1000))
+
+
+def test_eurosat_has_clips_names_for_its_folders(tmp_path: Path) -> None:
+    facts = image_sets()["eurosat"]
+    write(tmp_path / "2750", list(facts.class_folders or ()))
+    found = read(tmp_path, facts)
+    assert (found.class_names or ())[2] == "brushland or shrubland"
+    assert default_templates(facts)[0] == "a centered satellite photo of {c}."
+    with pytest.raises(InputError, match=r"has no train images of EuroSAT"):
+        read_image_set(toy_trial(tmp_path, {}), facts, "train")

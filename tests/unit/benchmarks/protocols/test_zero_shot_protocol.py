@@ -1,0 +1,116 @@
+"""Zero-shot classification on features, with answers computed by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from clip_benchmark.metrics import zeroshot_classification as theirs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.benchmarks.protocols.linear_probe import best_exponent, probe_answers
+from components.benchmarks.protocols.zero_shot import (
+    comparative_weights,
+    confusion_matrix,
+    held_out,
+    most_confused,
+    predicted,
+    prompt_ensemble,
+    top_accuracy,
+)
+
+
+def reals(rows: Any) -> Any:
+    return np.array(rows, dtype=np.float32)
+
+
+def test_each_prompt_counts_the_same_whatever_its_norm() -> None:
+    prompts = reals([[[10, 0], [3, 4]], [[0, 1], [3, 4]]])
+    half = np.sqrt(0.5)
+    assert prompt_ensemble(prompts) == pytest.approx(reals([[half, half], [0.6, 0.8]]))
+
+
+def test_the_classifier_is_that_of_clip_benchmark() -> None:
+    features = np.random.default_rng(0).normal(size=(3, 7, 6)).astype(np.float32)
+    images = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
+    labels = np.random.default_rng(2).integers(0, 7, size=40)
+    model = SimpleNamespace(encode_text=lambda texts: torch.from_numpy(features[texts[:, 0], texts[:, 1]]))
+
+    def tokenise(texts: list[str]) -> torch.Tensor:
+        return torch.tensor([[int(part) for part in text.split()] for text in texts])
+
+    templates, classes = [f"{row} {{c}}" for row in range(3)], [str(number) for number in range(7)]
+    peer = theirs.zero_shot_classifier(model, tokenise, classes, templates, "cpu", amp=False)
+    weights = prompt_ensemble(features)
+    assert weights == pytest.approx(peer.numpy().T, abs=1e-6)
+    # Its own counting fails under NumPy 2.4, so that only the classifier is its.
+    best = (torch.from_numpy(images) @ peer).topk(5, dim=1).indices.numpy()
+    for depth in (1, 5):
+        theirs_right = (best[:, :depth] == labels[:, None]).any(axis=1)
+        assert top_accuracy(images, weights, labels, depth).tolist() == theirs_right.tolist()
+
+
+def test_of_equal_classes_the_first_is_chosen() -> None:
+    images, weights = reals([[1, 0], [1, 0], [0, 1]]), reals([[1, 0], [1, 0], [0, 1]])
+    labels = np.array([0, 1, 2])
+    assert top_accuracy(images, weights, labels).tolist() == [1, 0, 1]
+    assert top_accuracy(images, weights, labels, 2).tolist() == [1, 1, 1]
+    assert predicted(images, weights).tolist() == [0, 0, 2]
+
+
+def test_confusions_count_in_both_directions() -> None:
+    labels, answers = np.array([0, 0, 1, 2, 2, 2]), np.array([1, 0, 0, 1, 1, 2])
+    confusion = confusion_matrix(labels, answers, 3)
+    assert confusion.tolist() == [[1, 1, 0], [1, 0, 0], [0, 2, 1]]
+    assert most_confused(confusion, 3) == [(0, 1), (1, 2)]
+    assert most_confused(confusion, 1) == [(0, 1)]
+    assert most_confused(confusion, 3, {(0, 2), (1, 2)}) == [(1, 2)]
+    assert most_confused(confusion, 3, set()) == []
+
+
+def test_equation_three_by_hand() -> None:
+    weights = reals([[1, 0], [0, 1], [0.6, 0.8]])
+    # f'_0 = 0.5 f_0 + 0.5 (f_1 - d) = (0.5, 0) + 0.5 (0 - -0.6, 1 - 0.8) = (0.8, 0.1)
+    new = comparative_weights(weights, reals([[-0.6, 0.8]]), np.array([1]), np.array([0]), 0.5)
+    assert new == pytest.approx(reals([np.array([0.8, 0.1]) / np.sqrt(0.65), [0, 1], [0.6, 0.8]]))
+    assert weights[0].tolist() == [1, 0]
+
+
+def test_estimates_of_one_class_are_averaged() -> None:
+    weights = reals([[1, 0], [0, 1], [0.6, 0.8]])
+    # Estimates of class 0: (0, 1) - (0, 1) = (0, 0) and (0.6, 0.8) - (0, -1) = (0.6, 1.8); mean (0.3, 0.9).
+    new = comparative_weights(weights, reals([[0, 1], [0, -1]]), np.array([1, 2]), np.array([0, 0]), 0.0)
+    assert new[0] == pytest.approx(np.array([0.3, 0.9]) / np.sqrt(0.9))
+
+
+def test_alpha_one_changes_nothing() -> None:
+    weights = reals([[1, 0], [0, 1]])
+    assert (comparative_weights(weights, reals([[0, 1]]), np.array([1]), np.array([0]), 1.0) == weights).all()
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(0, 5))
+def test_the_same_share_of_every_class_is_held_out(classes: list[int], seed: int) -> None:
+    labels = np.array(classes)
+    aside = held_out(labels, 0.2, seed)
+    assert (aside == held_out(labels, 0.2, seed)).all()
+    for number in set(classes):
+        assert aside[labels == number].sum() == round(0.2 * classes.count(number))
+
+
+@given(st.integers(-48, 48))
+def test_the_search_finds_the_best_of_a_smooth_curve_to_an_eighth_of_a_decade(best: int) -> None:
+    assert best_exponent(lambda exponent: -abs(exponent - best / 8)) == best / 8
+
+
+def test_equal_strengths_give_the_strongest_regularisation() -> None:
+    assert best_exponent(lambda exponent: 0.0) == -6
+
+
+def test_a_probe_learns_what_a_line_can_separate() -> None:
+    train = reals([[1, 0], [0.99, 0.1], [0.98, -0.1], [0, 1], [0.1, 0.99], [-0.1, 0.98]] * 5)
+    labels = np.array([4, 4, 4, 9, 9, 9] * 5)
+    assert probe_answers(train, labels, reals([[0.9, 0.2], [0.2, 0.9]]), seed=0).tolist() == [4, 9]

@@ -1,0 +1,144 @@
+"""CC-Neg by both protocols on rows whose answers are known."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.benchmarks.files.convert_cc_neg import convert
+from components.benchmarks.protocols.semclip_scores import composite_score, held_out
+from components.benchmarks.published import cc_neg, find_published
+from components.core.errors import InputError
+from tests.support.toy_trial import colour_image, toy_trial
+
+TABLE = {"red": (1, 0, 0), "no red": (0, 1, 0), "rosy": (1, 0, 0), "crimson": (0.9, 0.1, 0), "leaf": (0, 1, 0)}
+AUTHORS = "/workspace/datasets/cc3m/ccneg_images/cc3m_subset_images_extracted_final"
+
+
+def _annotation(caption: str, negated: str) -> dict[str, Any]:
+    return {"json": {"caption": caption, "url": "x"}, "sop_data": {"negative-prompt": negated, "subject": ["red"]}}
+
+
+def _published(path: Path) -> None:
+    """The authors' file: an unreadable row outside of the tested ones, a right row with a comma, a tie, a wrong one."""
+    content = {
+        "image_paths": [f"{AUTHORS}/gone.jpg", *[f"{AUTHORS}/a.jpg"] * 3],
+        "annotations": [
+            _annotation("red", "green"),
+            _annotation("red", "no, red"),
+            _annotation("red", "rosy"),
+            _annotation("leaf", "red"),
+        ],
+        "num_ops": {1: [0, 1, 2, 3]},
+    }
+    torch.save(content, path)
+
+
+def _picture(folder: Path, name: str, colour: tuple[int, int, int]) -> None:
+    colour_image(folder / cc_neg.IMAGES / name, colour)
+
+
+def test_con_clip_by_hand_from_the_authors_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _published(tmp_path / "ccneg_preprocessed.pt")
+    assert convert(tmp_path / "ccneg_preprocessed.pt", tmp_path / cc_neg.TABLE) == 4
+    _picture(tmp_path, "a.jpg", (255, 0, 0))
+    monkeypatch.setattr(cc_neg, "TESTED", 3)
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("cc_neg").score(trial)
+    assert scores.values["cc_neg/accuracy"].tolist() == [1, 1, 0]
+    assert trial.notes == ["cc_neg.parquet: 4 found, 228,246 published"]
+    assert "no red" in trial.subject.encoder.asked  # type: ignore[attr-defined]
+
+
+def test_con_clip_refuses_other_counts_and_columns(tmp_path: Path) -> None:
+    _published(tmp_path / "source.pt")
+    convert(tmp_path / "source.pt", tmp_path / cc_neg.TABLE)
+    with pytest.raises(InputError, match=r"cc_neg.parquet: 4 found, 228,246 published"):
+        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+    pq.write_table(pa.table({"image_path": ["a"], "caption": ["b"]}), tmp_path / cc_neg.TABLE)
+    with pytest.raises(InputError, match=r"lacks the column 'negated'.*convert_cc_neg"):
+        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+    (tmp_path / cc_neg.TABLE).write_bytes(b"PK")
+    with pytest.raises(InputError, match="is no Parquet file"):
+        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+    with pytest.raises(InputError, match=r"ccneg_images/.* \(images of CC3M"):
+        find_published("cc_neg").check_files(tmp_path)
+
+
+class _Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("ran"),))
+
+
+def test_a_pickle_that_could_run_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"image_paths": [], "annotations": [_Bomb()]}, tmp_path / "bomb.pt")
+    with pytest.raises(InputError, match="holds more than plain data"):
+        convert(tmp_path / "bomb.pt", tmp_path / "out.parquet")
+    assert not (tmp_path / "ran").exists()
+    torch.save({"image_paths": ["a", "b"], "annotations": [_annotation("a", "b")]}, tmp_path / "ragged.pt")
+    with pytest.raises(InputError, match="laid out otherwise"):
+        convert(tmp_path / "ragged.pt", tmp_path / "out.parquet")
+    with pytest.raises(InputError, match=r"gone.pt is missing or damaged"):
+        convert(tmp_path / "gone.pt", tmp_path / "out.parquet")
+
+
+def _write_csv(folder: Path, rows: list[tuple[str, ...]]) -> None:
+    with (folder / cc_neg.CSV).open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("image_number", "caption", "negation", "paraphrased"), *rows])
+
+
+def test_semclip_by_hand(tmp_path: Path) -> None:
+    """Of 29 rows two are tested, those that the shuffle puts last; they have a red and a green picture."""
+    first, second = held_out(29).tolist()
+    rows = [("1", "train", "train", "train")] * 29
+    rows[first] = ("3", "red", "no red", "crimson")
+    rows[second] = ("12345", "leaf", "no red", "red")
+    _write_csv(tmp_path, rows)
+    _picture(tmp_path, "000000003.jpg", (255, 0, 0))
+    _picture(tmp_path, "000012345.jpg", (0, 255, 0))
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("cc_neg_semclip").score(trial)
+    named = {name.removeprefix("cc_neg_semclip/"): found.tolist() for name, found in scores.values.items()}
+    assert named["original/recall_at_1"] == [1, 1]
+    assert named["paraphrase/recall_at_1"] == [1, 0]
+    assert named["paraphrase/recall_at_3"] == [1, 1]
+    assert named["original_over_negation"] == [1, 0], "the second is a tie"
+    assert scores.scalars == {"cc_neg_semclip/composite_score": pytest.approx((1 + 0.5 + 0) / 3)}
+    assert trial.notes == ["ccneg_paraphrased.csv: 29 found, 228,246 published"]
+
+
+def test_semclip_refuses_other_files(tmp_path: Path) -> None:
+    _write_csv(tmp_path, [("1", "a", "b", "c")] * 9)
+    with pytest.raises(InputError, match=r"has 9 rows, of which a tenth"):
+        find_published("cc_neg_semclip").score(toy_trial(tmp_path, TABLE))
+    (tmp_path / cc_neg.CSV).write_text("image_number,caption\n1,red\n")
+    with pytest.raises(InputError, match=r"1 rows lack image_number or caption or negation"):
+        find_published("cc_neg_semclip").score(toy_trial(tmp_path, TABLE))
+
+
+def test_the_split_is_that_of_pandas_sample() -> None:
+    """Rows that `DataFrame.sample(frac=1, random_state=42)` puts last."""
+    assert held_out(57).tolist() == [42, 14, 28, 51, 38]
+    assert len(held_out(228_246)) == 22_824
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_the_composite_is_a_share_and_chance_over_negations_adds_nothing(a: float, b: float, c: float) -> None:
+    assert 0 <= composite_score(a, b, c) <= 1
+    assert composite_score(a, b, min(c, 0.5)) == pytest.approx((a + b) / 3)
+    assert composite_score(1, 1, 1) == 1
+
+
+def test_a_composite_of_the_paper() -> None:
+    """Table 1: SemCLIP on CC-Neg."""
+    assert np.round(100 * composite_score(0.331, 0.210, 0.781), 1) == 36.8

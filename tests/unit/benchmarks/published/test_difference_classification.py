@@ -1,0 +1,217 @@
+"""Difference-based classification on tiny files in the published formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from components.benchmarks.published import difference_classification as benchmark
+from components.benchmarks.published import find_published
+from components.core.errors import InputError
+from components.core.records import DIFFERENCES_CUB
+from tests.support.toy_trial import colour_image, toy_trial
+
+RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
+FIRST, SECOND = (1, -1, 0), (-1, 1, 0)
+"""Where a text points when the first image is red and the second green, and the other way round."""
+
+
+def _awa2(folder: Path) -> None:
+    """Classes zebra, ant, cow; the test classes are cow and ant, whose labels are 1 and 0."""
+    names = [f"p{number}" for number in range(1, 86)]
+    names[14], names[15], names[33], names[34] = "big", "small", "smelly", "flys"
+    _numbered(folder / "classes.txt", ["zebra", "ant", "cow"])
+    _numbered(folder / "predicates.txt", names)
+    (folder / "testclasses.txt").write_text("cow\nant\n")
+    matrix = np.zeros((3, 85), dtype=int)
+    matrix[0, [0, 15]] = 1
+    matrix[1, [33, 34, 15]] = 1
+    matrix[2, [14, 33, 1]] = 1
+    np.savetxt(folder / "predicate-matrix-binary.txt", matrix, fmt="%d")
+    for number in range(2):
+        colour_image(folder / f"JPEGImages/ant/ant_1000{number}.jpg", RED)
+        colour_image(folder / f"JPEGImages/cow/cow_1000{number}.jpg", GREEN)
+
+
+def _numbered(path: Path, names: Sequence[str]) -> None:
+    path.write_text("".join(f"{number:8d}\t{name}\n" for number, name in enumerate(names, 1)))
+
+
+PAPER = "The first image has attributes of {}, while the second image has attributes of {}."
+AWA2_TABLE = {
+    PAPER.format("small, flys", "p2, big"): FIRST,
+    PAPER.format("p2, big", "small, flys"): SECOND,
+    # The released code has zebra's row for ant, ant's for cow, and leaves out `flys` for `smelly`.
+    PAPER.format("p1", "smelly")[:-1]: FIRST,
+    PAPER.format("smelly", "p1")[:-1]: FIRST,
+    benchmark.BIG_FIRST: SECOND,
+    benchmark.LITTLE_FIRST: FIRST,
+}
+
+
+def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(tmp_path: Path) -> None:
+    _awa2(tmp_path)
+    trial = toy_trial(tmp_path, AWA2_TABLE, allow_partial=True)
+    with pytest.raises(InputError, match="no pair of different groups"):
+        # Zebra and ant, which the released code takes for ant and cow, are both "small".
+        find_published("difference_awa2").score(trial)
+    matrix = np.loadtxt(tmp_path / "predicate-matrix-binary.txt", dtype=int)
+    matrix[0, 15] = 0
+    np.savetxt(tmp_path / "predicate-matrix-binary.txt", matrix, fmt="%d")
+    table = {
+        **AWA2_TABLE,
+        PAPER.format("p1", "small, smelly")[:-1]: FIRST,
+        PAPER.format("small, smelly", "p1")[:-1]: FIRST,
+    }
+    table["The first image contains an animal is small, while the second image contains an animal that is large."] = (
+        FIRST
+    )
+    trial = toy_trial(tmp_path, table, allow_partial=True)
+    found = find_published("difference_awa2").score(trial)
+    assert found.values["difference_awa2/paper/accuracy"].tolist() == [1] * 20
+    assert found.values["difference_awa2/size_corrected/accuracy"].tolist() == [1] * 20
+    assert found.scalars["difference_awa2/paper/standard_error"] == 0
+    # The text points to the ant whichever comes first: right where the ant does, in 4 pairs of each draw.
+    released = found.values["difference_awa2/released/accuracy"]
+    assert len(released) == 20
+    assert 0 < released.sum() < 20
+    assert found.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
+    assert len(found.values["difference_awa2/size_released/accuracy"]) == 4
+    assert "difference_awa2/size_released/standard_error" not in found.scalars
+    assert "classes.txt: 3 found, 50 published" in trial.notes
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("classes.txt", "antelope\n", "line 1 is not '1<tab>name'"),
+        ("predicates.txt", "1\tbig\n", "has 1 names, not 85"),
+        ("testclasses.txt", "unicorn\n", "'unicorn' is not in classes.txt"),
+        ("predicate-matrix-binary.txt", "0 x\n", "is damaged"),
+        ("predicate-matrix-binary.txt", "0 1\n", "holds no 3 x 85 zeros and ones"),
+    ],
+)
+def test_awa2_files_that_do_not_fit_are_refused(tmp_path: Path, file: str, content: str, message: str) -> None:
+    _awa2(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(InputError, match=message):
+        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE, allow_partial=True))
+
+
+def test_awa2_wants_the_published_counts_and_the_images(tmp_path: Path) -> None:
+    _awa2(tmp_path)
+    with pytest.raises(InputError, match=r"classes.txt: 3 found, 50 published.*--allow-partial"):
+        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE))
+    (tmp_path / "JPEGImages/ant").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"JPEGImages/ant is missing"):
+        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE, allow_partial=True))
+
+
+def _cifar(folder: Path) -> None:
+    coarse = [f"coarse{number}" for number in range(20)]
+    coarse[8], coarse[11], coarse[16] = "large_carnivores", "large_omnivores_and_herbivores", "small_mammals"
+    coarse[9] = "large_man-made_outdoor_things"
+    (folder / "coarse_label_names.txt").write_text("\n".join(coarse))
+    (folder / "fine_label_names.txt").write_text("\n".join(f"fine{number}" for number in range(100)))
+    # A lion, a tiger, a shrew, a bridge.
+    records = [(8, 43, RED), (8, 88, BLUE), (16, 74, GREEN), (9, 12, GREY)]
+    (folder / "test.bin").write_bytes(
+        b"".join(bytes([one, two, *np.repeat(colour, 1024).tolist()]) for one, two, colour in records)
+    )
+
+
+def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the_released_code(tmp_path: Path) -> None:
+    _cifar(tmp_path)
+    table = {
+        "The first image contains a larger animal, while the second contains a smaller animal.": (0, -1, 0),
+        "The first image contains a smaller animal, while the second contains a larger animal.": (0, 1, 0),
+        "The first image contains a larger animal, whiel the second contains a smaller animal.": (0, 1, 0),
+    }
+    trial = toy_trial(tmp_path, table, allow_partial=True)
+    found = find_published("difference_cifar100_size").score(trial).values
+    assert found["difference_cifar100_size/paper/accuracy"].tolist() == [1] * 10
+    released = found["difference_cifar100_size/released/accuracy"]
+    # One pair a draw, right where the shrew was drawn first: the other sentence points the wrong way.
+    order = [benchmark.drawn(2, 100, seed)[0] for seed in range(5)]
+    assert released.tolist() == order
+    assert "test.bin: 4 found, 10,000 published" in trial.notes
+
+
+def test_cifar100_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    _cifar(tmp_path)
+    content = (tmp_path / "test.bin").read_bytes()
+    (tmp_path / "test.bin").write_bytes(content[:-1])
+    with pytest.raises(InputError, match=r"test.bin is damaged \(12,295 bytes"):
+        find_published("difference_cifar100_size").score(toy_trial(tmp_path, {}, allow_partial=True))
+    (tmp_path / "test.bin").write_bytes(content)
+    (tmp_path / "fine_label_names.txt").write_text("lion")
+    with pytest.raises(InputError, match=r"has 1 names, but test.bin has label 88"):
+        find_published("difference_cifar100_size").score(toy_trial(tmp_path, {}, allow_partial=True))
+
+
+def _flowers(folder: Path, labels: Sequence[int], colours: Sequence[tuple[int, int, int]]) -> None:
+    savemat(folder / "imagelabels.mat", {"labels": np.array([labels])})
+    savemat(folder / "setid.mat", {"trnid": [[1]], "valid": [[1]], "tstid": np.arange(2, len(labels) + 1)[None]})
+    for number, colour in enumerate(colours, 1):
+        colour_image(folder / f"jpg/image_{number:05d}.jpg", colour)
+
+
+def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp_path: Path) -> None:
+    # A training image, a sunflower and a grape hyacinth; a snapdragon and a canterbury bell.
+    _flowers(tmp_path, [54, 54, 25, 11, 3], [GREY, RED, GREEN, GREEN, RED])
+    table = {
+        "The first flower is yellow, while the second is blue.": FIRST,
+        "The first flower is blue, while the second is yellow.": SECOND,
+    }
+    trial = toy_trial(tmp_path, table, allow_partial=True)
+    found = find_published("difference_flowers102").score(trial).values
+    assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
+    assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
+    (tmp_path / "setid.mat").write_bytes(b"no matlab file")
+    with pytest.raises(InputError, match=r"setid.mat is no MATLAB file"):
+        find_published("difference_flowers102").score(trial)
+
+
+def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
+    (folder / "images.txt").write_text("1 001.Auk/a.jpg\n2 001.Auk/b.jpg\n3 002.Tit/c.jpg\n")
+    (folder / "train_test_split.txt").write_text("1 0\n2 1\n3 0\n")
+    colour_image(folder / "images/001.Auk/a.jpg", RED)
+    colour_image(folder / "images/002.Tit/c.jpg", GREEN)
+    columns = dict(zip(("id", "other_id", "difference"), map(list, zip(*rows, strict=True)), strict=True))
+    same: dict[str, list[object]] = {
+        "sample": [0] * len(rows), "caption": ["a"] * len(rows), "other_caption": ["b"] * len(rows),
+        "similarity": [0.5] * len(rows),
+    }  # fmt: skip
+    DIFFERENCES_CUB.write(folder / "differences.parquet", {**columns, **same})
+
+
+def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> None:
+    auk, tit = "001.Auk/a.jpg", "002.Tit/c.jpg"
+    rows = [
+        (auk, tit, "redder"),
+        (tit, auk, "redder"),
+        (auk, auk, "the same"),
+        ("001.Auk/b.jpg", auk, "a training image"),
+    ]
+    _cub(tmp_path, rows)
+    trial = toy_trial(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
+    found = find_published("difference_cub").score(trial)
+    assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
+    assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
+    assert any("1 of 4 rows name no two test images, first 001.Auk/b.jpg" in note for note in trial.notes)
+    assert any("3 differences, each draw of the paper takes 5,000" in note for note in trial.notes)
+
+
+def test_missing_files_are_listed(tmp_path: Path) -> None:
+    for name, file in [
+        ("difference_awa2", "predicate-matrix-binary.txt"),
+        ("difference_cifar100_size", "test.bin"),
+        ("difference_flowers102", "setid.mat"),
+        ("difference_cub", "differences.parquet"),
+    ]:
+        with pytest.raises(InputError, match=file):
+            find_published(name).check_files(tmp_path)

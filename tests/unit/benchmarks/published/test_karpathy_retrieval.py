@@ -1,0 +1,124 @@
+"""Retrieval on Karpathy's splits: both formats, several captions, hand-computed ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.benchmarks.protocols.caption_retrieval import best_gold_ranks
+from components.benchmarks.published import find_published
+from components.core.errors import InputError
+from components.core.metrics import top_k
+from tests.support.toy_trial import colour_image, toy_trial
+
+TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "mix, red": (0.8, 0.6, 0), "moss": (0, 1, 0)}
+CAPTIONS = {
+    "COCO_val2014_000000000002.jpg": ["red", "leaf"],
+    "COCO_val2014_000000000010.jpg": ["moss", "mix, red", "leaf"],
+}
+RED_PICTURE, GREEN_PICTURE = CAPTIONS
+"""A red picture, one of whose captions is wrong, and a green one with three captions."""
+FLICKR = {"1000.jpg": ["red", "leaf"], "999.jpg": ["moss", "mix, red", "leaf"]}
+
+
+def _coco(folder: Path) -> None:
+    images = [{"id": 10, "file_name": GREEN_PICTURE}, {"id": 2, "file_name": RED_PICTURE}]
+    annotations = [
+        {"id": number, "image_id": int(name[-6:-4]), "caption": caption}
+        for number, (name, caption) in enumerate((name, text) for name, texts in CAPTIONS.items() for text in texts)
+    ]
+    (folder / "coco_test_karpathy.json").write_text(json.dumps({"images": images, "annotations": annotations}))
+
+
+def _karpathy(folder: Path) -> None:
+    def row(name: str, texts: list[str], split: str) -> dict[str, object]:
+        sentences = [{"raw": text, "tokens": text.split(), "imgid": 0, "sentid": 0} for text in texts]
+        return {"filepath": "val2014", "filename": name, "split": split, "cocoid": 1, "sentences": sentences}
+
+    rows = [row(name, texts, "test") for name, texts in reversed(CAPTIONS.items())]
+    rows.append(row("COCO_train2014_000000000001.jpg", ["red"], "restval"))
+    (folder / "dataset_coco.json").write_text(json.dumps({"images": rows, "dataset": "coco"}))
+
+
+@pytest.mark.parametrize("write", [_coco, _karpathy])
+def test_coco_by_hand_in_both_formats(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    """Captions in gallery order: red, leaf | moss, mix, leaf."""
+    write(tmp_path)
+    colour_image(tmp_path / "val2014" / RED_PICTURE, (255, 0, 0))
+    colour_image(tmp_path / "val2014" / GREEN_PICTURE, (0, 255, 0))
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
+    scores = find_published("coco_retrieval").score(trial)
+    named = {name.removeprefix("coco_retrieval/"): found.tolist() for name, found in scores.values.items()}
+    assert named["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
+    assert named["text_to_image/recall_at_2"] == [1, 1, 1, 1, 1]
+    # The green picture's own captions tie with the other's "leaf", which stands before them.
+    assert named["image_to_text/recall_at_1"] == [1, 0]
+    assert named["image_to_text/recall_at_2"] == [1, 1]
+    assert {name: found.tolist() for name, found in scores.pictures.items()} == {
+        f"coco_retrieval/text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)
+    }
+    total = 3 / 5 + 1 / 2 + 4
+    assert scores.scalars["coco_retrieval/rsum"] == pytest.approx(total)
+    assert scores.scalars["coco_retrieval/mean_recall"] == pytest.approx(total / 6)
+    assert [note.split(": ", 1)[1] for note in trial.notes] == [
+        "test images: 2 found, 5,000 published",
+        "test captions: 5 found, 25,010 published",
+    ]
+    declared = find_published("coco_retrieval")
+    assert all(declared.metric(name) for name in [*scores.values, *scores.scalars])
+
+
+def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
+    lines = ["image,caption", *(f"{name},{text}" for name, texts in FLICKR.items() for text in texts), ""]
+    (tmp_path / "flickr30k_test_karpathy.txt").write_text("\n".join(lines))
+    colour_image(tmp_path / "flickr30k-images" / "1000.jpg", (255, 0, 0))
+    colour_image(tmp_path / "flickr30k-images" / "999.jpg", (0, 255, 0))
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("flickr30k_retrieval").score(trial)
+    assert scores.values["flickr30k_retrieval/text_to_image/recall_at_1"].tolist() == [1, 0, 1, 0, 1]
+    assert "mix, red" in trial.subject.encoder.asked  # type: ignore[attr-defined]
+    (tmp_path / "flickr30k_test_karpathy.txt").write_text("image,caption\n1000.jpg;red\n")
+    with pytest.raises(InputError, match=r"1 lines are not <name>.jpg,<caption>, first line 2"):
+        find_published("flickr30k_retrieval").score(toy_trial(tmp_path, TABLE))
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    benchmark, file = find_published("coco_retrieval"), tmp_path / "coco_test_karpathy.json"
+    with pytest.raises(InputError, match=r"has none of coco_test_karpathy.json, dataset_coco.json"):
+        benchmark.score(toy_trial(tmp_path, TABLE))
+    with pytest.raises(InputError, match=r"val2014 \(COCO val2014.*6 GB"):
+        benchmark.check_files(tmp_path)
+    _coco(tmp_path)
+    with pytest.raises(InputError, match=r"test images: 2 found, 5,000 published"):
+        benchmark.score(toy_trial(tmp_path, TABLE))
+    image = {"id": 1, "file_name": "a.jpg"}
+    file.write_text(json.dumps({"images": [image], "annotations": [{"image_id": 7, "caption": "red"}]}))
+    with pytest.raises(InputError, match="1 captions belong to no image, first image_id 7"):
+        benchmark.score(toy_trial(tmp_path, TABLE))
+    other = {"id": 2, "file_name": "b.jpg"}
+    file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
+    with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
+        benchmark.score(toy_trial(tmp_path, TABLE))
+    for content in ("[]", "{}", "{"):
+        file.write_text(content)
+        with pytest.raises(InputError, match=r"holds no JSON object|no list 'images'|is damaged"):
+            benchmark.score(toy_trial(tmp_path, TABLE))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 6), st.integers(0, 10), st.integers(0, 2**32 - 1))
+def test_the_best_gold_rank_is_the_first_gold_item_of_the_ranking(queries: int, more: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    owners = generator.permutation(np.concatenate([np.arange(queries), generator.integers(0, queries, more)]))
+    features, gallery = (
+        generator.integers(-1, 2, size=(rows, 2)).astype(np.float32) for rows in (queries, len(owners))
+    )
+    order = top_k(features, gallery, len(owners))
+    expected = [int(np.flatnonzero(owners[order[query]] == query)[0]) for query in range(queries)]
+    assert best_gold_ranks(features, gallery, owners).tolist() == expected

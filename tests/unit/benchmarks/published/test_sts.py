@@ -1,0 +1,213 @@
+"""The seven STS benchmarks on files in their published layouts, with answers computed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.benchmarks.benchmark import Scores
+from components.benchmarks.bootstrap import correlation_value
+from components.benchmarks.protocols.text_similarity import pair_cosines
+from components.benchmarks.published import find_published
+from components.benchmarks.published.sts import SUBSETS
+from components.core.errors import InputError
+from tests.support.toy_trial import toy_trial
+
+TABLE = {
+    "a man": (1, 0, 0),
+    "one man": (1, 0, 0),
+    "a boy": (0.8, 0.6, 0),
+    "a girl": (0.6, 0.8, 0),
+    "a dog": (0, 1, 0),
+    "nothing": (0, 0, 0),
+}
+PAIRS = [
+    ("a man", "one  man", "5.0"),
+    ("a man", "a boy", "4"),
+    ("a man", "a dog", ""),
+    ("a man", " a girl ", "2.5"),
+    ("a man", "a dog", "3"),
+]
+"""Cosines 1, 0.8, -, 0.6, 0: ranks 4 3 2 1 against gold ranks 4 3 1 2, so that Spearman is 1 - 6 * 2 / 60 = 0.8."""
+REVERSED = [("a man", "one man", "0"), ("a man", "a dog", "1.5")]
+"""Spearman -1."""
+POOLED = 3 / np.sqrt(16.5 * 17.5)
+"""Both together: cosine ranks 5.5 4 3 1.5 5.5 1.5 against gold ranks 6 5 3 4 1 2. Deviations from 3.5 have the
+products 5, 0.75, 0.25, -1, -5, 3, whose sum is 3, and the squares' sums 16.5 and 17.5."""
+
+
+def _senteval(folder: Path, year: str, subsets: Mapping[str, list[tuple[str, str, str]]]) -> None:
+    place = folder / f"STS{year[2:]}-en-test"
+    place.mkdir(parents=True, exist_ok=True)
+    for subset, pairs in subsets.items():
+        (place / f"STS.input.{subset}.txt").write_text("".join(f"{one}\t{two}\n" for one, two, _ in pairs), "utf-8")
+        (place / f"STS.gs.{subset}.txt").write_text("".join(f"{gold}\n" for _, _, gold in pairs), "utf-8")
+
+
+def _tsv(folder: Path, year: str, subsets: Mapping[str, list[tuple[str, str, str]]]) -> None:
+    (folder / year).mkdir(parents=True, exist_ok=True)
+    for subset, pairs in subsets.items():
+        rows = "".join(f"{gold}\t{one}\t{two}\n" for one, two, gold in pairs)
+        (folder / year / f"{subset.removeprefix('surprise.')}.test.tsv").write_text(rows, "utf-8")
+
+
+def _values(scores: Scores) -> dict[str, float]:
+    return {name: correlation_value(found) for name, found in scores.correlations.items()} | scores.scalars
+
+
+@pytest.mark.parametrize("write", [_senteval, _tsv])
+def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
+    assert callable(write)
+    write(tmp_path, "2012", {"MSRpar": PAIRS, "surprise.OnWN": REVERSED})
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    found = _values(find_published("sts12").score(trial))
+    assert found == pytest.approx(
+        {
+            "sts12/all/spearman": POOLED,
+            "sts12/MSRpar/spearman": 0.8,
+            "sts12/OnWN/spearman": -1.0,
+            "sts12/mean/spearman": -0.1,
+            "sts12/wmean/spearman": (4 * 0.8 - 2) / 6,
+        }
+    )
+    assert trial.notes == [
+        "STS 2012 MSRpar, scored pairs: 4 found, 750 published",
+        "STS 2012 MSRvid, scored pairs: 0 found, 750 published",
+        "STS 2012 SMTeuroparl, scored pairs: 0 found, 459 published",
+        "STS 2012 surprise.OnWN, scored pairs: 2 found, 750 published",
+        "STS 2012 surprise.SMTnews, scored pairs: 0 found, 399 published",
+    ]
+
+
+def test_sentences_reach_the_encoder_with_single_spaces_and_unscored_pairs_do_not(tmp_path: Path) -> None:
+    _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("unscored one", "unscored two", "")]})
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    find_published("sts13").score(trial)
+    assert sorted(trial.subject.encoder.asked) == ["a boy", "a dog", "a girl", "a man", "one man"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("year", SUBSETS)
+def test_whole_years_are_complete_and_every_metric_is_declared(tmp_path: Path, year: str) -> None:
+    generator = np.random.default_rng(0)
+    rows = {
+        subset: [("a man", f"text {generator.integers(9)}", f"{generator.integers(26) / 5}") for _ in range(count)]
+        for subset, count in SUBSETS[year].items()
+    }
+    _senteval(tmp_path, year, rows)
+    benchmark = find_published(f"sts{year[2:]}")
+    trial = toy_trial(tmp_path, TABLE)
+    scores = benchmark.score(trial)
+    assert trial.notes == []
+    pooled = scores.correlations[f"sts{year[2:]}/all/spearman"]
+    assert len(pooled.gold) == {"2012": 3108, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186}[year]
+    assert all(benchmark.metric(name).higher_is_better for name in _values(scores))
+
+
+def test_equal_cosines_and_zero_vectors() -> None:
+    first, second = np.array([[1, 0], [0, 0], [3, 4]], np.float32), np.array([[1, 0], [1, 0], [-6, -8]], np.float32)
+    assert pair_cosines(first, second).tolist() == [1, 0, -1]
+
+
+def test_noise_of_single_precision_ranks_nothing() -> None:
+    drawn = np.random.default_rng(0).normal(size=(50, 384))
+    first = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    second = np.nextafter(first, np.float32(1))
+    assert set(pair_cosines(first, first)) == set(pair_cosines(first, second)) == {1.0}
+
+
+def test_an_encoder_that_tells_nothing_apart_gets_0(tmp_path: Path) -> None:
+    _senteval(tmp_path, "2013", {"FNWN": [("a man", "a man", "1"), ("a man", "one man", "4"), ("a dog", "a dog", "5")]})
+    found = _values(find_published("sts13").score(toy_trial(tmp_path, TABLE, allow_partial=True)))
+    assert set(found.values()) == {0.0}
+
+
+def test_bad_rows_are_named_counted_and_left_out_only_where_allowed(tmp_path: Path) -> None:
+    _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("a man", "a dog", "six"), ("a man", "a boy", "5.5")]})
+    with (tmp_path / "STS13-en-test" / "STS.input.FNWN.txt").open("a") as file:
+        file.write("no tab\n")
+    with (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").open("a") as file:
+        file.write("3\n")
+    benchmark = find_published("sts13")
+    with pytest.raises(InputError, match=r"FNWN.txt: 3 rows are not .* \(row 4, 5, 6, from 0\).*--allow-partial"):
+        benchmark.score(toy_trial(tmp_path, TABLE))
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    assert len(benchmark.score(trial).correlations["sts13/all/spearman"].gold) == 4
+    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_text("1\n")
+    with pytest.raises(InputError, match=r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"):
+        benchmark.score(trial)
+    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_bytes(b"\xff\xfe1")
+    with pytest.raises(InputError, match=r"STS.gs.FNWN.txt is damaged"):
+        benchmark.score(trial)
+    (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").unlink()
+    with pytest.raises(InputError, match=r"STS.gs.FNWN.txt cannot be read"):
+        benchmark.score(trial)
+
+
+def test_unusual_line_separators_are_part_of_a_sentence(tmp_path: Path) -> None:
+    _senteval(tmp_path, "2014", {"tweet-news": [("a\x85man", "a\u2028dog", "1"), ("a man", "a boy", "2")]})
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    assert len(find_published("sts14").score(trial).correlations["sts14/tweet-news/spearman"].gold) == 2
+
+
+def test_missing_files_are_listed(tmp_path: Path) -> None:
+    for name, file in (("sts12", "STS.input.MSRpar.txt"), ("stsb", "sts-test.csv"), ("sickr", "SICK_test_annotated")):
+        with pytest.raises(InputError, match=rf"benchmark '{name}' lacks files: put into .*sts.*{file}.*licence: "):
+            find_published(name).check_files(tmp_path)
+    _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})
+    assert find_published("sts12").check_files(tmp_path) == tmp_path / "sts"
+    with pytest.raises(InputError, match=r"has no pair of STS 2013"):
+        find_published("sts13").score(toy_trial(tmp_path / "sts", TABLE, allow_partial=True))
+
+
+def _sts_b(folder: Path, pairs: list[tuple[str, str, str]]) -> None:
+    """Genre, file, year, number, score and sentences; some rows also name the sentences' licence."""
+    rows = [
+        "\t".join(
+            ["main-captions", "MSRvid", "2012test", f"{number:04d}", gold, one, two, *(["licence"] * (number % 2))]
+        )
+        for number, (one, two, gold) in enumerate(pairs)
+    ]
+    (folder / "STSBenchmark").mkdir(parents=True)
+    (folder / "STSBenchmark" / "sts-test.csv").write_text("\n".join(rows) + "\n", "utf-8")
+
+
+def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
+    pairs = [
+        ('"a man', "one man", "5.000"),
+        ("a man", "a boy", "4"),
+        ("a man", 'a "girl"', "3"),
+        ("a man", "a dog", "1"),
+    ]
+    table = TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)}
+    _sts_b(tmp_path, pairs)
+    trial = toy_trial(tmp_path, table, allow_partial=True)
+    found = _values(find_published("stsb").score(trial))
+    pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
+    assert found == pytest.approx({"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson})
+    assert trial.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
+    with pytest.raises(InputError, match="1,379 published"):
+        find_published("stsb").score(toy_trial(tmp_path, table))
+
+
+def test_comma_separated_sts_b_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "STSBenchmark").mkdir()
+    (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("genre,file,year,0,5.0,a man,one man\n")
+    with pytest.raises(InputError, match=r"sts-test.csv: 1 rows are not two sentences and a score"):
+        find_published("stsb").score(toy_trial(tmp_path, TABLE))
+
+
+def test_sick_by_hand_and_other_header(tmp_path: Path) -> None:
+    path = tmp_path / "SICK" / "SICK_test_annotated.txt"
+    path.parent.mkdir()
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    rows = [f"{number}\t{one}\t{two}\t{gold}\tNEUTRAL\n" for number, (one, two, gold) in enumerate(PAIRS) if gold]
+    path.write_text(header + "".join(rows))
+    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    assert _values(find_published("sickr").score(trial)) == pytest.approx({"sickr/test/spearman": 0.8})
+    assert trial.notes == ["SICK/SICK_test_annotated.txt, pairs: 4 found, 4,927 published"]
+    path.write_text("pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n" + "".join(rows))
+    with pytest.raises(InputError, match=r"does not begin with pair_ID sentence_A sentence_B relatedness_score"):
+        find_published("sickr").score(trial)

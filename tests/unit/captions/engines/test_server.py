@@ -1,0 +1,390 @@
+"""The server engine against a fake OpenAI server in a process of its own."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from components.captions.endpoints import addresses as endpoints
+from components.captions.engines import make_engine
+from components.captions.engines.server import Options, ServerEngine, make
+from components.captions.prompts.parsing import first_line
+from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.settings import Settings
+from tests.support.fake_llm import Options as FakeOptions
+from tests.support.fake_llm import answer_to
+from tests.support.fake_llm_process import FakeServer, fake_llm
+
+pytestmark = pytest.mark.integration
+
+SCORE = '{"image1_description": "a", "image2_description": "b", "score": 0.5, "reasoning": "c"}'
+KEY = "sk-planted-0123456789"
+SAMPLING = Sampling(0.9, 0.1, 40)
+
+
+def question(text: str) -> Request:
+    return Request("paraphrase_1", (("system", "You rewrite."), ("user", text)), "fake", SAMPLING, 0)
+
+
+def questions(count: int) -> Iterator[Request]:
+    return (question(f"caption {number}") for number in range(count))
+
+
+def replies(engine: ServerEngine, requests: Iterable[Request]) -> list[Reply]:
+    return list(chain.from_iterable(engine.answer(requests)))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[FakeServer]:
+    with fake_llm("--seed", "1") as server:
+        yield server
+
+
+@pytest.fixture
+def server(process: FakeServer, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(endpoints, "RECOVERY_S", 0.1)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    process.control("set", **asdict(FakeOptions()))
+    return process
+
+
+def engine_at(*servers: FakeServer, **options: Any) -> ServerEngine:
+    return make(Options(**{"urls": [server.url for server in servers], "model": "fake", **options}))
+
+
+def test_every_request_gets_the_answer_to_its_own_prompt(server: FakeServer) -> None:
+    asked = list(questions(150))
+    found = replies(engine_at(server, concurrency=16), asked)
+    assert sorted(reply.request.key for reply in found) == sorted(request.key for request in asked)
+    assert all(reply.failure is None for reply in found)
+    assert len({reply.answer for reply in found}) == 150
+
+
+def test_requests_in_flight_reach_the_concurrency_and_never_exceed_it() -> None:
+    with fake_llm("--latency", "0.3") as fresh:
+        assert len(replies(engine_at(fresh, concurrency=8), questions(24))) == 24
+        assert fresh.control()["most_in_flight"] == 8
+
+
+def test_a_chat_is_sent_with_its_sampling_and_no_seed(server: FakeServer) -> None:
+    (reply,) = replies(engine_at(server), [question("a red dog")])
+    last = server.control()["last"]
+    messages = [{"role": "system", "content": "You rewrite."}, {"role": "user", "content": "a red dog"}]
+    sampling = {"temperature": 0.9, "top_p": 0.1, "max_tokens": 40}
+    assert last["path"] == "/v1/chat/completions"
+    assert last["body"] == {"model": "fake", "messages": messages, **sampling}
+    assert reply.answer is not None
+
+
+def test_a_completion_is_sent_as_it_stands(server: FakeServer) -> None:
+    request = Request("difference", ((COMPLETION, "A: cat\nB: dog\nDifference:"),), "fake", SAMPLING, 0)
+    (reply,) = replies(engine_at(server), [request])
+    last = server.control()["last"]
+    assert last["path"] == "/v1/completions"
+    assert last["body"]["prompt"] == "A: cat\nB: dog\nDifference:"
+    assert reply.answer == answer_to("A: cat\nB: dog\nDifference:")
+
+
+def test_pictures_stand_where_their_marks_are(server: FakeServer) -> None:
+    first, second = Picture(b"one", "image/png"), Picture(b"two", "image/jpeg")
+    text = f"Compare {PICTURE} with {PICTURE}, please."
+    request = Request("score", (("system", "Judge."), ("user", text)), "fake", SAMPLING, 0, (first, second))
+    replies(engine_at(server), [request])
+    system, user = server.control()["last"]["body"]["messages"]
+    assert system["content"] == "Judge."
+    texts = [part.get("text", part.get("image_url", {}).get("url")) for part in user["content"]]
+    assert texts == [
+        "Compare ",
+        "data:image/png;base64," + base64.b64encode(b"one").decode(),
+        " with ",
+        "data:image/jpeg;base64," + base64.b64encode(b"two").decode(),
+        ", please.",
+    ]
+
+
+def test_seeds_and_extra_keys_are_sent_when_asked_for(server: FakeServer) -> None:
+    engine = engine_at(server, seeds=True, extra={"top_k": 5, "max_tokens": 9999})
+    replies(engine, [question("a red dog")])
+    first = server.control()["last"]["body"]
+    replies(engine, [question("a red dog")])
+    assert server.control()["last"]["body"] == first
+    assert 0 <= first["seed"] < 2**31
+    assert first["top_k"] == 5
+    assert first["max_tokens"] == 40, "the task's own sampling is what the store's key tells"
+
+
+def test_revision_and_extra_keys_tell_models_apart(server: FakeServer) -> None:
+    variants = [{}, {"revision": "1"}, {"extra": {"top_k": 5}}, {"extra": {"top_k": 6}}]
+    assert len({engine_at(server, **options).model for options in variants}) == 4
+    assert engine_at(server).model == "fake"
+
+
+def test_what_has_arrived_is_yielded_while_the_rest_is_in_flight(server: FakeServer) -> None:
+    held = server.control()["sent"] + 3
+    server.control("set", hold_after=held)
+    arrived = engine_at(server, concurrency=8).answer(questions(50))
+    got: list[Reply] = []
+    while len(got) < 3:
+        got += next(arrived)
+    assert len(got) == 3
+    arrived.close()
+    assert server.control()["sent"] == held
+
+
+def test_an_iterator_that_blocks_does_not_hold_up_replies(server: FakeServer) -> None:
+    go_on = threading.Event()
+
+    def slow() -> Iterator[Request]:
+        yield from questions(4)
+        go_on.wait(60)
+        yield question("the last")
+
+    arrived = engine_at(server).answer(slow())
+    got: list[Reply] = []
+    while len(got) < 4:
+        got += next(arrived)
+    go_on.set()
+    assert len(got + list(chain.from_iterable(arrived))) == 5
+
+
+def test_a_caller_that_is_slow_bounds_what_is_taken(server: FakeServer) -> None:
+    taken: list[int] = []
+
+    def counted() -> Iterator[Request]:
+        for number, request in enumerate(questions(100)):
+            taken.append(number)
+            yield request
+
+    arrived = engine_at(server, concurrency=4).answer(counted())
+    first = next(arrived)
+    server.control("set", hold_after=server.control("held")["sent"])
+    assert len(first) <= len(taken) <= 8
+    arrived.close()
+
+
+def test_where_nothing_is_asked_nothing_is_connected(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ServerEngine, "_connect", lambda _: pytest.fail("connected"))
+    assert replies(engine_at(server), []) == []
+
+
+def test_an_error_of_the_iterator_reaches_the_caller(server: FakeServer) -> None:
+    def broken() -> Iterator[Request]:
+        yield from questions(2)
+        raise InputError("the table is damaged")
+
+    with pytest.raises(InputError, match="the table is damaged"):
+        replies(engine_at(server), broken())
+
+
+@pytest.mark.parametrize("kind", ["http_500", "http_503", "truncated", "nonsense", "drop", "timeout"])
+def test_a_failed_attempt_is_made_again(server: FakeServer, kind: str) -> None:
+    server.control("set", errors={kind: 0.3})
+    found = replies(engine_at(server, attempts=30, timeout_s=5.0 if kind != "timeout" else 0.5), questions(40))
+    assert len(found) == 40
+    assert all(reply.failure is None for reply in found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("http_500", "HTTP 500"),
+        ("http_429", "HTTP 429"),
+        ("truncated", "response is no JSON"),
+        ("drop", "connection failed"),
+    ],
+)
+def test_a_row_that_always_fails_is_given_up_and_says_why(server: FakeServer, kind: str, reason: str) -> None:
+    server.control("set", poison={"caption 3": kind})
+    found = replies(engine_at(server, attempts=3), questions(8))
+    failed = {reply.request.chat[1][1]: reply.failure for reply in found if reply.answer is None}
+    assert failed == {"caption 3": f"{reason} after 3 attempts"}
+
+
+def test_a_row_that_is_refused_is_asked_once(server: FakeServer) -> None:
+    before = server.control()
+    server.control("set", longest=200)
+    short, long = question("short"), question("long " * 100)
+    found = {reply.request: reply for reply in replies(engine_at(server), [short, long])}
+    assert found[short].failure is None
+    assert found[long].failure == "HTTP 400: This model's maximum context length is 200 characters."
+    assert server.control()["sent"] == before["sent"] + 1
+
+
+def test_a_server_that_bears_little_gets_little_and_no_row_is_lost(server: FakeServer) -> None:
+    server.control("set", capacity=3, latency=0.01)
+    found = replies(engine_at(server, concurrency=16, attempts=30), questions(100))
+    assert [reply.failure for reply in found] == [None] * 100
+
+
+@pytest.mark.parametrize(("model", "key", "code"), [("fake", "other", 401), ("unknown", KEY, 404)])
+def test_a_wrong_key_or_model_stops_the_run_without_telling_the_key(
+    server: FakeServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    model: str,
+    key: str,
+    code: int,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("MY_KEY", KEY)
+    server.control("set", model="fake", key=key)
+    engine = engine_at(server, model=model, api_key_env="MY_KEY")
+    with pytest.raises(InputError) as stopped:
+        replies(engine, questions(5))
+    said = str(stopped.value)
+    assert all(part in said for part in (server.url, f"'{model}'", "MY_KEY", f"HTTP {code}"))
+    assert KEY not in said + caplog.text + repr(engine) + repr(stopped.value)
+    assert stopped.value.__cause__ is None
+    assert stopped.value.__suppress_context__
+
+
+def test_the_key_is_sent_and_never_shows(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("MY_KEY", KEY)
+    server.control("set", key=KEY, poison={"caption 1": "http_418"}, said=f"no tea for Bearer {KEY} today")
+    found = replies(engine_at(server, api_key_env="MY_KEY"), questions(3))
+    assert server.control()["last"]["key"] == f"Bearer {KEY}"
+    assert [reply.failure for reply in found if reply.failure] == ["HTTP 418: no tea for Bearer *** today"]
+    assert "openai" in {record.name.split(".")[0] for record in caplog.records}
+    assert KEY not in caplog.text + repr(found)
+
+
+def test_a_local_server_needs_no_key(server: FakeServer) -> None:
+    replies(engine_at(server, api_key_env="NOT_SET_ANYWHERE"), questions(1))
+    assert server.control()["last"]["key"] == "Bearer none"
+
+
+def test_a_damaged_key_is_not_quoted(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n{KEY}")
+    with pytest.raises(InputError, match="OPENAI_API_KEY") as stopped:
+        replies(engine_at(server), questions(1))
+    assert KEY not in str(stopped.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://me:hidden-word@127.0.0.1:8000/v1", "entry 1 holds more than an address"),
+        ("http://127.0.0.1:8000/v1?key=hidden-word", "entry 1 holds more than an address"),
+        ("127.0.0.1:8000/v1", "entry 1 is no URL"),
+        ("http://127.0.0.1:port/v1", "entry 1 is no URL"),
+    ],
+)
+def test_a_url_that_is_more_or_less_than_an_address_is_refused(settings: Settings, url: str, said: str) -> None:
+    models = {"big": {"engine": "server", "urls": [url], "model": "fake"}}
+    changed = settings.synthesize.model_copy(update={"models": models})
+    with pytest.raises(InputError, match=said) as refused:
+        make_engine(changed, "big")
+    assert "synthesize.models.big" in str(refused.value)
+    assert "hidden-word" not in str(refused.value)
+
+
+def test_nobody_answers_so_the_run_stops_and_no_row_is_rejected(server: FakeServer) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        engine = make(Options(urls=(url,), model="fake", give_up_s=1.0))
+        found: list[list[Reply]] = []
+        with pytest.raises(InputError) as stopped:
+            found.extend(engine.answer(questions(100)))
+    assert found == []
+    assert all(part in str(stopped.value) for part in ("no LLM server has answered for 1 seconds", url, "connection"))
+    assert "\n" not in str(stopped.value)
+
+
+def test_a_server_that_only_fails_stops_the_run_and_no_row_is_rejected(server: FakeServer) -> None:
+    server.control("set", errors={"http_503": 1.0})
+    found: list[list[Reply]] = []
+    with pytest.raises(InputError, match="HTTP 503"):
+        found.extend(engine_at(server, give_up_s=1.0).answer(questions(100)))
+    assert found == []
+
+
+def test_a_dead_url_among_several_costs_no_row(server: FakeServer) -> None:
+    with fake_llm("--latency", "0.01") as other, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        server.control("set", latency=0.01)
+        before = server.control()["sent"]
+        dead = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        engine = make(Options(urls=(dead, server.url, other.url), model="fake", concurrency=8))
+        found = replies(engine, questions(200))
+        assert [reply.failure for reply in found] == [None] * 200
+        # A canary question may have come on top.
+        shares = server.control()["sent"] - before, other.control()["sent"]
+        assert min(shares) > 20
+
+
+def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(server: FakeServer) -> None:
+    server.control("set", cuts=True)
+    short = replace(question("a dog"), sampling=replace(SAMPLING, max_tokens=2), parse=first_line)
+    (reply,) = replies(engine_at(server), [short])
+    assert server.control()["last"]["body"]["max_tokens"] == 8
+    assert reply.request == short
+    assert len((reply.answer or "").split()) == len(answer_to("x").split())
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "answer"),
+    [
+        ("judge_negation", "Yes", "Yes"),
+        ("judge_negation", "Yes, it", "Yes, it"),
+        ("judge_negation", "The sentence does", None),
+        ("paraphrase_1", "A dog runs.\nIt is", "A dog runs.\nIt is"),
+        ("paraphrase_1", "A dog runs along the", None),
+        ("difference", "The dog is small. Q: What", "The dog is small. Q: What"),
+        ("difference", "The dog is", None),
+        ("score_difference", SCORE + " I hope", SCORE + " I hope"),
+        ("score_difference", SCORE[:-9], None),
+    ],
+)
+def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
+    server: FakeServer, task: str, content: str, answer: str | None
+) -> None:
+    server.control("set", instead={"a dog": [content, "length"]})
+    asked = replace(question("a dog"), parse=find_task(task).parse)
+    before = server.control()["sent"]
+    (reply,) = replies(engine_at(server), [asked])
+    assert reply.answer == answer
+    cut = "the answer was cut at 160 tokens: raise the task's max_tokens"
+    assert reply.failure == (None if answer else cut)
+    assert server.control()["sent"] - before == (1 if answer else 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "failure"),
+    [
+        ("", "stop", "the model said nothing"),
+        (None, None, "the model said nothing"),
+        (" \n", "stop", "the model said nothing"),
+        (None, "length", "the answer was cut at 160 tokens: raise the task's max_tokens"),
+        ("A dog", "content_filter", "the server's content filter stopped the answer"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_a_failure(
+    server: FakeServer, content: str | None, reason: str | None, failure: str
+) -> None:
+    server.control("set", instead={"a dog": [content, reason]})
+    (reply,) = replies(engine_at(server), [question("a dog")])
+    assert (reply.answer, reply.failure) == (None, failure)
+
+
+def test_a_server_without_room_for_more_tokens_says_so(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.control("set", instead={"a dog": ["A dog runs along the", "length"]}, most_tokens=100)
+    (reply,) = replies(engine_at(server), [replace(question("a dog"), parse=first_line)])
+    assert reply.answer is None
+    assert reply.failure is not None
+    assert reply.failure.startswith("HTTP 400: max_tokens is too large")
+    assert reply.failure.endswith("(asked again with 160 tokens)")

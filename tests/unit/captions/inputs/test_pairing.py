@@ -1,0 +1,63 @@
+"""Pairs are drawn by seed, without replacement, evenly, and nothing meets itself."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.captions.inputs.pairing import ordered_pairs, paired
+from components.captions.inputs.sources import Source
+from components.captions.request import Picture
+
+
+def _pool(count: int) -> list[Source]:
+    return [Source(str(number), 0, {"caption": f"caption {number}"}) for number in range(count)]
+
+
+@given(count=st.integers(0, 40), wanted=st.integers(1, 2000), seed=st.integers(0, 1000))
+def test_ordered_pairs_are_different_and_never_of_one_alone(count: int, wanted: int, seed: int) -> None:
+    found = list(ordered_pairs(count, wanted, seed))
+    assert len(found) == len(set(found)) == min(wanted, count * (count - 1))
+    assert found == sorted(found) == list(ordered_pairs(count, wanted, seed))
+    assert all(first != second and 0 <= min(first, second) <= max(first, second) < count for first, second in found)
+
+
+def test_every_pair_is_drawn_as_often_as_any_other() -> None:
+    for wanted in (3, 9):
+        drawn = Counter(pair for seed in range(1500) for pair in ordered_pairs(4, wanted, seed))
+        expected = 1500 * wanted / 12
+        assert len(drawn) == 12
+        assert max(abs(count - expected) for count in drawn.values()) < 0.15 * expected
+
+
+def test_few_of_very_many_pairs_are_found_without_counting_them_all() -> None:
+    found = list(ordered_pairs(5_000_000, 50, seed=1))
+    assert len(found) == 50
+    assert max(first for first, _ in found) > 2_500_000
+
+
+@given(count=st.integers(2, 40), seed=st.integers(0, 1000))
+def test_without_a_number_everyone_meets_one_other(count: int, seed: int) -> None:
+    found = list(paired(_pool(count), None, seed))
+    assert [source.id for source in found] == [str(number) for number in range(count)]
+    assert all(source.other_id != source.id and source.sample == 0 for source in found)
+
+
+def test_the_partners_that_stored_answers_are_about_stay() -> None:
+    rng = random.Random("caption pairs 0")
+    expected = [str((place + rng.randrange(1, 1200)) % 1200) for place in range(1200)]
+    assert [source.other_id for source in paired(_pool(1200), None, 0)] == expected
+
+
+def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -> None:
+    red, blue = Picture(b"red", "image/png"), Picture(b"blue", "image/png")
+    pool = [Source("a", 0, {"name": "one"}, pictures=(red,)), Source("b", 0, {"name": "two"}, pictures=(blue,))]
+    pool.append(Source("c", 0, {"name": "three"}))
+    found = list(paired(pool, 6, 0))
+    assert found[0] == Source("a", 0, {"name": "one", "other_name": "two"}, "b", (red, blue))
+    assert [(source.id, source.sample) for source in found] == [
+        ("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1),
+    ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""What would run and why, before anything runs, in a checkout where no stage has ever run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.cli.planning import Planned, plan
+from components.core.errors import InputError
+from components.core.stage_graph import changes, read_graph
+from tests.support.dvc_project import make_project
+
+STAGES = {"prepare": [], "train@a": ["prepare"], "train@b": ["prepare"], "compare": ["train@a", "train@b"]}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_project(tmp_path, STAGES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _repro(*targets: str) -> None:
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", *targets], check=True, env={**os.environ})
+
+
+def test_a_new_checkout_is_planned_whole(project: Path) -> None:
+    planned = plan(["compare"])
+    assert {one.stage for one in planned} == set(STAGES)
+    first = planned[0]
+    assert (first.stage, first.state) == ("prepare", "runs")
+    assert "out/prepare.txt deleted" in first.why
+    assert planned[-1] == Planned("compare", "runs after others", "train@a")
+    assert {one.why for one in planned[1:3]} == {"prepare"}
+    assert not (project / "ran.txt").exists()
+
+
+def test_only_what_changed_and_what_follows_would_run(project: Path) -> None:
+    _repro("compare")
+    assert {one.state for one in plan(["compare"])} == {"up to date"}
+    (project / "out" / "train@a.txt").unlink()
+    states = {one.stage: (one.state, one.why) for one in plan(["compare"])}
+    assert states == {
+        "prepare": ("up to date", ""),
+        "train@a": ("runs", "out/train@a.txt deleted"),
+        "train@b": ("up to date", ""),
+        "compare": ("runs after others", "train@a"),
+    }
+    assert [one.stage for one in plan(["train@b"])] == ["prepare", "train@b"]
+
+
+def test_settings_are_named(project: Path) -> None:
+    text = (project / "dvc.yaml").read_text()
+    (project / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [world.seed]\n"))
+    _repro("prepare")
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
+    assert changes(read_graph(), ["prepare"]) == {"prepare": "world.seed modified"}
+
+
+@pytest.mark.usefixtures("project")
+def test_a_group_is_all_its_stages_as_for_dvc() -> None:
+    assert [one.stage for one in plan(["train"])] == ["prepare", "train@a", "train@b"]
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(("target", "meant"), [("trian", "train"), ("train@bb", "train@b"), ("prepair", "prepare")])
+def test_an_unknown_stage_gets_a_suggestion(target: str, meant: str) -> None:
+    with pytest.raises(InputError, match=f"stage '{target}' is unknown: did you mean '{meant}'?"):
+        plan([target])
+
+
+def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "notes" / "deep").mkdir(parents=True)
+    here = CliRunner().invoke(app, ["plan"]).output
+    monkeypatch.chdir(project / "notes" / "deep")
+    assert CliRunner().invoke(app, ["plan"]).output == here
+    assert Path.cwd() == project / "notes" / "deep"
+
+
+def test_without_git_the_advice_is_to_make_a_repository(project: Path) -> None:
+    shutil.rmtree(project / ".git")
+    with pytest.raises(InputError, match="is not a git repository, which DVC wants: run `git init` there"):
+        plan(["compare"])
+
+
+def test_a_fault_of_dvc_yaml_is_blamed_on_it(project: Path) -> None:
+    (project / "dvc.yaml").write_text("stages: {prepare: {cmnd: x}}\n")
+    with pytest.raises(InputError, match=r"(?s)DVC cannot read the pipeline \(.*cmnd.*\): correct dvc.yaml") as caught:
+        plan(["compare"])
+    assert "dvc dag" not in str(caught.value)
+
+
+def test_another_run_elsewhere_in_the_pipeline_is_no_hindrance(project: Path) -> None:
+    """The lock that DVC keeps while it works on a stage's files, as `dvc repro train@b` does."""
+    lock = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}
+    (project / ".dvc" / "tmp").mkdir(exist_ok=True)
+    (project / ".dvc" / "tmp" / "rwlock").write_text(json.dumps(lock))
+    assert [one.stage for one in plan(["train@a"])] == ["prepare", "train@a"]
+    with pytest.raises(InputError, match="another run works on the stages of this checkout"):
+        plan(["train@b"])
+
+
+def test_the_command_names_missing_data(project: Path) -> None:
+    done = CliRunner().invoke(app, ["plan"])
+    assert done.exit_code == 0, done.output
+    assert "4 of 4 stages would run" in done.output
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(
+        params.replace("  source: embedded\n", "  source: folder\n  folder: pictures\n", 1)
+    )
+    done = CliRunner().invoke(app, ["plan"])
+    assert done.exit_code == 1
+    assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output

@@ -1,0 +1,92 @@
+"""Pairs written as shards are read back as the same pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.cli.write_shards import main, write_shards
+from components.core.errors import InputError
+from components.core.records import PAIRS
+from components.training.shards.files import ShardFiles
+from components.training.shards.reader import ShardReader
+from tests.support.shard_making import picture
+
+
+def _pairs(path: Path, rows: list[tuple[str, bytes, str]]) -> Path:
+    ids, images, captions = map(list, zip(*rows, strict=True))
+    columns: dict[str, list[Any]] = {"id": ids, "image_id": ids, "image": images, "caption": captions}
+    columns["facts"] = [None] * len(rows)
+    PAIRS.write(path, columns)
+    return path
+
+
+def _seven() -> list[tuple[str, bytes, str]]:
+    kinds = ["PNG", "JPEG", "WEBP"]
+    return [(f"id{number}", picture(number, kinds[number % 3]), f"caption é {number}") for number in range(7)]
+
+
+def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
+    output = tmp_path / "shards"
+    sizes = write_shards(_pairs(tmp_path / "pairs.parquet", _seven()), output, 3)
+    assert sizes == json.loads((output / "sizes.json").read_text()) == {"00000.tar": 3, "00001.tar": 3, "00002.tar": 1}
+    reader = ShardReader(ShardFiles(), {"png", "jpg", "webp", "txt"}, {})
+    found = [sample for name in sizes for sample in reader.read(str(output / name))]
+    ending = ["png", "jpg", "webp"]
+    assert [(sample.key, dict(sample.members)) for sample in found] == [
+        (key, {ending[number % 3]: image, "txt": caption.encode()})
+        for number, (key, image, caption) in enumerate(_seven())
+    ]
+
+
+def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(tmp_path: Path) -> None:
+    pairs, output = _pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards"
+    write_shards(pairs, output, 2)
+    first = {path.name: path.read_bytes() for path in output.iterdir()}
+    write_shards(pairs, output, 1)
+    assert len(list(output.glob("*.tar"))) == 7
+    write_shards(pairs, output, 2)
+    assert {path.name: path.read_bytes() for path in output.iterdir()} == first
+
+
+def test_a_pair_that_occurs_again_is_written_once(tmp_path: Path) -> None:
+    rows = _seven()
+    sizes = write_shards(_pairs(tmp_path / "pairs.parquet", [*rows, rows[2]]), tmp_path / "shards", 100)
+    assert sizes == {"00000.tar": 7}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("a.b", picture(1), "x"), "id 'a.b' cannot name files"),
+        (("a/b", picture(1), "x"), "id 'a/b' cannot name files"),
+        (("a", b"hello", "x"), "the image of pair a is not an image"),
+    ],
+)
+def test_what_no_shard_can_hold_is_named_and_nothing_is_written(
+    row: tuple[str, bytes, str], message: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "shards"
+    with pytest.raises(InputError, match=message):
+        write_shards(_pairs(tmp_path / "pairs.parquet", [*_seven(), row]), output, 2)
+    assert not output.exists()
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    pairs = _pairs(tmp_path / "pairs.parquet", _seven())
+    with pytest.raises(InputError, match=r"holds pairs\.parquet, which is no shard"):
+        write_shards(pairs, tmp_path, 2)
+    with pytest.raises(InputError, match="is a file"):
+        write_shards(pairs, pairs, 2)
+    assert pairs.exists()
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(_pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards", 4)
+    assert "wrote 7 pairs in 2 shards" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(tmp_path / "nowhere.parquet", tmp_path / "shards", 4)
+    assert "nowhere.parquet is missing" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Devices, precisions and peaks."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+import torch
+
+from components.core.compute.hardware import peak_flops, peak_memory, peak_of, pick_autocast, pick_device
+from components.core.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H200", 989),
+        ("NVIDIA GH200 480GB", 989),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A10G", 70),
+        ("NVIDIA A10", 125),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("Tesla V100-SXM2-16GB", 125),
+        ("Tesla T4", 65),
+    ],
+)
+def test_peaks_by_name(name: str, tera: float) -> None:
+    assert peak_of(name) == tera * 1e12
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA RTX A4000", "NVIDIA RTX A1000 Laptop GPU", "NVIDIA T400", "AMD Instinct MI300X"]
+)
+def test_a_like_name_is_another_gpu(name: str) -> None:
+    assert peak_of(name) is None
+
+
+def test_a_processor_has_no_known_peak() -> None:
+    assert peak_flops("cpu") is None
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (pick_device("auto"), pick_device("cpu")) == ("cpu", "cpu")
+    with pytest.raises(InputError, match=r"train\.device is 'cuda' but no GPU is visible"):
+        pick_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert (pick_device("auto"), pick_device("cpu"), pick_device("cuda")) == ("cuda", "cpu", "cuda")
+
+
+def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [pick_autocast(name, "cpu") for name in ("auto", "fp32", "bf16")] == [None, None, torch.bfloat16]
+    with pytest.raises(InputError, match=r"train\.precision 'fp16' needs a GPU"):
+        pick_autocast("fp16", "cpu")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    found = [pick_autocast(name, "cuda:1") for name in ("auto", "fp32", "bf16", "fp16")]
+    assert found == [torch.bfloat16, None, torch.bfloat16, torch.float16]
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert pick_autocast("auto", "cuda") is None
+
+
+def test_peak_memory_is_in_megabytes() -> None:
+    now = psutil.Process().memory_info().rss / 1e6
+    peak = peak_memory("cpu")
+    assert now * 0.9 < peak < psutil.virtual_memory().total / 1e6

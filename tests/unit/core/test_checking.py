@@ -1,0 +1,178 @@
+"""A slip anywhere in params.yaml is told before anything runs: by stages, `cliptune plan` and `cliptune doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.core.checking import check_methods, load_checked
+from components.core.errors import InputError
+
+REPO = Path(__file__).parents[3]
+Change = Callable[[dict[str, Any]], object]
+
+SLIPS: dict[str, tuple[Change, str]] = {
+    "method's key": (
+        lambda raw: raw["methods"]["semclip"].update(epoch=3),
+        "unknown key 'methods.semclip.epoch': did you mean 'epochs'?",
+    ),
+    "method's value": (
+        lambda raw: raw["methods"]["negclip"].update(epochs="many"),
+        "key 'methods.negclip.epochs': Input should be a valid integer",
+    ),
+    "unknown method": (
+        lambda raw: raw["methods"].update(mine={"method": "paraclap"}),
+        "methods.mine: method 'paraclap' is unknown: did you mean 'paraclip'?",
+    ),
+    "method's part": (
+        lambda raw: raw["methods"]["joint"]["parts"]["semclip"].update(nn=2),
+        "unknown key 'methods.joint.parts.semclip.nn'",
+    ),
+    "no encoders": (lambda raw: raw.update(encoders=[]), "encoders is empty"),
+    "encoder without a method": (
+        lambda raw: raw.update(encoders=["base", "paraclap"]),
+        "encoders: 'paraclap' is unknown: did you mean 'paraclip'?",
+    ),
+    "benchmark": (
+        lambda raw: raw["evaluate"].update(benchmarks=["retreival"]),
+        "evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
+    ),
+    "source": (
+        lambda raw: raw["prepare"].update(source="folders"),
+        "prepare.source 'folders' is unknown: did you mean 'folder'?",
+    ),
+    "task": (
+        lambda raw: raw["synthesize"]["tasks"].update(rewrites={"input": "data/pairs/train.parquet"}),
+        "synthesize.tasks: 'rewrites' is unknown: did you mean 'rewrite'?",
+    ),
+    "engine": (
+        lambda raw: raw["synthesize"]["models"].update(llm={"engine": "sever"}),
+        "synthesize.models.llm.engine 'sever' is unknown: did you mean 'server'?",
+    ),
+    "model of a task": (
+        lambda raw: raw["synthesize"]["tasks"]["rewrite"].update(model="gpt"),
+        "synthesize.tasks.rewrite.model 'gpt' is unknown",
+    ),
+}
+
+
+@pytest.fixture(params=SLIPS)
+def slip(request: pytest.FixtureRequest, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> str:
+    """A params.yaml with one slip in the folder at hand; what is to be said about it."""
+    change, told = SLIPS[request.param]
+    change(raw_params)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    monkeypatch.chdir(tmp_path)
+    return told
+
+
+def test_a_slip_is_one_line_that_names_the_key(slip: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_checked()
+    assert str(caught.value).startswith("params.yaml: ")
+    assert slip in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_plan_and_doctor_tell_it(slip: str) -> None:
+    planned = CliRunner().invoke(app, ["plan"])
+    assert planned.exit_code == 1
+    assert f"error: params.yaml: {slip}" in planned.output
+    lines = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    (line,) = (line for line in lines if line["check"] == "params.yaml")
+    assert line["status"] == "fail"
+    assert slip in f"{line['detail']}: {line['fix']}"
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "data.prepare",
+        "encoders.base",
+        "encoders.embed",
+        "captions.student",
+        "captions.synthesize",
+        "validation.validate",
+        "training.train --method paraclip",
+        "evaluation.evaluate --encoder base",
+        "evaluation.compare",
+    ],
+)
+def test_every_stage_begins_with_the_check(
+    command: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    raw_params["methods"]["semclip"]["epoch"] = 3
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", command.split())
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"components.{command.split(maxsplit=1)[0]}", run_name="__main__")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("error: params.yaml: unknown key 'methods.semclip.epoch'")
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
+def test_the_repositorys_own_settings_pass() -> None:
+    assert load_checked(REPO / "params.yaml").encoders == ("base", "paraclip")
+
+
+def test_methods_are_checked_without_torch(raw_params: dict[str, Any]) -> None:
+    code = (
+        "import sys; from components.methods.check_entries import main; main(); "
+        "print('components.methods.semclip' in sys.modules, 'torch._C' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(raw_params["methods"]),
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["True", "False"]
+
+
+def test_a_method_that_computes_when_imported_gets_the_real_libraries(tmp_path: Path) -> None:
+    """Its file is laid beside the others in a copy of the package that shares everything else."""
+    package = tmp_path / "components"
+    package.mkdir()
+    for entry in (REPO / "components").iterdir():
+        if entry.name not in ("methods", "checking.py"):
+            (package / entry.name).symlink_to(entry)
+    shutil.copytree(REPO / "components" / "methods", package / "methods")
+    shutil.copy(REPO / "components" / "checking.py", package)
+    (package / "methods" / "computing.py").write_text(
+        "import dataclasses\nimport torch\nfrom components.methods import paraclip\n"
+        "RATE = float(torch.ones(2).sum()) / 10\nassert RATE == 0.2\n"
+        "METHOD = dataclasses.replace(paraclip.METHOD, name='computing')\n"
+    )
+    code = "from components.core.checking import check_methods; check_methods({'computing': {'epochs': 'many'}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1].startswith(
+        "components.core.errors.InputError: params.yaml: key 'methods.computing.epochs'"
+    )
+
+
+def test_values_that_json_does_not_know_are_refused_by_the_method() -> None:
+    with pytest.raises(InputError, match=r"methods\.paraclip\.epochs"):
+        check_methods({"paraclip": {"epochs": yaml.safe_load("2025-01-31")}})

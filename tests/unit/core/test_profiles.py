@@ -1,0 +1,106 @@
+"""Profiles change what they name and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.errors import InputError
+from components.core.profiles import difference, merge, overlaid, profile_names, write
+from components.core.settings import load_settings
+from components.methods.contract.optimisation import Optimisation
+from components.training.train import find_entry
+
+REPO = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> Path:
+    path = tmp_path / "params.yaml"
+    shutil.copy(REPO / "params.yaml", path)
+    return path
+
+
+def _profile(folder: Path, text: str) -> Path:
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    (profiles / "mine.yaml").write_text(text)
+    return profiles
+
+
+def test_merge_goes_deep_and_replaces_leaves() -> None:
+    target: dict[str, Any] = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
+    merge(target, {"a": {"c": [3], "new": {"x": 1}}, "e": 2})
+    assert target == {"a": {"b": 1, "c": [3], "new": {"x": 1}}, "d": 1, "e": 2}
+
+
+def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "world: {name: mine}\nprepare: {counts: {test: 7}}\n")
+    before = params.read_text()
+    text = overlaid("mine", params, profiles)
+    assert params.read_text() == before
+    expected = yaml.safe_load(before)
+    expected["world"]["name"] = "mine"
+    expected["prepare"]["counts"]["test"] = 7
+    assert yaml.safe_load(text) == expected
+    assert [line for line in before.splitlines() if line.startswith("#")] == [
+        line for line in text.splitlines() if line.startswith("#")
+    ]
+    changed = [
+        line for line in difference(text, params).splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert len(changed) == 4
+
+
+def test_written_profile_changes_nothing_more(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "methods: {paraclip: {warmup_steps: 3}}\n")
+    write(overlaid("mine", params, profiles), params)
+    assert load_settings(params).methods["paraclip"]["warmup_steps"] == 3
+    assert difference(overlaid("mine", params, profiles), params) == ""
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("world: {nam: x}\n", r"mine\.yaml does not fit: unknown key 'world\.nam'"),
+        ("base: {source: nowhere}\n", r"mine\.yaml does not fit: key 'base\.source'"),
+        ("- a list\n", r"mine\.yaml must hold blocks"),
+        ("a: [\n", r"mine\.yaml is no valid YAML"),
+    ],
+)
+def test_bad_profile_is_refused(params: Path, tmp_path: Path, profile: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        overlaid("mine", params, _profile(tmp_path, profile))
+
+
+def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'other' is unknown: choose one of mine"):
+        overlaid("other", params, _profile(tmp_path, "{}"))
+
+
+@pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
+def test_shipped_profiles_fit(params: Path, name: str) -> None:
+    assert difference(overlaid(name, params, REPO / "infra" / "profiles"), params)
+
+
+@pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
+def test_shipped_profiles_have_valid_methods(params: Path, name: str) -> None:
+    write(overlaid(name, params, REPO / "infra" / "profiles"), params)
+    settings = load_settings(params)
+    assert [find_entry(settings, entry).name for entry in settings.methods] == list(settings.methods)
+
+
+def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> None:
+    write(overlaid("vit-b-32", params, REPO / "infra" / "profiles"), params)
+    settings = load_settings(params)
+    shared = [field.name for field in fields(Optimisation)]
+    for entry in (find_entry(settings, name) for name in settings.methods):
+        papers = entry.method.settings({})
+        differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
+        # The squared error's five epochs are the paper's too, but a method has one default.
+        assert differing == ({"epochs"} if entry.name == "pc_clip_mse" else set()), entry.name

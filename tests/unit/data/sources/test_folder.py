@@ -1,0 +1,265 @@
+"""Pairs from a folder: what is wrong with the user's files is said with file and line."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS
+from components.core.settings import Settings
+from components.data import prepare
+from components.data.source import Pair, Source
+from components.data.sources import find_source
+
+Rows = list[tuple[str, ...]]
+ROWS: Rows = [(f"{number}.png", f"picture number {number}") for number in range(6)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any], png: Any) -> Callable[..., Settings]:
+    """Writes a folder of six images and the given rows; returns settings that name it."""
+
+    def make(rows: Rows = ROWS, header: str = "image\tcaption", **prepare_settings: Any) -> Settings:
+        folder = tmp_path / "pictures"
+        folder.mkdir()
+        for number in range(6):
+            (folder / f"{number}.png").write_bytes(png((number, 0, 0)))
+        lines = [header, *("\t".join(row) for row in rows)]
+        (folder / "captions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        counts = {"train": 4, "val": 1, "test": 1}
+        raw_params["prepare"] |= {"source": "folder", "folder": str(folder), "counts": counts} | prepare_settings
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _pairs(settings: Settings) -> list[Any]:
+    return list(find_source("folder").pairs(settings))
+
+
+def test_good_folder(world: Any) -> None:
+    settings = world()
+    pairs = _pairs(settings)
+    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
+    assert [pair.split for pair in pairs] == ["test", "val", *["train"] * 4]
+    assert pairs == _pairs(settings)
+    assert all(pair.facts is None for pair in pairs)
+
+
+def test_prepare_writes_the_splits(world: Any, tmp_path: Path) -> None:
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").num_rows for split in SPLITS}
+    assert rows == {"train": 4, "val": 1, "test": 1}
+
+
+def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(world: Any, tmp_path: Path) -> None:
+    rows = [(name, f"{text} {take}") for take in range(3) for name, text in ROWS]
+    counts = {"train": 6, "val": 2, "test": 2}
+    settings = world(rows, counts=counts)
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
+    assert {split: len(pairs) for split, pairs in splits.items()} == counts
+    images = {split: {pair["image"] for pair in pairs} for split, pairs in splits.items()}
+    assert [len(images[split]) for split in SPLITS] == [2, 2, 2]
+    assert len(set.union(*images.values())) == 6
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    assert len(queries) == 6
+    captions = {pair["image_id"]: pair["caption"] for pair in splits["test"]}
+    assert {query["image_id"] for query in queries} == set(captions)
+    for query in queries:
+        assert query["text"].rpartition(" ")[0] == captions[query["image_id"]].rpartition(" ")[0]
+    assert not (tmp_path / "evaluation" / "paraphrase_queries.parquet").exists()
+
+
+def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path: Path) -> None:
+    rows = [(name, text, f"photo of {text}" if number % 2 else "") for number, (name, text) in enumerate(ROWS)]
+    settings = world(rows, "image\tcaption\tparaphrase", counts={"train": 1, "val": 1, "test": 4})
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    found = PARAPHRASE_QUERIES.read(tmp_path / "evaluation" / "paraphrase_queries.parquet").to_pylist()
+    tested = PAIRS.read(tmp_path / "pairs" / "test.parquet").to_pylist()
+    expected = {(pair["image_id"], pair["caption"]) for pair in tested if int(pair["caption"][-1]) % 2}
+    assert {(row["image_id"], row["query"]) for row in found} == expected
+    assert {row["paraphrase"] for row in found} == {f"photo of {caption}" for _, caption in expected}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("3.png", "   "), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
+        (("3.png", "word " * 500), r"captions\.tsv: line 5 \(3\.png\) has a caption of 500 words"),
+        (("gone.png", "a picture"), r"captions\.tsv: line 5 names gone\.png"),
+        (("", "a picture"), r"captions\.tsv: line 5 names "),
+    ],
+)
+def test_bad_row(world: Any, tmp_path: Path, png: Any, row: tuple[str, str], message: str) -> None:
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    with pytest.raises(InputError, match=message):
+        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "{outside}"])
+def test_name_out_of_the_folder(world: Any, tmp_path: Path, png: Any, name: str) -> None:
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    row = (name.format(outside=tmp_path / "secret.png"), "a picture")
+    with pytest.raises(InputError, match=r"captions\.tsv: line 5 names .*secret\.png"):
+        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+
+
+def test_link_out_of_the_folder(world: Any, tmp_path: Path, png: Any) -> None:
+    settings = world()
+    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
+    link = tmp_path / "pictures" / "3.png"
+    link.unlink()
+    link.symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match=r"line 5 names 3\.png"):
+        _pairs(settings)
+
+
+@pytest.mark.parametrize("cut", [lambda raw: b"no image at all", lambda raw: raw[:40], lambda raw: b""])
+def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
+    settings = world()
+    path = tmp_path / "pictures" / "2.png"
+    path.write_bytes(cut(path.read_bytes()))
+    with pytest.raises(InputError, match=r"2\.png is no readable image"):
+        _pairs(settings)
+
+
+def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.data.sources.folder._MAX_PIXELS", 100)
+    with pytest.raises(InputError, match=r"\d\.png has 16x16 pixels"):
+        _pairs(world())
+
+
+def test_too_few_rows(world: Any) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"captions\.tsv has 5 lines of 5 images; .* 1 images to test, 1 to validate and 4 lines of the others",
+    ):
+        _pairs(world(ROWS[:5]))
+
+
+def test_wrong_header(world: Any) -> None:
+    with pytest.raises(InputError, match=r"captions\.tsv: the first line must name the columns image and caption"):
+        _pairs(world(header="file\ttext"))
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("image\tcaption", ("1.png",)),
+        ("image\tcaption", ("1.png", "a picture", "of a tab")),
+        ("image\tcaption\tparaphrase", ("1.png", "a picture", "of a tab", "said otherwise")),
+        ("image\tcaption\tparaphrase", ("1.png", "a picture")),
+    ],
+)
+def test_a_tab_within_a_caption_is_refused(world: Any, header: str, row: tuple[str, ...]) -> None:
+    """It would cut the caption, or make its rest a paraphrase."""
+    width = header.count("\t") + 1
+    rows = [(*one, *[""] * (width - 2)) for one in ROWS]
+    with pytest.raises(InputError, match=rf"\.tsv: line 3 has {len(row)} fields, the first line {width}: write"):
+        _pairs(world([rows[0], row, *rows[2:]], header))
+
+
+@pytest.mark.parametrize("column", ["caption", "image", "paraphrase"])
+def test_a_column_that_is_there_twice_is_refused(world: Any, column: str) -> None:
+    rows = [(*row, "x", "y") for row in ROWS]
+    header = {"paraphrase": "image\tcaption\tparaphrase\tparaphrase"}.get(column, f"image\tcaption\t{column}\tnote")
+    with pytest.raises(InputError, match=rf"captions\.tsv: the first line names the column {column} twice"):
+        _pairs(world(rows, header))
+
+
+def test_columns_of_the_users_own_are_left_alone(world: Any) -> None:
+    pairs = _pairs(world([("note", caption, name) for name, caption in ROWS], "mine\tcaption\timage"))
+    assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
+
+
+def test_a_field_that_is_too_long_to_be_read_is_named(world: Any) -> None:
+    with pytest.raises(InputError, match=r"captions\.tsv: line 3 cannot be read \(.*\): shorten or remove it"):
+        _pairs(world([ROWS[0], ("1.png", "x" * 140_000), *ROWS[2:]]))
+
+
+def test_missing_folder(world: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"image folder .*nowhere does not exist"):
+        _pairs(world(folder=str(tmp_path / "nowhere")))
+
+
+def test_folder_not_named(world: Any) -> None:
+    with pytest.raises(InputError, match=r"needs prepare\.folder"):
+        _pairs(world(folder=None))
+
+
+def test_missing_table(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    with pytest.raises(InputError, match=r"captions\.tsv is missing"):
+        _pairs(settings)
+
+
+def test_table_in_another_encoding(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").write_bytes("image\tcaption\n0.png\tcafé\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"captions\.tsv"):
+        _pairs(settings)
+
+
+def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    table = tmp_path / "pictures" / "captions.tsv"
+    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
+    assert sorted(pair.caption for pair in _pairs(settings)) == sorted(caption for _, caption in ROWS)
+
+
+def test_unknown_source() -> None:
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, embedded, folder"):
+        find_source("web")
+
+
+def _copied(tmp_path: Path, name: str, *copies: str) -> None:
+    for copy in copies:
+        shutil.copy(tmp_path / "pictures" / name, tmp_path / "pictures" / copy)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Path, seed: int) -> None:
+    settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
+    settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
+    _copied(tmp_path, "0.png", "copy.png")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
+    first = hashlib.sha256((tmp_path / "pictures" / "0.png").read_bytes()).hexdigest()[:16]
+    assert [[pair["image_id"] for pair in pairs].count(first) > 0 for pairs in splits.values()].count(True) <= 1
+    for pairs in splits.values():
+        assert all(hashlib.sha256(pair["image"]).hexdigest()[:16] == pair["image_id"] for pair in pairs)
+    images = [{pair["image_id"] for pair in pairs} for pairs in splits.values()]
+    assert sum(map(len, images)) == len(set.union(*images))
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    told = {query["text"] for query in queries if query["image_id"] == first}
+    assert told in (set(), {"picture number 0", "the first again", "a copy of the first"})
+
+
+def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
+    world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = world([*ROWS, *ROWS, ("copy.png", ROWS[3][1])])
+    _copied(tmp_path, "3.png", "copy.png")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    splits = [PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS]
+    assert [len(pairs) for pairs in splits] == [4, 1, 1]
+    assert sorted(pair["caption"] for pairs in splits for pair in pairs) == sorted(text for _, text in ROWS)
+    assert CAPTION_QUERIES.count(tmp_path / "evaluation" / "caption_queries.parquet") == 1
+    assert "captions.tsv: 7 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
+
+
+def test_pair_in_two_splits(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, pairs = world(), [Pair(split, b"picture", "the same picture") for split in ("train", "test")]
+    source = Source(pairs=lambda _settings: iter(pairs), total=lambda _settings: 2)
+    monkeypatch.setattr(prepare, "find_source", lambda _name: source)
+    with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
+        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    assert not (tmp_path / "pairs").exists()

@@ -1,0 +1,126 @@
+"""A true difference is true of both pictures' facts, a false one is not, whatever differs and whoever stands first."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from functools import cache
+
+from components.data.world.comparing import comparison_rows
+from components.data.world.description.difference_text import KINDS, contrast, difference_text
+from components.data.world.description.lexicon import load_lexicon
+from components.data.world.description.scenes import POSITIONS, Scene, Thing, draw_scenes
+
+Row = tuple[str, ...]
+
+
+@cache
+def _world() -> tuple[dict[str, Scene], tuple[Row, ...]]:
+    drawn = draw_scenes(5, {"train": 1, "val": 1, "test": 240})
+    scenes = {f"picture {number}": scene for number, (split, scene) in enumerate(drawn) if split == "test"}
+    return scenes, tuple(comparison_rows(list(scenes.items()), random.Random(3)))
+
+
+def _told_of(text: str, words: tuple[str, ...]) -> dict[str, str]:
+    """Which of `words` `text` says of the picture called `first`, and which of the `second`, in their order."""
+    places = {name: text.index(name) for name in ("first", "second")}
+    body = "|".join(map(re.escape, words))
+    found = sorted((match.start(), match.group()) for match in re.finditer(rf"(?<!\w)(?:{body})(?!\w)", text))
+    assert len(found) == 2, text
+    return dict(zip(sorted(places, key=lambda name: places[name]), [word for _, word in found], strict=True))
+
+
+def _longest_first(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(words, key=len, reverse=True))
+
+
+def _size_is_true(text: str, first: Scene, second: Scene) -> bool:
+    said = _told_of(text, ("larger", "smaller"))
+    after = text.split("larger ", 1)[1]
+    names = _longest_first([name for name in load_lexicon().objects if re.match(rf"{name}\b", after)])
+    assert {"first", "second"} <= said.keys()
+    sizes = [
+        {thing.name: thing.size for thing in (scene.first, scene.second) if thing is not None}[names[0]]
+        for scene in (first, second)
+    ]
+    wanted = {"larger": "large", "smaller": "small"}
+    return sizes == [wanted[said["first"]], wanted[said["second"]]]
+
+
+def _background_is_true(text: str, first: Scene, second: Scene) -> bool:
+    said = _told_of(text, tuple(load_lexicon().colours))
+    return (said["first"], said["second"]) == (first.colour, second.colour)
+
+
+def _position_is_true(text: str, first: Scene, second: Scene) -> bool:
+    said = _told_of(text, POSITIONS)
+    return (said["first"], said["second"]) == (first.position, second.position)
+
+
+def _object_is_true(text: str, first: Scene, second: Scene) -> bool:
+    articled = [f"{article} {name}" for name in load_lexicon().objects for article in ("a", "an")]
+    said = {place: word.split(" ", 1)[1] for place, word in _told_of(text, _longest_first(articled)).items()}
+    here = said["first"] in first.names and said["first"] not in second.names
+    return here and said["second"] in second.names and said["second"] not in first.names
+
+
+TRUTH = {
+    "size": _size_is_true,
+    "background": _background_is_true,
+    "position": _position_is_true,
+    "object": _object_is_true,
+}
+
+
+def test_true_differences_are_true_and_false_ones_false() -> None:
+    scenes, rows = _world()
+    for first, second, true, false, kind, answer in rows:
+        assert TRUTH[kind](true, scenes[first], scenes[second]), (true, scenes[first], scenes[second])
+        assert not TRUTH[kind](false, scenes[first], scenes[second]), (false, scenes[first], scenes[second])
+        assert TRUTH[kind](false, scenes[second], scenes[first]), "the false one is true of the pictures exchanged"
+        assert min(true.index("first"), true.index("second")) == true.index(answer)
+
+
+def test_every_kind_occurs_with_either_answer() -> None:
+    rows = _world()[1]
+    counts = Counter((row[4], row[5]) for row in rows)
+    assert {kind for kind, _ in counts} == set(KINDS) == set(TRUTH)
+    for kind in KINDS:
+        share = counts[kind, "first"] / (counts[kind, "first"] + counts[kind, "second"])
+        assert 0.2 < share < 0.8, counts
+
+
+def test_the_same_draws_give_the_same_rows() -> None:
+    scenes = list(_world()[0].items())
+    assert comparison_rows(scenes, random.Random(3)) == list(_world()[1])
+    assert comparison_rows(scenes, random.Random(4)) != list(_world()[1])
+
+
+def test_no_scenes_and_scenes_that_do_not_differ() -> None:
+    one = Scene("single", "red", Thing("dog", "small"), position="center")
+    assert comparison_rows([], random.Random(0)) == []
+    assert comparison_rows([("a", one), ("b", one)], random.Random(0)) == []
+
+
+def test_the_size_of_a_group_is_not_compared() -> None:
+    group = Scene("group", "red", Thing("dog", "small"), count="three")
+    large = Scene("single", "red", Thing("dog", "large"), position="center")
+    small = Scene("single", "red", Thing("dog", "small"), position="center")
+    assert contrast("size", large, group, random.Random(0)) is None
+    assert contrast("size", large, small, random.Random(0)) == ("dog", "dog")
+    assert contrast("size", small, large, random.Random(0)) is None
+
+
+def test_a_difference_by_hand() -> None:
+    texts = {difference_text("background", ("red", "blue"), random.Random(seed), "second") for seed in range(9)}
+    assert {(text.true, text.false) for text in texts} == {
+        (
+            "Of the two pictures, the second is on red and the first is on blue.",
+            "Of the two pictures, the first is on red and the second is on blue.",
+        ),
+        (
+            "Compared side by side, the second picture has a red background, the first has a blue one.",
+            "Compared side by side, the first picture has a red background, the second has a blue one.",
+        ),
+    }

@@ -1,0 +1,100 @@
+"""Drawings show what the facts say: colour, number, size and place."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from components.data.world.description.lexicon import load_lexicon
+from components.data.world.description.scenes import Scene, Thing
+from components.data.world.drawing import CANVAS, draw
+
+SEEDS = [str(seed) for seed in range(6)]
+
+
+def _pixels(raw: bytes) -> npt.NDArray[np.uint8]:
+    with Image.open(io.BytesIO(raw)) as image:
+        assert image.format == "PNG"
+        assert image.mode == "RGB"
+        assert image.size == (CANVAS, CANVAS)
+        return np.asarray(image)
+
+
+def _drawn(scene: Scene, seed: str) -> npt.NDArray[np.bool_]:
+    """Where something other than the background is."""
+    background = np.array(load_lexicon().colours[scene.colour], dtype=np.uint8)
+    drawn: npt.NDArray[np.bool_] = (_pixels(draw(scene, seed)) != background).any(axis=-1)
+    return drawn
+
+
+def _single(position: str, size: str = "small") -> Scene:
+    return Scene("single", "green", Thing("lemon", size), position=position)
+
+
+def _pair(relation: str) -> Scene:
+    return Scene("pair", "blue", Thing("lemon", "large"), Thing("bomb", "large"), relation=relation)
+
+
+def test_same_seed_same_bytes_and_other_seed_moves() -> None:
+    assert draw(_pair("left"), "a") == draw(_pair("left"), "a")
+    assert len({draw(_pair("left"), seed) for seed in SEEDS}) > 1
+
+
+@pytest.mark.parametrize("colour", sorted(load_lexicon().colours))
+def test_background_has_the_colour(colour: str) -> None:
+    scene = Scene("single", colour, Thing("lemon", "small"), position="center")
+    assert tuple(_pixels(draw(scene, "0"))[0, 0]) == load_lexicon().colours[colour]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("position", "low_x", "low_y"),
+    [
+        ("top left corner", True, True),
+        ("top right corner", False, True),
+        ("bottom left corner", True, False),
+        ("bottom right corner", False, False),
+    ],
+)
+def test_corner(position: str, low_x: bool, low_y: bool, seed: str) -> None:
+    y, x = np.nonzero(_drawn(_single(position), seed))
+    assert (x.mean() < CANVAS / 2, y.mean() < CANVAS / 2) == (low_x, low_y)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_large_is_larger_than_small(seed: str) -> None:
+    small, large = (_drawn(_single("center", size), seed).sum() for size in ("small", "large"))
+    assert large > 2 * small
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_more_things_cover_more(seed: str) -> None:
+    areas = [
+        _drawn(Scene("group", "gray", Thing("lemon", "small"), count=n), seed).sum() for n in ("two", "three", "four")
+    ]
+    assert areas[0] * 1.3 < areas[1] < areas[2]
+    assert areas[2] == pytest.approx(2 * areas[0], rel=0.1)
+
+
+def _yellow_centre(raw: bytes) -> tuple[float, float]:
+    """Centre (x, y) of the lemon, the only yellow thing on blue."""
+    pixels = _pixels(raw).astype(int)
+    y, x = np.nonzero((pixels[..., 0] > 180) & (pixels[..., 1] > 140) & (pixels[..., 2] < 120))
+    return float(x.mean()), float(y.mean())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("relation", "opposite", "axis"), [("left", "right", 0), ("above", "below", 1)])
+def test_relation_places_the_first_thing(relation: str, opposite: str, axis: int, seed: str) -> None:
+    before = _yellow_centre(draw(_pair(relation), seed))[axis]
+    after = _yellow_centre(draw(_pair(opposite), seed))[axis]
+    assert before < CANVAS / 2 < after
+
+
+@pytest.mark.parametrize("name", sorted(load_lexicon().objects))
+def test_every_object_has_artwork(name: str) -> None:
+    assert _drawn(Scene("single", "purple", Thing(name, "small"), position="center"), "0").sum() > 20

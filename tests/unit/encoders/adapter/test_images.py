@@ -1,0 +1,77 @@
+"""Pixels are those that the field's own preprocessing gives."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.core.errors import InputError
+from components.encoders.adapter.images import decode, normalise
+
+
+@given(width=st.integers(5, 90), height=st.integers(5, 90), size=st.sampled_from([16, 17, 24]))
+def test_pixels_equal_open_clips_transform(width: int, height: int, size: int) -> None:
+    generator = np.random.default_rng(width * 100 + height)
+    image = Image.fromarray(generator.integers(0, 256, (height, width, 3)).astype(np.uint8))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    wanted = open_clip.image_transform(size, is_train=False)(image)
+    found = normalise(decode([buffer.getvalue()], size))[0]
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+
+
+def test_a_bomb_is_refused() -> None:
+    buffer = io.BytesIO()
+    Image.new("1", (20_000, 2)).save(buffer, "PNG")
+    with pytest.raises(InputError, match="too long and narrow"):
+        decode([buffer.getvalue()], 224)
+
+
+def _encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_16_bits_of_grey_become_8(kind: str) -> None:
+    """0 stays black, 65,535 white, and each step of 257 is one of 8 bits."""
+    grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    found = decode([_encoded(Image.fromarray(grey * 257), kind)], 16)[0]
+    assert (found.numpy() == grey).all()
+    between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
+    assert decode([_encoded(between, kind)], 16).unique().tolist() == [100]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_pixels_without_a_known_range_are_refused(kind: type) -> None:
+    picture = _encoded(Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)), "TIFF")
+    with pytest.raises(InputError, match=r"image x\.tif cannot be decoded \(.* save it with 8 or 16 bits\)"):
+        decode([picture], 16, ["x.tif"])
+
+
+def test_pixels_are_taken_as_stored_whatever_the_exif_data_say() -> None:
+    """As open_clip's transform takes them from `PIL.Image.open`."""
+    generator = np.random.default_rng(0)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = _encoded(Image.fromarray(generator.integers(0, 256, (40, 20, 3)).astype(np.uint8)), "PNG", exif=exif)
+    opened = Image.open(io.BytesIO(picture))
+    assert opened.getexif()[0x0112] == 6
+    wanted = open_clip.image_transform(16, is_train=False)(opened)
+    torch.testing.assert_close(normalise(decode([picture], 16))[0], wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("cut", [0, 30, 200])
+def test_a_damaged_picture_is_named(cut: int) -> None:
+    whole = _encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3)).astype(np.uint8)), "PNG")
+    with pytest.raises(InputError, match=r"image row 1 cannot be decoded \("):
+        decode([whole, whole[:cut]], 16)

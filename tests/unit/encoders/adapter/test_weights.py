@@ -1,0 +1,133 @@
+"""Weights files as others publish them: read when they hold weights, refused when reading them could run code."""
+
+from __future__ import annotations
+
+import pickle
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.weights import load_weights
+from tests.conftest import TINY
+
+
+class Payload:
+    """What a hostile checkpoint would hold: it makes a file as soon as it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.mark,))
+
+
+def _published(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The shapes in which checkpoints come, by file name."""
+    spread = {f"module.{name}": value for name, value in state.items()}
+    leftovers = {"epoch": 3, "optimizer": {"lr": 0.1}, "args": Namespace(lr=0.1)}
+    return {
+        "plain.pt": state,
+        "training.pt": {"state_dict": spread, **leftovers},
+        "model.bin": {"model": state},
+        "half.pth": {name: value.half() if value.is_floating_point() else value for name, value in state.items()},
+        "openai.ckpt": state | {"input_resolution": torch.tensor(16), "vocab_size": torch.tensor(49408)},
+        "vector_scale.pt": state | {"logit_scale": state["logit_scale"].reshape(1)},
+    }
+
+
+@pytest.fixture
+def other() -> Any:
+    """The model of `tiny_encoder` with other weights."""
+    torch.manual_seed(7)
+    return open_clip.CLIP(**TINY)
+
+
+@pytest.mark.parametrize("name", _published({"logit_scale": torch.zeros(())}))
+def test_published_forms_are_read(name: str, tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    wanted = tiny_encoder.model.state_dict()
+    torch.save(_published(wanted)[name], tmp_path / name)
+    load_weights(other, tmp_path / name)
+    tolerance = 1e-3 if name == "half.pth" else 0.0
+    assert all(torch.allclose(value, wanted[key], atol=tolerance) for key, value in other.state_dict().items())
+
+
+def test_old_files_are_read(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    torch.save(tiny_encoder.model.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    load_weights(other, tmp_path / "old.pt")
+    assert torch.equal(other.text_projection, tiny_encoder.model.text_projection)
+
+
+def test_flat_weights_fit_a_model_with_a_text_tower_of_its_own(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    save_file(tiny_encoder.model.state_dict(), tmp_path / "flat.safetensors")
+    model = open_clip.CustomTextCLIP(**TINY)
+    load_weights(model, tmp_path / "flat.safetensors")
+    assert torch.equal(model.text.ln_final.weight, tiny_encoder.model.ln_final.weight)
+
+
+@pytest.mark.parametrize("form", ["zip", "old", "bare pickle"])
+def test_code_in_a_file_is_never_run(form: str, other: Any, tmp_path: Path) -> None:
+    path, content = tmp_path / "hostile.pt", {"state_dict": {}, "extra": Payload(tmp_path / "ran")}
+    if form == "bare pickle":
+        path.write_bytes(pickle.dumps(content, protocol=2))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
+    with pytest.raises(InputError, match=r"hostile\.pt holds more than weights"):
+        load_weights(other, path)
+    assert not (tmp_path / "ran").exists()
+    # The file is hostile indeed.
+    if form == "bare pickle":
+        pickle.loads(path.read_bytes())
+    else:
+        torch.load(path, weights_only=False)
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("empty.pt", b"", "broken checkpoint"),
+        ("text.pt", b"not a checkpoint at all", "more than weights|broken checkpoint"),
+        ("weights.npz", b"", "only .safetensors"),
+    ],
+)
+def test_broken_files_are_named(name: str, content: bytes, reason: str, other: Any, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name}.*({reason})"):
+        load_weights(other, tmp_path / name)
+
+
+def test_files_without_weights_and_with_others_are_named(other: Any, tmp_path: Path) -> None:
+    torch.save({"epoch": 3}, tmp_path / "nothing.pt")
+    with pytest.raises(InputError, match="holds no weights"):
+        load_weights(other, tmp_path / "nothing.pt")
+    torch.save({"state_dict": {"text_projection": torch.zeros(3, 3)}}, tmp_path / "other.pt")
+    with pytest.raises(InputError, match="does not fit the model"):
+        load_weights(other, tmp_path / "other.pt")
+    with pytest.raises(InputError, match="is missing"):
+        load_weights(other, tmp_path / "absent.pt")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "weights.pt"])
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (lambda value: torch.full_like(value, float("nan")), "holds numbers that are not finite"),
+        (lambda value: value.clone().index_fill_(0, torch.tensor([0]), float("inf")), "holds numbers that are not"),
+        (lambda value: (100 * value).to(torch.int8), "holds int8 numbers: convert the weights"),
+    ],
+)
+def test_numbers_that_are_no_weights_are_refused(
+    name: str, spoilt: Any, message: str, tiny_encoder: Encoder, other: Any, tmp_path: Path
+) -> None:
+    state = dict(tiny_encoder.model.state_dict())
+    state["ln_final.weight"] = spoilt(state["ln_final.weight"])
+    (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
+    with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
+        load_weights(other, tmp_path / name)

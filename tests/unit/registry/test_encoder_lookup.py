@@ -1,0 +1,100 @@
+"""Whatever a user may call an encoder by is found, or told what there is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.registry.encoder_lookup import find_subject, subject_of
+from components.tracking import tracked_run
+
+REPO = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, tiny_encoder: Encoder) -> Path:
+    folder = tmp_path / "models" / "mine"
+    tiny_encoder.save(folder)
+    return folder
+
+
+def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: Encoder) -> None:
+    by_path, by_name = find_subject(str(saved)), find_subject("mine", saved.parent)
+    assert by_path.name == by_name.name == "mine"
+    assert by_path.sha256 == by_name.sha256 == tiny_encoder.sidecar.weights_sha256
+    assert by_path.image_tower_sha256 == tiny_encoder.image_tower_hash()
+    np.testing.assert_allclose(by_path.encoder.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]), atol=1e-6)
+
+
+def test_weights_without_a_sidecar_are_known_by_their_tensors(tiny_encoder: Encoder) -> None:
+    first = subject_of("a b/c", tiny_encoder)
+    with torch.no_grad():
+        tiny_encoder.model.token_embedding.weight[0, 0] += 1
+    second = subject_of("a b/c", tiny_encoder)
+    assert first.name == "a-b-c"
+    assert first.sha256 != second.sha256
+    assert first.image_tower_sha256 == second.image_tower_sha256
+
+
+def test_a_weights_file_of_an_open_clip_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = open_clip.create_model("ViT-S-32-alt")
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    found = find_subject(f"ViT-S-32-alt:{tmp_path / 'weights.pt'}")
+    assert (found.name, found.image_size) == ("ViT-S-32-alt-weights", 224)
+    tokens = open_clip.get_tokenizer("ViT-S-32-alt")(["a dog on a couch"])
+    with torch.inference_mode():
+        wanted = model.eval().encode_text(tokens, normalize=True).numpy()
+    np.testing.assert_allclose(found.encoder.embed_texts(["a dog on a couch"]), wanted, atol=1e-5)
+
+
+def test_a_training_run(tmp_path: Path, saved: Path, settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # MLflow keeps one connection per address for the life of the process, so tests must not share a relative one.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with tracked_run("train", "mine", settings, {}, {}) as run:  # type: ignore[arg-type]
+        run.log_artifact(saved)
+    with tracked_run("train", "none", settings, {}, {}) as empty:  # type: ignore[arg-type]
+        pass
+    found = find_subject(run.id)
+    assert found.name == f"run-{run.id[:8]}"
+    assert found.sha256 == find_subject(str(saved)).sha256
+    with pytest.raises(InputError, match=f"run {empty.id} holds no encoder"):
+        find_subject(empty.id)
+    with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
+        find_subject("text-encoder@champion")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("no-such-thing", "--encoder 'no-such-thing' is nothing that is known here: give an encoder's folder"),
+        ("ViT-B-32:no-such-tag", "--encoder 'ViT-B-32:no-such-tag': weights 'no-such-tag' of ViT-B-32 are unknown"),
+        ("ViT-Nothing:openai", "--encoder 'ViT-Nothing:openai': open_clip's model 'ViT-Nothing' is unknown"),
+        ("ViT-B-23:openai", "did you mean 'ViT-B-32'"),
+        ("ViT-B-32:openai", "--encoder 'ViT-B-32:openai': weights .* name the model 'ViT-B-32-quickgelu'"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(name: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        find_subject(name, tmp_path)
+    assert "params.yaml" not in str(caught.value)
+
+
+def test_an_encoder_that_is_still_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    for name, stage in (("paraclip", "train@paraclip"), ("base", "base")):
+        with pytest.raises(InputError) as caught:
+            find_subject(name)
+        assert str(caught.value) == (
+            f"--encoder '{name}': models/{name} is not there: `dvc repro {stage}` makes it; if that is running now, "
+            "wait for its end"
+        )

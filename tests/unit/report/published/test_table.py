@@ -1,0 +1,123 @@
+"""Tables of published benchmarks: our values beside the papers' own."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from pydantic import ValidationError
+
+from components.benchmarks.published import published_benchmarks
+from components.core.errors import InputError
+from components.evaluation.published_results import PublishedReport, Value
+from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
+from components.report.published.table import metric_sections, paper_sections, to_csv, to_html, to_markdown
+
+
+def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metrics: float) -> PublishedReport:
+    return PublishedReport(
+        encoder=encoder,
+        encoder_sha256="x",
+        benchmark=benchmark,
+        version=1,
+        protocol="p",
+        data_hash="d",
+        partial=partial,
+        seconds=1.0,
+        metrics={
+            f"{benchmark}/{name.replace('__', '/')}": Value(
+                value=value, ci95=(value - 0.01, value + 0.01), higher_is_better=True, queries=5
+            )
+            for name, value in metrics.items()
+        },
+    )
+
+
+COLLECTION = Collection.model_validate(
+    {
+        "paper": "Paper",
+        "tables": [
+            {
+                "title": "Table 1",
+                "columns": [
+                    {"name": "AO", "metric": "coco_p/ao_at_10"},
+                    {"name": "STS", "mean_of": ["sts12/all", "sts13/all"], "decimals": 2},
+                ],
+                "rows": {"CLIP": [67.2, 65.1], "Other": [None, 1.0]},
+            }
+        ],
+    }
+)
+REPORTS = [
+    _report("base", "coco_p", ao_at_10=0.5, tier__ao_at_10=0.4),
+    _report("base", "sts12", partial=("few rows",), all=0.12346),
+    _report("base", "sts13", all=0.2),
+    _report("<b>", "coco_p", ao_at_10=0.6),
+    _report("none", "zero_shot", top1=0.1),
+]
+
+
+def test_columns_round_each_part_before_the_mean() -> None:
+    column = COLLECTION.tables[0].columns[1]
+    assert column.value({"sts12/all": 0.12346, "sts13/all": 0.2}) == pytest.approx((12.35 + 20.0) / 2)
+    assert column.value({"sts12/all": 0.1}) is None
+
+
+def test_a_papers_table_has_our_rows_then_its_own() -> None:
+    (section,) = paper_sections(COLLECTION, REPORTS)
+    assert [(row.encoder, row.mark, row.printed) for row in section.rows] == [
+        ("base", "*", False),
+        ("<b>", "", False),
+        ("CLIP", "", True),
+        ("Other", "", True),
+    ]
+    assert [[cell.text for cell in row.cells] for row in section.rows] == [
+        ["50.0", "16.2"], ["60.0", ""], ["67.2", "65.1"], ["", "1.0"]
+    ]  # fmt: skip
+
+
+def test_markdown_csv_and_html_say_the_same() -> None:
+    sections = paper_sections(COLLECTION, REPORTS)
+    text = to_markdown(sections)
+    assert "| base* | 50.0 | 16.2 |" in text
+    assert "| CLIP (paper) | 67.2 | 65.1 |" in text
+    assert Column(name="score", metric="judge/score", scale=1).value({"judge/score": 2.33}) == 2.33
+    assert "not as published" in text
+    rows = list(csv.DictReader(io.StringIO(to_csv(sections))))
+    assert [(row["encoder"], row["source"], float(row["value"])) for row in rows if row["column"] == "AO"] == [
+        ("base", "partial data", 50.0),
+        ("<b>", "measured", 60.0),
+        ("CLIP", "paper", 67.2),
+    ]
+    page = to_html(sections)
+    assert "<td>&lt;b&gt;</td><td>60.0</td>" in page
+    assert "http" not in page
+
+
+def test_metrics_by_benchmark_with_intervals_and_groups_on_demand() -> None:
+    sections = metric_sections(REPORTS)
+    assert [section.title.split(",")[0] for section in sections] == ["coco_p", "sts12", "sts13", "zero_shot"]
+    assert sections[0].columns == ("ao_at_10",)
+    assert [cell.text for cell in sections[0].rows[0].cells] == ["50.0 ±1.0"]
+    assert metric_sections(REPORTS, groups=True)[0].columns == ("ao_at_10", "tier/ao_at_10")
+
+
+def test_every_collection_is_sound() -> None:
+    assert collection_names() == ["adapting", "paraclip", "pc-clip", "semclip"]
+    for name in collection_names():
+        assert find_collection(name).tables
+    with pytest.raises(InputError, match="collection 'paracilp' is unknown: did you mean 'paraclip'"):
+        find_collection("paracilp")
+    with pytest.raises(ValidationError, match="needs either"):
+        Column(name="x")
+
+
+@pytest.mark.parametrize("name", collection_names())
+def test_every_column_is_a_metric_that_a_benchmark_declares(name: str) -> None:
+    known = published_benchmarks()
+    for table in find_collection(name).tables:
+        for metric in (metric for column in table.columns for metric in column.metrics):
+            benchmark = metric.split("/", 1)[0]
+            assert benchmark in known, metric
+            assert known[benchmark].metric(metric).higher_is_better is not None, metric

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.benchmarks.bootstrap import Interval, interval
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation import evaluate
+from components.evaluation.folders import Folders
+from components.evaluation.results import read_report, read_scores, write_results
+from components.report import compare
+from components.report.comparison import as_csv as comparison_csv
+from components.report.comparison.comparison import Cell, Comparison
+from components.report.comparison.wording import headline
+from components.report.terminal import print_comparison
+
+Make = Callable[..., Settings]
+PRIMARY = "paraphrased_retrieval/ao_at_2"
+
+
+class Page(HTMLParser):
+    """Collects what a page holds and checks that its tags close."""
+
+    _VOID = frozenset({"meta", "img", "br", "link", "input", "hr", "path", "circle", "rect"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.data: dict[str, Any] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in self._VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+        if self.open and self.open[-1] == "script" and self.found[-1][1].get("type") == "application/json":
+            self.data[str(self.found[-1][1]["id"])] = json.loads(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+@pytest.fixture
+def evaluated(
+    stub: Any,
+    vectors: dict[str, Sequence[float]],
+    folders: Folders,
+    make_settings: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Folders:
+    """Two encoders with results; `tuned` gives every paraphrase the vector of its query."""
+    tuned = vectors | {f"{image} paraphrase": vectors[f"{image} query"] for image in "acd"}
+    for name, known in (("base", vectors), ("tuned", tuned)):
+        encoder = stub(known, name)
+        monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder, encoder=encoder: encoder))
+        evaluate.run(make_settings(), name, folders)
+        write_json(folders.models / name / "encoder.json", encoder.sidecar.model_dump())
+    return folders
+
+
+def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None:
+    comparison = compare.run(make_settings(), evaluated)
+    cell = comparison.cells[PRIMARY]["tuned"]
+    assert cell.value.value == pytest.approx(1)
+    assert cell.delta == interval(np.array([0.5, 0.75, 0.0]), 50, seed=0)
+    assert comparison.cells[PRIMARY]["base"].delta is None
+
+
+def test_the_csv_reads_back_as_it_was(evaluated: Folders, make_settings: Make) -> None:
+    written = compare.run(make_settings(), evaluated)
+    assert comparison_csv.read(evaluated.csv) == written
+
+
+def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settings: Make) -> None:
+    compare.run(make_settings(), evaluated)
+    page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
+    assert page.open == []
+    pictures = page.all("img")
+    # Three queries: the described image and two encoders with two lists of two.
+    assert len(pictures) == 3 * (1 + 2 * 2 * 2)
+    sources = page.data["pictures"]
+    assert all(picture["alt"] and sources[str(picture["data-picture"])] for picture in pictures)
+    assert all(src.startswith("data:image/") and alt for src, alt in sources.values())
+    # Results, their groups, protocol, encoders; data, protocol versions, packages.
+    assert len(page.all("table")) == 4 + 3
+    plots = [block["id"] for block in page.all("div") if "plotly-graph-div" in (block.get("class") or "")]
+    assert plots == ["plot-radar", "plot-pareto", "plot-metrics", "plot-groups"]
+    assert "tuned beats base" in page.text
+    for word in ("ao_at_2", "relation_macro_accuracy", "tier_unseen", "weights of", "c" * 12):
+        assert word in page.text
+
+
+def test_the_page_needs_no_network(evaluated: Folders, make_settings: Make) -> None:
+    compare.run(make_settings(), evaluated)
+    page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
+    loaded = [block.get("src") or block.get("href") or "" for _, block in page.found]
+    assert not [address for address in loaded if address and not address.startswith(("data:", "#"))]
+    assert not page.all("link")
+
+
+def test_hits_of_both_lists_and_the_described_image_are_marked(evaluated: Folders, make_settings: Make) -> None:
+    compare.run(make_settings(), evaluated)
+    pictures = Page((evaluated.reports / "comparison.html").read_text("utf-8")).all("img")
+    classes = [(picture["class"] or "").split() for picture in pictures]
+    # Tuned finds the same two for A and B: 3 x 4 marked. Base shares two, one and two images: 2 x (2 + 1 + 2) marked.
+    assert sum("shared" in names for names in classes) == 12 + 10
+    # Once per query, and in every list: all lists of this world have the described image among their two.
+    assert sum("gold" in names for names in classes) == 3 + 12
+
+
+def test_captions_are_escaped(evaluated: Folders, make_settings: Make) -> None:
+    compare.run(make_settings(), evaluated)
+    text = (evaluated.reports / "comparison.html").read_text("utf-8")
+    assert "caption &lt;a&gt;" in text
+    assert r"caption \u003ca\u003e" in text
+    assert "caption <a>" not in text
+
+
+def test_the_markdown_names_the_winner(evaluated: Folders, make_settings: Make) -> None:
+    compare.run(make_settings(), evaluated)
+    text = (evaluated.reports / "comparison.md").read_text("utf-8")
+    assert f"tuned beats base on {PRIMARY} by 41.7 points" in text
+    assert "| `paraphrased_retrieval/tier_common/ao_at_2` | 75.0" in text
+
+
+def test_one_encoder_alone_is_reported(evaluated: Folders, make_settings: Make) -> None:
+    comparison = compare.run(make_settings(encoders=["base"]), evaluated)
+    assert headline(comparison, PRIMARY).startswith(f"base is best on {PRIMARY} with 58.3 ±")
+    assert "no other" not in headline(comparison, PRIMARY)
+
+
+def test_without_rankings_there_is_no_gallery(
+    evaluated: Folders, make_settings: Make, stub: Any, vectors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(
+        encoders=["base"],
+        evaluate={"benchmarks": ["swaps"], "ks": [1], "bootstrap": 20},
+    )
+    monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder: stub(vectors)))
+    evaluate.run(settings, "base", evaluated)
+    compare.run(settings, evaluated)
+    page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
+    assert not page.all("img")
+    assert f"{PRIMARY} was not measured" in page.text
+
+
+def test_results_on_different_data_are_refused(evaluated: Folders, make_settings: Make) -> None:
+    report = read_report("tuned", evaluated.metrics)
+    changed = report.model_copy(update={"data_hash": "other"})
+    write_results(changed, read_scores(report, evaluated.per_query), evaluated.metrics, evaluated.per_query)
+    with pytest.raises(InputError, match="'base' and 'tuned' were evaluated on different data"):
+        compare.run(make_settings(), evaluated)
+
+
+def test_an_encoder_changed_since_is_refused(evaluated: Folders, make_settings: Make, stub: Any) -> None:
+    sidecar = stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": "newer"})
+    write_json(evaluated.models / "tuned" / "encoder.json", sidecar.model_dump())
+    with pytest.raises(InputError, match=r"tuned changed after it was evaluated"):
+        compare.run(make_settings(), evaluated)
+
+
+def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_settings: Make) -> None:
+    with pytest.raises(InputError, match=r"compare.gallery_top exceeds the largest of evaluate.ks"):
+        compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
+
+
+def test_a_missing_table_of_results_names_the_mend(folders: Folders) -> None:
+    with pytest.raises(InputError, match=r"comparison.csv is missing: run `dvc repro compare`"):
+        comparison_csv.read(folders.csv)
+    folders.csv.parent.mkdir()
+    folders.csv.write_text("metric,value\nx,1\n")
+    with pytest.raises(InputError, match=r"comparison.csv is damaged"):
+        comparison_csv.read(folders.csv)
+
+
+@pytest.mark.parametrize(
+    ("delta", "higher_is_better", "verdict"),
+    [
+        (Interval(0.1, 0.05, 0.15), True, "better"),
+        (Interval(0.1, 0.05, 0.15), False, "worse"),
+        (Interval(-0.1, -0.15, -0.05), True, "worse"),
+        (Interval(-0.1, -0.15, -0.05), False, "better"),
+        (Interval(0.1, -0.05, 0.25), True, ""),
+        (None, True, ""),
+    ],
+)
+def test_verdicts(delta: Interval | None, higher_is_better: bool, verdict: str) -> None:
+    assert Cell(Interval(0.5, 0.4, 0.6), delta, higher_is_better).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("delta", "expected"),
+    [
+        (
+            Interval(0.1, 0.05, 0.15),
+            "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0.",
+        ),
+        (
+            Interval(0.1, -0.05, 0.25),
+            "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance: "
+            "60.0 against 50.0.",
+        ),
+    ],
+)
+def test_headlines(delta: Interval, expected: str) -> None:
+    base = Cell(Interval(0.5, 0.4, 0.6), None, True)
+    tuned = Cell(Interval(0.6, 0.5, 0.7), delta, True)
+    assert headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m") == expected
+
+
+def test_a_reference_that_stays_best_is_said_to_be_best() -> None:
+    base = Cell(Interval(0.5, 0.4, 0.6), None, True)
+    tuned = Cell(Interval(0.4, 0.3, 0.5), Interval(-0.1, -0.2, -0.05), True)
+    comparison = Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}})
+    assert headline(comparison, "m") == "base is best on m with 50.0 ±10.0: no other encoder exceeds it."
+
+
+def test_the_terminal_table_shows_groups_on_request(
+    evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison = compare.run(make_settings(), evaluated)
+    print_comparison(comparison, PRIMARY)
+    plain = capsys.readouterr().out
+    print_comparison(comparison, PRIMARY, groups=True)
+    assert "tier_unseen" not in plain
+    assert "tier_unseen" in capsys.readouterr().out
+    assert "100.0 ±0.0" in plain
+    assert "[+" in plain

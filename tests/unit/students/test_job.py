@@ -1,0 +1,98 @@
+"""When a student is trained already, and what is written about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.students.job import Job, find_job
+from components.students.record import ADAPTER, INDEX, RECORD, write_index
+from tests.support.student_making import make_lessons, make_plan
+
+
+def _job(folder: Path, lessons: int = 4, **changes: Any) -> Job:
+    return Job("taught", make_plan(**changes), folder / "taught", make_lessons(lessons), "base-1")
+
+
+def _finish(job: Job) -> None:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / ADAPTER).write_bytes(b"weights")
+    record = {"fingerprint": job.fingerprint, "base": job.base, "tasks": ["paraphrase_1"]}
+    (job.folder / RECORD).write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"lr": 0.5}, {"rank": 3}, {"epochs": 9}, {"batch_size": 2}, {"seed": 1}, {"held_out": 0.2}, {"base": "b"}],
+)
+def test_what_changes_the_adapter_has_it_trained_again(changes: dict[str, Any], tmp_path: Path) -> None:
+    _finish(_job(tmp_path))
+    assert _job(tmp_path).is_done()
+    assert not _job(tmp_path, **changes).is_done()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"processes": 2}, {"micro_batch": 1}, {"acceptance": 7}, {"merge": True}, {"checkpoint_every": 9}]
+)
+def test_what_does_not_change_the_adapter_leaves_it(changes: dict[str, Any], tmp_path: Path) -> None:
+    _finish(_job(tmp_path))
+    assert _job(tmp_path, **changes).is_done()
+
+
+def test_other_lessons_another_base_or_a_lost_file_have_it_trained_again(tmp_path: Path) -> None:
+    job = _job(tmp_path)
+    assert not job.is_done()
+    _finish(job)
+    assert not _job(tmp_path, lessons=5).is_done()
+    assert not Job(job.name, job.student, job.folder, job.lessons, "base-2").is_done()
+    (job.folder / ADAPTER).unlink()
+    assert not job.is_done()
+
+
+def test_checkpoints_are_those_of_the_same_settings(tmp_path: Path) -> None:
+    assert _job(tmp_path).checkpoints.folder == _job(tmp_path, processes=2).checkpoints.folder
+    assert _job(tmp_path).checkpoints.folder != _job(tmp_path, lr=0.5).checkpoints.folder
+
+
+def test_the_index_lists_the_trained_students_of_the_settings(settings: Settings, tmp_path: Path) -> None:
+    write_index(settings, tmp_path)
+    assert json.loads((tmp_path / INDEX).read_text("utf-8")) == {}
+    job = _job(tmp_path)
+    _finish(job)
+    named = settings.model_copy(update={"students": {"taught": job.student, "later": job.student}})
+    write_index(named, tmp_path)
+    written = {"taught": {"base": "base-1", "tasks": ["paraphrase_1"], "fingerprint": job.fingerprint}}
+    assert json.loads((tmp_path / INDEX).read_text("utf-8")) == written
+
+
+def test_an_unknown_student_is_named(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no block students\.nobody: add one, or choose one of none"):
+        find_job(settings, "nobody", tmp_path)
+
+
+def test_what_peft_noted_of_this_machine_is_not_kept(tmp_path: Path) -> None:
+    teacher = tmp_path / "set.tsv"
+    teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+    job = _job(tmp_path, teacher=[teacher])
+    config = {"base_model_name_or_path": str(tmp_path / "cache"), "target_modules": ["v_proj", "k_proj"], "r": 2}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    job.describe(tmp_path, 3, {"held_out": 1})
+    written = json.loads((tmp_path / "adapter_config.json").read_text("utf-8"))
+    assert written == {
+        "base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "target_modules": ["k_proj", "v_proj"],
+        "r": 2,
+    }
+    record = json.loads((tmp_path / RECORD).read_text("utf-8"))
+    assert record["teacher"] == ["set.tsv"]
+    assert list(record["teacher_sha256"]) == ["set.tsv"]
+    assert record["examples"] == 3
+    assert record["held_out"] == 1
+    assert record["tasks"] == ["paraphrase_1"]
+    assert record["settings"]["lr"] == job.student.lr
+    assert str(tmp_path) not in (tmp_path / RECORD).read_text("utf-8")

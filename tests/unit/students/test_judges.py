@@ -1,0 +1,177 @@
+"""Judges: what they are asked about, what their verdicts lead to, and that what they are taught is true."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from components.captions import tasks
+from components.captions.inputs.sources import Ask, Source
+from components.captions.tasks import find_task
+from components.core.discovery import file_names
+from components.core.records import GENERATIONS
+from components.students.derived_lessons import described
+from components.students.teacher import Lesson, read_lessons
+from components.validation.world.checks import find_leak
+from components.validation.world.facts import find_fault
+from tests.unit.students.test_teacher_edits import CUE, TERM, _objects, _scene
+
+ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
+JUDGES = [name for name in file_names(tasks.__path__) if find_task(name).judges]
+
+
+@cache
+def _lessons(name: str) -> list[Lesson]:
+    return [lesson for lesson in _all_lessons() if lesson.task.name == name]
+
+
+@cache
+def _all_lessons() -> list[Lesson]:
+    wanted = [*JUDGES, "score_difference", "difference"]
+    return [lesson for path in sorted(ASSETS.glob("teacher*.tsv")) for lesson in read_lessons(path, wanted)]
+
+
+def _by_answer(name: str) -> dict[str, list[Lesson]]:
+    return {said: [lesson for lesson in _lessons(name) if lesson.answer == said] for said in ("Yes", "No")}
+
+
+def test_there_is_a_judge_of_paraphrases_and_one_of_negations() -> None:
+    assert {name: find_task(name).judges for name in JUDGES} == {
+        "judge_negation": "negate_semclip",
+        "judge_paraphrase": "paraphrase_semclip",
+    }
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_the_judged_tasks_question_can_be_asked_of_what_the_judge_saw(name: str) -> None:
+    judge, judged = find_task(name), find_task(str(find_task(name).judges))
+    inputs = {column: f"text of {column}" for column in judge.inputs}
+    assert set(judged.inputs) <= set(inputs)
+    assert judge.inputs[0] == judged.inputs[0]
+    assert judge.inputs[1:] == judged.outputs, "the candidate goes by the name of the judged task's answer"
+    assert "text of caption" in judged.messages(inputs)[-1]["content"]
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_judge_sees_accepted_candidates_with_their_captions(name: str, tmp_path: Path) -> None:
+    usual: dict[str, Any] = dict.fromkeys(GENERATIONS.schema.names) | {"key": "k", "source": "a dog", "accepted": True}
+    rows = [
+        usual | {"id": "p0", "sample": 0, "text": "One hound."},
+        usual | {"id": "p0", "sample": 1, "accepted": False, "reason": "unparsable"},
+        usual | {"id": "p0", "sample": 2, "text": "A pup."},
+    ]
+    GENERATIONS.write(tmp_path / "judged.parquet", pa.Table.from_pylist(rows, GENERATIONS.schema))
+    task, ask = find_task(name), Ask(5)
+    candidate = task.inputs[1]
+    assert list(task.reads(tmp_path / "judged.parquet", task.accepts, ask)) == [
+        Source("p0", 0, {"caption": "a dog", candidate: "One hound."}),
+        Source("p0", 2, {"caption": "a dog", candidate: "A pup."}),
+    ]
+    assert ask.skipped.total() == 1
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_lessons_of_judges_are_balanced(name: str) -> None:
+    counts = Counter(lesson.answer for lesson in _lessons(name))
+    assert set(counts) == {"Yes", "No"}
+    assert min(counts.values()) > 0.85 * max(counts.values()), counts
+    assert counts.total() > 800
+
+
+def test_paraphrases_that_the_judge_learns_to_accept_are_true_and_the_others_are_not() -> None:
+    for said, lessons in _by_answer("judge_paraphrase").items():
+        faults = [find_fault(lesson.inputs["paraphrase"], _scene(lesson.inputs["caption"])) for lesson in lessons]
+        true = sum(fault is None for fault in faults) / len(faults)
+        assert true > 0.95 if said == "Yes" else true == 0.0
+
+
+def test_wrong_paraphrases_are_about_similar_pictures() -> None:
+    """A judge that need only look for a common word would learn nothing."""
+    wrong = _by_answer("judge_paraphrase")["No"]
+    near = [find_fault(lesson.inputs["paraphrase"], _scene(lesson.inputs["caption"])) for lesson in wrong]
+    assert sum(fault not in ("object_missing",) for fault in near) > 0.4 * len(near)
+
+
+def test_negations_that_the_judge_learns_to_accept_contradict_and_the_others_do_not() -> None:
+    for said, lessons in _by_answer("judge_negation").items():
+        for lesson in lessons:
+            text, scene = lesson.inputs["negation"], _scene(lesson.inputs["caption"])
+            if said == "Yes":
+                assert CUE.search(text) or TERM.search(text) or find_fault(text, scene), lesson
+            else:
+                assert not TERM.search(text), lesson
+
+
+def test_scores_follow_from_what_is_right_exchanged_strange_or_half() -> None:
+    counts: Counter[float] = Counter()
+    for lesson in _lessons("score_difference"):
+        judgement = json.loads(lesson.answer)
+        counts[judgement["score"]] += 1
+        assert lesson.task.parse(lesson.answer) == json.dumps(judgement, separators=(",", ":"))
+        assert list(judgement) == list(lesson.task.outputs)
+        assert len(lesson.answer.split()) < 40, lesson.answer
+    assert set(counts) == {0, 0.5, 1}
+    assert counts[0] == counts[1]
+    assert counts[0.5] > 0.3 * counts[1]
+
+
+def test_right_differences_are_the_teachers_and_exchanged_ones_have_the_captions_turned() -> None:
+    told = {(x.inputs["caption"], x.inputs["other_caption"]): x.answer for x in _lessons("difference")}
+    exchanged = 0
+    for lesson in _lessons("score_difference"):
+        one, two = lesson.inputs["caption"], lesson.inputs["other_caption"]
+        score, difference = json.loads(lesson.answer)["score"], lesson.inputs["difference"]
+        if score == 1:
+            assert told[one, two] == difference
+        elif score == 0:
+            assert told.get((one, two)) != difference
+            exchanged += told.get((two, one)) == difference
+        else:
+            assert told[one, two].startswith(difference.rstrip("."))
+            assert len(difference) < len(told[one, two])
+    assert exchanged > 80
+
+
+def test_half_differences_leave_out_the_second_picture() -> None:
+    for lesson in _lessons("score_difference"):
+        if json.loads(lesson.answer)["score"] == 0.5:
+            first, second = (set(_scene(lesson.inputs[name]).names) for name in ("caption", "other_caption"))
+            named = {name for _, name in _objects(lesson.inputs["difference"])}
+            assert named & first, lesson
+            assert not named & (second - first), lesson
+
+
+@pytest.mark.parametrize(
+    ("caption", "text"),
+    [
+        ("BUY NOW!! large carrot below large boat - red print N66", "large carrot below large boat, red"),
+        ("photo-8807.png >> small bus right of small key >> blue", "small bus right of small key, blue"),
+        ("small cat & small dog | small dog above small cat | blue wallpaper", "small dog above small cat, blue"),
+        ("picture 11: one cat / one dog (one cat left of one dog), red", "one cat left of one dog, red"),
+        ("stock vector: set with 3 light bulbs - purple bg", "3 light bulbs, purple"),
+        ("[K79] big rabbit ; bottom left corner ; background green", "big rabbit, bottom left corner, green"),
+        ("large_lemon below small_scorpion green.png", "large lemon below small scorpion green"),
+        ("a well-worn two-wheeler by the sea", "a well-worn two-wheeler by the sea"),
+    ],
+)
+def test_an_alt_text_is_described_without_its_noise(caption: str, text: str) -> None:
+    assert described(caption) == text
+
+
+def test_every_description_tells_the_captions_scene() -> None:
+    for lesson in _lessons("score_difference"):
+        judgement = json.loads(lesson.answer)
+        for name, key in (("caption", "image1_description"), ("other_caption", "image2_description")):
+            assert find_fault(judgement[key], _scene(lesson.inputs[name])) is None, judgement
+
+
+def test_no_derived_answer_holds_an_evaluation_frame_or_a_last_tier_word() -> None:
+    texts = [lesson.answer for name in (*JUDGES, "score_difference") for lesson in _lessons(name)]
+    assert len(texts) > 2000
+    assert [text for text in texts if find_leak(text)] == []

@@ -1,0 +1,115 @@
+"""What students are taught, by hand or by a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.settings import Settings, Student
+from components.students import lessons as student_lessons
+from components.students.lessons import ask_teacher, hash_of, lessons_of
+from components.students.teacher import Lesson
+from components.validation.measuring import probes
+from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
+
+PATH = Path("state/students/taught/lessons.parquet")
+TASKS = ("paraphrase_1", "paraphrase_2")
+
+
+def _student(**changes: Any) -> Student:
+    return Student.model_validate({"tasks": TASKS, "teacher": "teacher", "captions": 6} | changes)
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(probes, "find_probes", lambda *_: plain_probes())
+    return make_project(tmp_path, raw_params, {})
+
+
+def _teach(world: Settings, engine: Rewriter, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[Lesson]:
+    monkeypatch.setattr(student_lessons, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+    PATH.parent.mkdir(parents=True, exist_ok=True)
+    ask_teacher(world, _student(**changes), PATH)
+    return lessons_of(_student(**changes), PATH)
+
+
+def test_a_models_answers_become_lessons(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons = _teach(world, Rewriter(lambda texts: f'"{good(texts)}"\nmore'), monkeypatch)
+    first = [lesson for lesson in lessons if lesson.task.name == "paraphrase_1"]
+    assert [lesson.inputs for lesson in first] == [{"caption": caption} for caption in CAPTIONS[:6]]
+    assert [lesson.answer for lesson in first] == [good([caption]) for caption in CAPTIONS[:6]]
+
+
+def test_answers_that_fail_the_checks_of_their_text_are_no_lessons(
+    world: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sometimes(texts: Sequence[str]) -> str:
+        answers = {"IMG 1": texts[0], "IMG 2": "", "IMG 3": "Sure! Here is the caption you asked for."}
+        return answers.get(texts[0][:5], good(texts))
+
+    lessons = _teach(world, Rewriter(sometimes), monkeypatch, tasks=["paraphrase_1"])
+    assert [lesson.inputs["caption"] for lesson in lessons] == [CAPTIONS[0], *CAPTIONS[4:6]]
+
+
+def test_a_teacher_is_never_asked_twice(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, again = Rewriter(good), Rewriter(good)
+    lessons = _teach(world, first, monkeypatch)
+    assert hash_of(_teach(world, again, monkeypatch)) == hash_of(lessons)
+    assert first.asked
+    assert not again.asked
+
+
+def test_lessons_asked_for_with_other_settings_are_refused(world: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    _teach(world, Rewriter(good), monkeypatch)
+    with pytest.raises(InputError, match=r"lessons\.parquet was asked for with other settings: run .*--lessons-only"):
+        lessons_of(_student(captions=7), PATH)
+    assert lessons_of(_student(lr=0.5), PATH)
+
+
+def test_lessons_that_nobody_asked_for_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"lessons\.parquet is missing: run .*--lessons-only"):
+        lessons_of(_student(), tmp_path / "lessons.parquet")
+
+
+def test_a_task_that_no_file_teaches_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "set.tsv"
+    path.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+    assert len(lessons_of(_student(teacher=[path], tasks=["paraphrase_1"]), tmp_path)) == 1
+    with pytest.raises(InputError, match=r"set\.tsv teach nothing for task 'paraphrase_2'"):
+        lessons_of(_student(teacher=[path]), tmp_path)
+
+
+def test_the_hash_knows_task_question_answer_and_order() -> None:
+    one = Lesson(find_task("paraphrase_1"), {"caption": "a dog"}, "A hound.")
+    others = [
+        Lesson(find_task("rewrite"), {"caption": "a dog"}, "A hound."),
+        Lesson(one.task, {"caption": "a cat"}, "A hound."),
+        Lesson(one.task, one.inputs, "A tabby."),
+    ]
+    hashes = {hash_of([lesson]) for lesson in (one, *others)} | {hash_of([one, *others]), hash_of([*others, one])}
+    assert len(hashes) == 6
+
+
+def test_lessons_of_each_task_can_be_limited(tmp_path: Path) -> None:
+    lines = [f"{task}\tcaption {n}\tanswer {n}" for n in range(9) for task in ("rewrite", "negate_terms")]
+    (tmp_path / "set.tsv").write_text("\n".join(["task\tcaption\tanswer", *lines]) + "\n", encoding="utf-8")
+
+    def drawn(per_task: int | None, seed: int = 0) -> list[tuple[str, str]]:
+        taught = Student(
+            tasks=("rewrite", "negate_terms"), teacher=(tmp_path / "set.tsv",), per_task=per_task, seed=seed
+        )
+        return [(lesson.task.name, lesson.answer) for lesson in lessons_of(taught, tmp_path / "none")]
+
+    everything = drawn(None)
+    some = drawn(4)
+    assert Counter(task for task, _ in some) == {"rewrite": 4, "negate_terms": 4}
+    assert some == [lesson for lesson in everything if lesson in some], "in their order"
+    assert drawn(4) == some != drawn(4, seed=1)
+    assert drawn(100) == everything

@@ -1,0 +1,213 @@
+"""The stage `students`, from lessons to adapters that engines can use, and the students that are here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from mlflow import MlflowClient
+
+from components.captions.local_model.language_model import load_language_model
+from components.core.profiles import overlaid
+from components.core.settings import Settings
+from components.students import acceptance as student_acceptance
+from components.students import lessons as student_lessons
+from components.students import students as student
+from components.students.job import find_job
+from components.students.record import ADAPTER, INDEX, RECORD
+from components.tracking import STORE, make_client
+from components.validation.measuring import probes
+from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
+from tests.support.tiny_language_model import save_tiny_language_model
+
+REPO = Path(__file__).parents[3]
+SMALL = {"tasks": ["paraphrase_1"], "rank": 2, "epochs": 2, "batch_size": 4, "lr": 0.01, "acceptance": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with lessons by hand and a base; making MLflow's tables takes seconds, so there is one."""
+    made = tmp_path_factory.mktemp("project")
+    save_tiny_language_model(made / "base")
+    rows = [f"{caption} again\t{good([caption])}" for caption in CAPTIONS * 2]
+    (made / "set.tsv").write_text("\n".join(["caption\tparaphrase_1", *rows]) + "\n", encoding="utf-8")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / STORE / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name in ("LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for module in (student_acceptance, probes):
+        monkeypatch.setattr(module, "find_probes", lambda *_: plain_probes())
+
+
+def _project(raw_params: dict[str, Any], **students: dict[str, Any]) -> Settings:
+    return make_project(
+        Path(), raw_params, {name: SMALL | {"base": "base"} | given for name, given in students.items()}
+    )
+
+
+def _main(*names: str, output: Path = student.OUTPUT, profile: str | None = None, lessons_only: bool = False) -> None:
+    student.main(list(names) or None, output, profile, lessons_only)
+
+
+@pytest.fixture
+def trained(raw_params: dict[str, Any]) -> Path:
+    """The folder of a student that was trained, once for all tests."""
+    _project(raw_params, taught={"teacher": ["set.tsv"], "merge": True})
+    _main()
+    return student.OUTPUT / "taught"
+
+
+def _record(trained: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((trained / RECORD).read_text("utf-8"))
+    return record
+
+
+def _client() -> MlflowClient:
+    return make_client()
+
+
+def test_a_trained_student_is_an_adapter_and_its_record(trained: Path) -> None:
+    assert {path.name for path in trained.iterdir()} == {ADAPTER, "adapter_config.json", RECORD, "merged"}
+    record = _record(trained)
+    assert record["tasks"] == ["paraphrase_1"]
+    assert record["examples"] + record["held_out"] == 2 * len(CAPTIONS)
+    assert record["held_out_loss"]["after"] < record["held_out_loss"]["before"]
+    assert set(record["acceptance"]["paraphrase_1"]) == {"before", "after"}
+    assert set(json.loads((trained.parent / INDEX).read_text("utf-8"))) == {"taught"}
+    assert not list(Path("state/students/taught").glob("checkpoints-*"))
+
+
+def test_an_engine_can_answer_with_it_and_with_the_merged_model(trained: Path) -> None:
+    ids = torch.arange(3, 40).unsqueeze(0)
+    base, adapted, merged = (
+        load_language_model(adapter, torch.float32, str(model)).model(ids).logits
+        for adapter, model in ((None, "base"), (trained, "base"), (None, trained / "merged"))
+    )
+    # Merged weights are rounded to bfloat16.
+    assert (merged - adapted).norm() < 0.2 * (adapted - base).norm()
+
+
+def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> None:
+    client, record = _client(), _record(trained)
+    run = client.get_run(record["mlflow_run"])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["stage"] == "student"
+    assert len(run.data.tags["input.set.sha256"]) == 64
+    assert run.data.params["student.rank"] == "2"
+    steps = 2 * (record["examples"] // 4)
+    assert [one.step for one in client.get_metric_history(run.info.run_id, "train/loss")] == list(range(1, steps + 1))
+    for metric in ("held_out/loss", "acceptance/paraphrase_1"):
+        assert [one.step for one in client.get_metric_history(run.info.run_id, metric)] == [0, steps]
+    artifacts = {artifact.path for artifact in client.list_artifacts(run.info.run_id, "taught")}
+    assert f"taught/{ADAPTER}" in artifacts
+    assert f"taught/{RECORD}" in artifacts
+
+
+def test_a_student_is_not_trained_twice(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (trained / ADAPTER).stat().st_mtime_ns
+    _main()
+    assert "taught: trained already on these lessons" in capsys.readouterr().out
+    assert (trained / ADAPTER).stat().st_mtime_ns == before
+
+
+def test_a_model_teaches_through_the_store(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Rewriter(good)
+    monkeypatch.setattr(student_lessons, "make_engine", lambda _settings, name: {"teacher": engine}[name])
+    given = {"teacher": "teacher", "captions": 8, "held_out": 0.2, "acceptance": 0}
+    settings = _project(raw_params, pupil=given, other=given | {"seed": 3})
+    _main("pupil", lessons_only=True)
+    assert not (student.OUTPUT / "pupil").exists()
+    assert len(find_job(settings, "pupil", student.OUTPUT).lessons) == 8
+    assert len(engine.asked) == 8
+
+    _main("pupil", "other")
+    assert len(engine.asked) == 8
+    record = _record(student.OUTPUT / "pupil")
+    assert (record["teacher"], record["examples"], record["held_out"]) == ("teacher", 7, 1)
+    assert "acceptance" not in record
+    assert set(json.loads((student.OUTPUT / INDEX).read_text("utf-8"))) == {"pupil", "other"}
+
+
+def test_without_students_the_index_is_empty(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    _project(raw_params)
+    _main()
+    assert json.loads((student.OUTPUT / INDEX).read_text("utf-8")) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "fault"),
+    [
+        ("nobody", {}, "no block students.nobody"),
+        ("taught", {"teacher": ["lost.tsv"]}, "lost.tsv is missing"),
+        ("taught", {"base": "lost/base"}, "lost/base"),
+        ("taught", {"held_out": 0.001}, "leave none to hold out: raise held_out"),
+        ("taught", {"tasks": ["paraphrase_9"]}, "'paraphrase_9' is unknown"),
+    ],
+)
+def test_a_fault_of_the_settings_is_one_line(
+    name: str, given: dict[str, Any], fault: str, raw_params: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _project(raw_params, taught={"teacher": ["set.tsv"], "lr": 0.5} | given)
+    with pytest.raises(SystemExit) as stopped:
+        _main(name)
+    assert stopped.value.code == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert fault in errors[0]
+
+
+def test_students_of_several_processes_are_trained_by_torchrun(
+    raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(student, "__spec__", type("Spec", (), {"name": "components.students.students"}))
+    monkeypatch.setattr("os.execv", lambda _program, arguments: started.append(arguments))
+    by_hand = {"teacher": ["set.tsv"], "processes": 2, "lr": 0.02}
+    _project(raw_params, one=by_hand, two=by_hand)
+    _main(output=Path("elsewhere"))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    module = ["-m", "components.students.students", "--student", "one", "--student", "two", "--output", "elsewhere"]
+    assert started == [launcher + module]
+    assert not Path("elsewhere").exists()
+
+    _project(raw_params, one=by_hand, two=by_hand | {"processes": 4})
+    with pytest.raises(SystemExit):
+        _main()
+    assert len(started) == 1
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of the profile that `make student` uses."""
+    monkeypatch.chdir(REPO)
+    return Settings.model_validate(yaml.safe_load(overlaid("student")))
+
+
+def test_the_profile_teaches_every_task_that_its_models_answer(shipped: Settings) -> None:
+    answers = {
+        name: {"student": "student", "student_edits": "student_edits", "judge": "student_judge"}[name]
+        for name in shipped.synthesize.models
+    }
+    for name, asked in shipped.synthesize.tasks.items():
+        assert name in shipped.students[answers[shipped.synthesize.model_of(asked)]].tasks, name
+
+
+@pytest.mark.parametrize("name", ["student", "student_edits", "student_judge"])
+def test_own_students_are_what_the_profile_and_the_lessons_here_make(name: str, shipped: Settings) -> None:
+    record = student.ASSETS / name / RECORD
+    if not record.is_file() or "fingerprint" not in json.loads(record.read_text("utf-8")):
+        pytest.skip("trained before records had fingerprints: run `make student`")
+    assert find_job(shipped, name, student.ASSETS).is_done(), "run `make student`"
+    losses = json.loads(record.read_text("utf-8"))["held_out_loss"]
+    assert losses["after"] < losses["before"]

@@ -1,0 +1,195 @@
+"""The loop: interrupted runs end as if they had not been, and every rank does the same things at the same steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.methods.contract.features import Features
+from components.training.engine.loop import fit
+from components.training.engine.run import Run, Step
+from components.training.engine.stepper import NonFiniteError
+from tests.support.toy_training import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
+
+
+class Killed(BaseException):
+    pass
+
+
+def _dying(at: int) -> Any:
+    """Losses that kill the process when they are taken for the `at`-th time."""
+    calls = 0
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise Killed
+        return toy_losses(features)
+
+    return losses
+
+
+PLANS: list[tuple[dict[str, Any], dict[str, Any], ToySource]] = [
+    ({}, {}, ToySource()),
+    ({"accumulate": 2, "ema": 0.9, "epochs": 4}, {"micro_batch": 3}, ToySource(21, 4)),
+    ({"schedule": "exponential", "clip_gradient": 0.1}, {"checkpoint_every": 1}, ToySource(20, 4)),
+]
+
+
+@pytest.mark.parametrize(("plan", "engine", "source"), PLANS)
+@pytest.mark.parametrize("die_at", [1, 4, 6, 10])
+def test_an_interrupted_run_ends_with_the_same_weights(
+    plan: dict[str, Any], engine: dict[str, Any], source: ToySource, die_at: int, tmp_path: Path
+) -> None:
+    whole = toy_model()
+    fit(toy_run(whole, plan, engine, source=source))
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(Killed):
+        fit(toy_run(toy_model(), plan, engine, source=source, checkpoints=checkpoints, losses=_dying(die_at)))
+    resumed = toy_model()
+    if list(tmp_path.iterdir()):
+        resumed = toy_model(seed=7)
+        resumed.load_state_dict({**resumed.state_dict(), **_frozen(whole)})
+    fit(toy_run(resumed, plan, engine, source=source, checkpoints=checkpoints))
+    assert same(weights_of(resumed), weights_of(whole))
+
+
+def _frozen(model: Any) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in trained(model)}
+
+
+def test_a_resumed_run_does_only_the_rest(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(Killed):
+        fit(toy_run(toy_model(), checkpoints=checkpoints, losses=_dying(8)))
+    seen: list[Step] = []
+    fit(toy_run(toy_model(), checkpoints=checkpoints, report=seen.append))
+    assert [step.number for step in seen] == [7, 8, 9, 10]
+
+
+@given(epochs=st.integers(1, 3), count=st.integers(8, 30), accumulate=st.integers(1, 2), every=st.integers(1, 5))
+@settings(max_examples=15)
+def test_steps_reports_and_rates_are_those_of_the_plan(epochs: int, count: int, accumulate: int, every: int) -> None:
+    seen: list[Step] = []
+    plan = {"epochs": epochs, "accumulate": accumulate, "warmup_steps": 0, "schedule": "exponential", "gamma": 0.5}
+    total = fit(toy_run(toy_model(), plan, {"log_every": every}, source=ToySource(count, 4), report=seen.append))
+    per_epoch = count // 4 // accumulate
+    assert total == per_epoch * epochs
+    assert [step.number for step in seen] == [n for n in range(1, total + 1) if n % every == 0 or n == total]
+    assert [step.lr for step in seen] == pytest.approx([0.01 * 0.5 ** ((s.number - 1) // per_epoch) for s in seen])
+
+
+def test_a_report_says_what_the_step_did() -> None:
+    seen: list[Step] = []
+    model = toy_model()
+    fit(toy_run(model, report=seen.append))
+    last = seen[-1]
+    assert list(last.losses) == ["l1", "l2"]
+    assert last.logit_scale == pytest.approx(float(model.logit_scale.detach().exp()))
+    assert last.gradient_norm > 0
+    assert last.pace.samples_per_second > 0
+    assert sum(seen[0].losses.values()) != sum(last.losses.values())
+
+
+def test_the_average_is_what_remains() -> None:
+    model, kept = toy_model(), toy_model()
+    fit(toy_run(model, {"ema": 0.999}))
+    fit(toy_run(kept))
+    start = toy_model()
+    name = "text_projection"
+    moved = (weights_of(model)[name] - weights_of(start)[name]).abs().max()
+    assert 0 < moved < 0.1 * (weights_of(kept)[name] - weights_of(start)[name]).abs().max()
+
+
+def test_validation_comes_every_few_steps_and_at_the_end() -> None:
+    steps: list[int] = []
+
+    def validate(step: int) -> dict[str, float]:
+        steps.append(step)
+        return {}
+
+    fit(toy_run(toy_model(), engine={"validate_every": 4}, validate=validate))
+    assert steps == [4, 8, 10]
+    fit(toy_run(toy_model(), engine={"validate_every": None}, validate=validate))
+    assert steps == [4, 8, 10]
+
+
+def test_checkpoints_come_every_few_steps_but_not_at_the_end(tmp_path: Path) -> None:
+    fit(toy_run(toy_model(), engine={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
+
+
+def test_a_bad_number_keeps_the_last_good_step(tmp_path: Path) -> None:
+    calls = 0
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        nonlocal calls
+        calls += 1
+        return {name: loss * (float("nan") if calls == 8 else 1) for name, loss in toy_losses(features).items()}
+
+    source = ToySource()
+    with pytest.raises(NonFiniteError, match="not finite at step 8") as caught:
+        fit(toy_run(toy_model(), checkpoints=Checkpoints(tmp_path), losses=losses, source=source))
+    assert caught.value.ids == list(source.epoch(1))[2].ids
+    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "step-00000007"
+
+
+@dataclass(frozen=True)
+class Marching(World):
+    """A rank alone, which notes where it would have waited for the others."""
+
+    waits: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def wait(self) -> None:
+        self.waits.append(len(self.steps))
+
+    def average(self, tensors: Any) -> None:
+        self.steps.append(len(list(tensors)))
+
+
+def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
+    """Only the leading rank validates and writes; the others must still be there when it does."""
+
+    def march(rank: int) -> Marching:
+        world = Marching(rank)
+        leads: dict[str, Any] = {"validate": lambda step: {"score": 1.0}} if world.leads else {}
+
+        def losses(features: Features) -> dict[str, Tensor]:
+            return {"any": features["caption"].all.sum() + features.scale}
+
+        engine = {"validate_every": 2, "checkpoint_every": 3, "world": world}
+        folder = Checkpoints(tmp_path / str(rank))
+        fit(toy_run(toy_model(), {}, engine, losses=losses, checkpoints=folder, select=("score", True), **leads))
+        return world
+
+    first, second = march(0), march(1)
+    assert first.waits == second.waits
+    assert len(first.waits) == 5 + 3
+    assert not (tmp_path / "1").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "source", "message"),
+    [
+        ({}, ToySource(3, 4), "toy has too few rows"),
+        ({"accumulate": 6}, ToySource(), "toy: accumulate 6 is more than an epoch's batches: lower it"),
+        ({"warmup_steps": 10}, ToySource(), "warmup_steps is 10 but the run has 10 steps"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySource, message: str) -> None:
+    run: Run = toy_run(toy_model(), plan, source=source)
+    before = weights_of(run.model)
+    with pytest.raises(InputError, match=message):
+        fit(run)
+    assert same(weights_of(run.model), before)

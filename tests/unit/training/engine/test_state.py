@@ -1,0 +1,153 @@
+"""Where a run is outlives the process; what cannot go on together is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.training.engine.average import MovingAverage
+from components.training.engine.state import State
+
+TABLE, SHARDS = {"kind": "table"}, {"kind": "shards", "ranks": "2"}
+
+
+@dataclass(frozen=True)
+class Ranks(World):
+    """A rank whose neighbours stand `apart` further each; it does not wait for anyone."""
+
+    apart: int = 0
+
+    def everyones(self, value: int) -> list[int]:
+        return [value + rank * self.apart for rank in range(self.size)]
+
+    def wait(self) -> None:
+        pass
+
+
+def _state(
+    folder: Path | None,
+    *,
+    world: World | None = None,
+    batch_size: int = 8,
+    source: dict[str, str] = TABLE,
+    seed: int = 0,
+) -> tuple[State, dict[str, nn.Parameter], torch.optim.AdamW]:
+    torch.manual_seed(seed)
+    weights = {"a": nn.Parameter(torch.randn(3, 2)), "b": nn.Parameter(torch.randn(2))}
+    optimiser = torch.optim.AdamW(weights.values(), lr=0.1, fused=True)
+    checkpoints = Checkpoints(folder) if folder is not None else None
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    average = MovingAverage(weights, 0.5)
+    state = State(checkpoints, weights, optimiser, scaler, average, world or World(), batch_size, source)
+    return state, weights, optimiser
+
+
+def _step(weights: dict[str, nn.Parameter], optimiser: torch.optim.AdamW) -> None:
+    optimiser.zero_grad()
+    torch.stack([(tensor * torch.randn(tensor.shape)).sum() for tensor in weights.values()]).sum().backward()
+    optimiser.step()
+
+
+def test_everything_that_the_next_step_depends_on_comes_back(tmp_path: Path) -> None:
+    state, weights, optimiser = _state(tmp_path)
+    for cursor in (4, 8, 3):
+        _step(weights, optimiser)
+        state.advance(cursor)
+        assert state.average is not None
+        state.average.update()
+        if cursor == 8:
+            state.next_epoch()
+    state.best = 0.25
+    state.save()
+    _step(weights, optimiser)
+
+    again, other_weights, other_optimiser = _state(tmp_path, seed=9)
+    again.resume()
+    assert (again.step, again.epoch, again.cursor, again.best) == (3, 1, 3, 0.25)
+    assert state.average is not None
+    assert again.average is not None
+    assert torch.equal(again.average.tensors["a"], state.average.tensors["a"])
+    # The same step follows: weights, optimiser and random numbers are those of the saved moment.
+    _step(other_weights, other_optimiser)
+    assert all(torch.equal(other_weights[name], tensor) for name, tensor in weights.items())
+
+
+def test_without_checkpoints_nothing_is_saved_or_resumed() -> None:
+    state, _, _ = _state(None)
+    state.advance(1)
+    state.save()
+    state.keep_if_best(1.0, larger=True)
+    state.resume()
+    assert (state.step, state.best) == (1, 1.0)
+
+
+def test_another_global_batch_is_refused(tmp_path: Path) -> None:
+    _state(tmp_path)[0].save()
+    with pytest.raises(InputError, match="step 0 has global batch 8, this run 16: keep it"):
+        _state(tmp_path, batch_size=16)[0].resume()
+
+
+def test_another_share_of_the_data_is_refused(tmp_path: Path) -> None:
+    _state(tmp_path, source=SHARDS, world=Ranks(0, 2))[0].save()
+    with pytest.raises(InputError, match=r"made by 2 ranks from another share .* use as many ranks as then"):
+        _state(tmp_path, source=SHARDS | {"ranks": "1"})[0].resume()
+
+
+def test_each_rank_goes_on_from_its_own_cursor(tmp_path: Path) -> None:
+    state, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(0, 2, apart=100))
+    state.advance(7)
+    state.save()
+    cursors = []
+    for rank in range(2):
+        again, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(rank, 2))
+        again.resume()
+        cursors.append(again.cursor)
+    assert cursors == [7, 107]
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_table_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path, world=Ranks(0, 2))
+    state.advance(7)
+    state.save()
+    again, others, _ = _state(tmp_path, world=Ranks(ranks - 1, ranks), seed=3)
+    again.resume()
+    assert (again.step, again.cursor) == (1, 7)
+    assert torch.equal(others["a"], weights["a"])
+
+
+def test_only_the_leading_rank_writes(tmp_path: Path) -> None:
+    _state(tmp_path, world=Ranks(1, 2))[0].save()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("larger", "kept"), [(True, 0.9), (False, 0.1)])
+def test_the_best_weights_are_kept(larger: bool, kept: float, tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path)
+    for value in (0.5, float("nan"), 0.9, 0.1, float("inf"), 0.6):
+        with torch.no_grad():
+            weights["b"].fill_(value)
+        state.keep_if_best(value, larger=larger)
+    assert state.best == kept
+    best = Checkpoints(tmp_path).best()
+    assert best is not None
+    assert best.keys() == weights.keys()
+    assert best["b"].tolist() == pytest.approx([kept, kept])
+
+
+def test_of_two_equally_good_the_earlier_is_kept(tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path)
+    for value in (1.0, 2.0):
+        with torch.no_grad():
+            weights["b"].fill_(value)
+        state.keep_if_best(0.5, larger=True)
+    best = Checkpoints(tmp_path).best()
+    assert best is not None
+    assert best["b"].tolist() == [1.0, 1.0]

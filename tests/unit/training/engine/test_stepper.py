@@ -1,0 +1,213 @@
+"""One step: clipping, the logit scale's bounds, decay, moving average, and stopping before damage is done."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from components.core.compute.checkpoint import Checkpoints
+from components.methods.contract.features import Features
+from components.methods.contract.optimisation import Optimisation
+from components.training.engine.meter import Meter
+from components.training.engine.run import Run
+from components.training.engine.stepper import MAX_LOGIT_SCALE, Done, NonFiniteError, Stepper, make_optimiser
+from tests.support.toy_training import same, toy_batch, toy_losses, toy_model, toy_run, trained, weights_of
+
+FIRST, SECOND = toy_batch(range(4)), toy_batch(range(4, 8))
+
+
+def _stepper(run: Run, per_epoch: int = 5) -> Stepper:
+    return Stepper(run, make_optimiser(run.trained, run.optimisation), per_epoch)
+
+
+def _step(model: Any, plan: dict[str, Any] | None = None, **changes: Any) -> Done:
+    return _stepper(toy_run(model, plan, **changes)).step([FIRST], Meter("cpu"))
+
+
+def _gradient(model: Any) -> Tensor:
+    return torch.cat([weights.grad.flatten() for weights in trained(model).values() if weights.grad is not None])
+
+
+def test_a_large_gradient_is_clipped_and_its_norm_reported() -> None:
+    plain, clipped = toy_model(), toy_model()
+    norm = _step(plain).gradient_norm
+    assert norm == pytest.approx(float(_gradient(plain).norm()), rel=1e-5)
+    assert _step(clipped, {"clip_gradient": norm / 10}).gradient_norm == pytest.approx(norm, rel=1e-5)
+    torch.testing.assert_close(_gradient(clipped), _gradient(plain) / 10, rtol=1e-3, atol=1e-7)
+
+
+def test_a_small_gradient_is_not_clipped() -> None:
+    plain, clipped = toy_model(), toy_model()
+    norm = _step(plain).gradient_norm
+    _step(clipped, {"clip_gradient": norm * 2})
+    assert torch.equal(_gradient(clipped), _gradient(plain))
+
+
+@pytest.mark.parametrize(("push", "bound"), [(1.0, math.log(100)), (-1.0, 0.0)])
+def test_the_logit_scale_stays_within_its_bounds(push: float, bound: float) -> None:
+    model = toy_model()
+    with torch.no_grad():
+        model.logit_scale.fill_(bound)
+
+    def losses(features: Features) -> dict[str, Tensor]:
+        return toy_losses(features) | {"push": -push * 1e3 * features.scale}
+
+    _step(model, {"lr": 0.5}, losses=losses)
+    assert math.log(100) == MAX_LOGIT_SCALE
+    assert float(model.logit_scale.detach()) == pytest.approx(bound)
+
+
+def test_a_fixed_logit_scale_keeps_even_a_value_outside_the_bounds() -> None:
+    model = toy_model()
+    with torch.no_grad():
+        model.logit_scale.fill_(4.7)
+    model.logit_scale.requires_grad_(False)
+    _step(model, {"learn_logit_scale": False})
+    assert model.logit_scale.item() == pytest.approx(4.7)
+
+
+def test_weight_decay_spares_biases_norms_and_the_logit_scale() -> None:
+    model = toy_model()
+    decayed, spared = make_optimiser(
+        trained(model), Optimisation(lr=1, batch_size=1, epochs=1, weight_decay=0.1)
+    ).param_groups
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    names = {id(weights): name for name, weights in model.named_parameters()}
+    spared_names = {names[id(weights)] for weights in spared["params"]}
+    assert {"logit_scale", "ln_final.weight", "ln_final.bias", "transformer.resblocks.0.mlp.c_fc.bias"} <= spared_names
+    assert all(weights.ndim > 1 for weights in decayed["params"])
+    assert len(decayed["params"]) + len(spared_names) == len(trained(model))
+
+
+def test_weight_decay_holds_for_everything_where_that_is_asked_for() -> None:
+    model = toy_model()
+    plan = Optimisation(lr=1, batch_size=1, epochs=1, weight_decay=0.1, decay_all=True)
+    decays = {
+        id(weights): group["weight_decay"]
+        for group in make_optimiser(trained(model), plan).param_groups
+        for weights in group["params"]
+    }
+    assert decays == {id(weights): 0.1 for weights in trained(model).values()}
+
+
+def test_the_learning_rate_follows_the_schedule() -> None:
+    run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
+    stepper = _stepper(run)
+    rates = []
+    for _ in range(3):
+        before = weights_of(run.model)["text_projection"]
+        rates.append(stepper.step([FIRST], Meter("cpu")).lr)
+        moved = (weights_of(run.model)["text_projection"] - before).abs().max()
+        # AdamW moves no weight by more than about the learning rate.
+        assert rates[-1] * 0.5 < moved < rates[-1] * 1.5
+        stepper.state.advance(0)
+    assert rates == pytest.approx([0.1, 0.2, 0.2])
+
+
+def test_accumulated_batches_make_one_step_of_their_mean_gradient() -> None:
+    singles = []
+    for batch in (FIRST, SECOND):
+        model = toy_model()
+        _stepper(toy_run(model)).step([batch], Meter("cpu"))
+        singles.append(_gradient(model))
+    model = toy_model()
+    done = _stepper(toy_run(model, {"accumulate": 2})).step([FIRST, SECOND], Meter("cpu"))
+    torch.testing.assert_close(_gradient(model), (singles[0] + singles[1]) / 2, rtol=1e-4, atol=1e-6)
+    assert done.gradient_norm == pytest.approx(float(_gradient(model).norm()), rel=1e-5)
+
+
+def _not_finite(features: Features) -> dict[str, Tensor]:
+    return toy_losses(features) | {"bad": features["caption"].own.sum() * float("nan")}
+
+
+def _infinite_gradient(features: Features) -> dict[str, Tensor]:
+    rows = features["caption"].own
+    return toy_losses(features) | {"bad": torch.sqrt((rows - rows.detach()).square().sum())}
+
+
+@pytest.mark.parametrize(("losses", "what"), [(_not_finite, "loss"), (_infinite_gradient, "gradient")])
+def test_numbers_that_are_not_finite_stop_before_the_weights_change(losses: Any, what: str, tmp_path: Path) -> None:
+    model = toy_model()
+    run = toy_run(model, {"accumulate": 2, "ema": 0.9}, checkpoints=Checkpoints(tmp_path))
+    stepper = _stepper(run)
+    stepper.step([FIRST, SECOND], Meter("cpu"))
+    stepper.state.advance(2)
+    good = weights_of(model)
+    object.__setattr__(stepper._objective, "losses", losses)
+    with pytest.raises(NonFiniteError, match=f"toy: the {what} is not finite at step 2: lower lr") as caught:
+        stepper.step([SECOND, FIRST], Meter("cpu"))
+    assert caught.value.ids == [*SECOND.ids, *FIRST.ids]
+    assert caught.value.step == 2
+    assert same(weights_of(model), good)
+
+    again = toy_model(seed=5)
+    resumed = _stepper(toy_run(again, {"ema": 0.9}, checkpoints=Checkpoints(tmp_path)))
+    resumed.state.resume()
+    assert (resumed.state.step, resumed.state.cursor) == (1, 2)
+    assert all(torch.equal(again.state_dict()[name], good[name]) for name in trained(again))
+
+
+def test_the_average_moves_with_every_step() -> None:
+    model = toy_model()
+    stepper = _stepper(toy_run(model, {"ema": 0.75}))
+    before = weights_of(model)["text_projection"]
+    stepper.step([FIRST], Meter("cpu"))
+    assert stepper.state.average is not None
+    expected = 0.75 * before + 0.25 * weights_of(model)["text_projection"]
+    torch.testing.assert_close(stepper.state.average.tensors["text_projection"], expected)
+
+
+def test_validation_sees_the_average_and_keeps_it_when_it_is_the_best(tmp_path: Path) -> None:
+    model, values, seen = toy_model(), iter([0.5, 0.9, 0.7]), []
+
+    def validate(step: int) -> dict[str, float]:
+        seen.append(weights_of(model))
+        return {"score": next(values), "other": -float(step)}
+
+    checkpoints = Checkpoints(tmp_path)
+    run = toy_run(model, {"ema": 0.5}, checkpoints=checkpoints, validate=validate, select=("score", True))
+    stepper = _stepper(run)
+    for _ in range(3):
+        stepper.step([FIRST], Meter("cpu"))
+        stepper.state.advance(0)
+        last = weights_of(model)
+        stepper.validate()
+        assert same(weights_of(model), last)
+        assert not same(seen[-1], last)
+    best = checkpoints.best()
+    assert best is not None
+    assert all(torch.equal(best[name], seen[1][name]) for name in trained(model))
+    assert stepper.state.best == 0.9
+
+
+def test_the_meter_counts_this_ranks_rows_and_tokens_and_what_was_lost() -> None:
+    meter = Meter("cpu")
+    counted: list[tuple[int, ...]] = []
+    meter.count = lambda *counts: counted.append(counts)  # type: ignore[method-assign]
+    _stepper(toy_run(toy_model(), {"accumulate": 2})).step([FIRST, replace(SECOND, lost=3)], meter)
+    tokens = [sum(int(lengths.sum()) for lengths in batch.lengths.values()) for batch in (FIRST, SECOND)]
+    assert counted == [(4, tokens[0], 0), (4, tokens[1], 3)]
+
+
+def test_a_gradient_scaler_that_skips_every_step_stops_the_run() -> None:
+    stepper = _stepper(toy_run(toy_model(), losses=_bad_gradient))
+    stepper._scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(NonFiniteError, match="toy: the gradient is not finite at step"):
+        _step_often(stepper)
+
+
+def _step_often(stepper: Stepper) -> None:
+    for _ in range(100):
+        stepper.step([FIRST], Meter("cpu"))
+
+
+def _bad_gradient(features: Features) -> dict[str, Tensor]:
+    """A finite loss whose gradient is not a number."""
+    zero = (features["caption"].own * 0).sum()
+    return {"any": zero.sqrt() * 0 + 1}

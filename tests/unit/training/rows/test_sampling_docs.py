@@ -1,0 +1,77 @@
+"""docs/sampling.md says of every paper's profile how long an epoch and a run are."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from braceexpand import braceexpand
+
+from components.captions.inputs.readers import read_caption_pairs
+from components.captions.tasks import find_task
+from components.core.profiles import overlaid, write
+from components.core.settings import Settings, load_settings
+from components.training.rows.examples import input_files
+from components.training.rows.sampler import Sampler, Visits, groups_of
+from components.training.rows.sources import Wanted
+from components.training.train import Entry, find_entry
+from components.validation.tables import find_table
+
+REPO = Path(__file__).parents[4]
+PROFILES = REPO / "infra" / "profiles"
+PAPERS = ("laion", "coco", "cc-neg", "distilroberta")
+PER_SHARD = 10_000
+"""What img2dataset puts into a shard."""
+
+
+@pytest.fixture(params=PAPERS)
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settings]:
+    params = tmp_path / "params.yaml"
+    shutil.copy(REPO / "params.yaml", params)
+    for name in ("vit-b-32", request.param):
+        write(overlaid(name, params, PROFILES), params)
+    return request.param, load_settings(params)
+
+
+def _expected(settings: Settings, entry: Entry) -> list[int]:
+    columns = Wanted(entry.method.columns(entry.hyper), entry.method.draws(entry.hyper)).joined
+    tables = input_files(columns | entry.method.rows(entry.hyper), Path(), Path())
+    hyper, images, compared = entry.hyper, settings.prepare.counts.train, False
+    if tables.keys() == {"pairs"} and settings.train.shards is not None and hyper.image_tower != "frozen":
+        streamed = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD
+        steps = streamed // hyper.batch_size // hyper.accumulate
+        return [streamed, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
+    for task in (answer.task for name in tables if name != "pairs" for answer in find_table(name).answers):
+        asked = settings.synthesize.tasks[task]
+        images = min(images, asked.captions or settings.synthesize.captions)
+        if find_task(task).reads is read_caption_pairs:
+            compared = True
+            assert asked.pairs == images * (images - 1)
+    rows, batches = _epoch(images, compared, entry.method.visits(hyper), hyper.batch_size)
+    steps = batches // hyper.accumulate
+    return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
+
+
+@cache
+def _epoch(images: int, compared: bool, visits: Visits, batch_size: int) -> tuple[int, int]:
+    """Rows, and batches of an epoch, of so many images with one caption each or of all ordered pairs of them."""
+    about = [np.arange(images)]
+    if compared:
+        first, second = np.divmod(np.arange(images * images), images)
+        about = [first[first != second], second[first != second]]
+    return len(about[0]), Sampler(groups_of(visits, about[0], about), batch_size, 0).steps_per_epoch
+
+
+def test_the_table_has_what_the_profiles_give(profile: tuple[str, Settings]) -> None:
+    name, settings = profile
+    lines = [line.split("|")[1:-1] for line in (REPO / "docs" / "sampling.md").read_text("utf-8").splitlines()]
+    told = {
+        cells[1].strip(" `"): [int(cell.replace(",", "")) for cell in cells[2:7]]
+        for cells in lines
+        if cells and cells[0].strip(" `") == name
+    }
+    entries = [find_entry(settings, encoder) for encoder in settings.encoders if encoder != "base"]
+    assert told == {entry.name: _expected(settings, entry) for entry in entries}

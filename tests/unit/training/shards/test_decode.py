@@ -1,0 +1,112 @@
+"""Bytes to texts and pixels; every reason why not has its name."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+
+import pytest
+import torch
+from PIL import Image
+
+from components.core.errors import InputError
+from components.encoders.adapter.images import decode
+from components.training.shards.decode import Example, SampleDecoder
+from components.training.shards.reader import RawSample
+from components.training.shards.tar import Fault
+from tests.support.shard_making import picture
+
+DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)
+GOOD: dict[str, bytes | Fault] = {"png": picture(7), "txt": b" a text\n", "json": b'{"other": "another", "n": 1}'}
+
+
+def _reason(**members: bytes | Fault | None) -> str:
+    kept = {name: value for name, value in (GOOD | members).items() if value is not None}
+    result = DECODER(RawSample("0.tar", "a", kept))
+    assert isinstance(result, Fault)
+    return str(result)
+
+
+def _huge_png(width: int, height: int) -> bytes:
+    """A valid PNG of a few bytes that claims, or even holds, very many pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows = zlib.compress(b"\0" * (1 + width) * min(height, 64))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_a_sound_sample_has_its_texts_and_the_same_pixels_as_everywhere(kind: str) -> None:
+    image = picture(3, kind, (20, 11))
+    result = DECODER(RawSample("s/0.tar", "a", {**GOOD, "png": image}))
+    assert isinstance(result, Example)
+    assert result.name == "0.tar/a"
+    assert result.texts == {"caption": "a text", "other": "another"}
+    assert torch.equal(result.pixels["image"], decode([image], 8))
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "reason"),
+    [
+        ("png", None, "no image"),
+        ("png", b"", "no image"),
+        ("png", b"hello", "not an image"),
+        ("png", picture(1, size=(64, 64))[:-40], "broken image"),
+        ("png", picture(1, "BMP"), "not an image"),
+        ("png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
+        ("png", _huge_png(60_000, 60_000), "too large"),
+        ("png", _huge_png(10_000, 8_000), "too large"),
+        ("png", _huge_png(2_000_000, 1), "too large"),
+        ("png", Fault("too large"), "too large"),
+        ("png", Fault("not a file"), "not a file"),
+        ("txt", None, "no text"),
+        ("txt", b" \n", "no text"),
+        ("txt", b"\xff\xfe", "unreadable text"),
+        ("txt", Fault("not a file"), "not a file"),
+        ("json", None, "no text"),
+        ("json", b"{}", "no text"),
+        ("json", b"[1]", "no text"),
+        ("json", b"7", "no text"),
+        ("json", json.dumps({"other": None}).encode(), "no text"),
+        ("json", json.dumps({"other": ["x"]}).encode(), "no text"),
+        ("json", b"{", "unreadable text"),
+        ("json", b"[" * 100_000, "unreadable text"),
+    ],
+    ids=lambda value: ascii(value)[:24],
+)
+def test_reasons(member: str, content: bytes | Fault | None, reason: str) -> None:
+    assert _reason(**{member: content}) == reason
+
+
+def test_a_fault_of_the_whole_sample_comes_first() -> None:
+    assert str(DECODER(RawSample("0.tar", "a", GOOD, Fault("unsafe name")))) == "unsafe name"
+
+
+def test_the_first_ending_that_is_there_is_taken() -> None:
+    result = DECODER(RawSample("0.tar", "a", {**GOOD, "jpg": picture(200, "JPEG")}))
+    assert isinstance(result, Example)
+    assert torch.equal(result.pixels["image"], decode([picture(200, "JPEG")], 8))
+
+
+def test_animations_give_their_first_frame() -> None:
+    buffer = io.BytesIO()
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    frames[0].save(buffer, format="WEBP", save_all=True, append_images=frames[1:], lossless=True)
+    result = DECODER(RawSample("0.tar", "a", {**GOOD, "png": buffer.getvalue()}))
+    assert isinstance(result, Example)
+    assert result.pixels["image"][0, :, 0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.parametrize("given", ["", "json:", "jpg||png", ":x"])
+def test_a_member_that_is_not_written_right_is_refused(given: str) -> None:
+    with pytest.raises(InputError, match="column 'caption' cannot come from"):
+        SampleDecoder({}, {"caption": given}, 8)
+
+
+def test_the_members_needed_are_known() -> None:
+    assert DECODER.members == {"jpg", "png", "webp", "txt", "json"}

@@ -1,0 +1,167 @@
+"""Tables that do not belong together are refused, by file and row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from components.core.errors import InputError
+from components.core.records import GENERATIONS, PAIRS
+from components.validation.joining.answers import join_answers
+from components.validation.tables import find_table
+
+
+def _join(files: Any, size: int = 1000) -> Any:
+    with join_answers(find_table("paraphrases"), files.captions, files.pairs, files.validated) as joined:
+        return pd.concat(joined.shards(size))
+
+
+def test_keeps_every_first_answer_in_order(inputs: Any, answer: Any) -> None:
+    frame = _join(inputs([answer(pair=2), answer(pair=1, found_2=False), answer(pair=1, sample=1)]))
+    assert list(zip(frame["id"], frame["sample"], strict=True)) == [("pair2", 0), ("pair1", 0), ("pair1", 1)]
+    assert list(frame["rejected_paraphrase_2"]) == [None, "never asked", None]
+    assert list(frame["row"]) == [0, 1, 2]
+
+
+def _change(path: Any, table: Any, change: Callable[[pa.Table], pa.Table]) -> None:
+    table.write(path, change(table.read(path)))
+
+
+def _set(column: str, value: str) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index(column)
+        return table.set_column(at, table.schema.field(at), pa.array([value] * table.num_rows))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("paraphrase_1", lambda table: table.slice(0, 0), r"paraphrase_1\.parquet has no rows"),
+        (
+            "paraphrase_1",
+            lambda table: pa.concat_tables([table, table]),
+            r"paraphrase_1\.parquet has two answers .*pair0",
+        ),
+        (
+            "paraphrase_1",
+            lambda table: table.slice(1),
+            r"paraphrase_2\.parquet answers rows that .*paraphrase_1\.parquet lacks",
+        ),
+        (
+            "paraphrase_1",
+            _set("source", "other caption"),
+            r"paraphrase_1\.parquet asks about a caption .*id pair0, sample 0",
+        ),
+        (
+            "paraphrase_2",
+            _set("source", "other text"),
+            r"paraphrase_2\.parquet rewrites another text .*id pair0, sample 0",
+        ),
+    ],
+)
+def test_tables_that_do_not_fit(inputs: Any, answer: Any, name: str, change: Any, message: str) -> None:
+    files = inputs([answer(), answer(pair=1)])
+    _change(files.captions / f"{name}.parquet", GENERATIONS, change)
+    with pytest.raises(InputError, match=message):
+        _join(files)
+
+
+def test_pair_that_is_gone(inputs: Any, answer: Any) -> None:
+    files = inputs([answer(), answer(pair=1)])
+    _change(files.pairs, PAIRS, lambda table: table.filter(pc.equal(table.column("id"), "pair1")))
+    with pytest.raises(InputError, match="id pair0, sample 0"):
+        _join(files)
+
+
+def test_truncated_file_is_named(inputs: Any, answer: Any) -> None:
+    files = inputs([answer()])
+    path = files.captions / "paraphrase_2.parquet"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
+        _join(files)
+
+
+def test_path_with_the_signs_of_a_pattern(inputs: Any, answer: Any, tmp_path: Path) -> None:
+    files = inputs([answer(), answer(pair=1)])
+    odd = tmp_path / "it's [a] folder*?"
+    files.captions.rename(odd)
+    assert len(_join(replace(files, captions=odd))) == 2
+
+
+def test_odd_white_space_is_no_answer(inputs: Any, answer: Any) -> None:
+    frame = _join(inputs([answer(text_2="\u2003\u00a0\x1c\n"), answer(pair=1, text_2=" \u2003a")]))
+    assert frame["paraphrase_2"].tolist() == [None, " \u2003a"]
+    assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None]
+
+
+def test_reasons_stay_one_entry_of_a_list(inputs: Any, answer: Any) -> None:
+    frame = _join(inputs([answer(text_1=None, found_2=False, reason_1="failed: a; b\x00c")]))
+    assert frame["rejected_paraphrase_1"].tolist() == ["failed: a, b c"]
+    assert frame["rejected_paraphrase_2"].tolist() == [None]
+
+
+def test_of_two_rows_of_a_pair_the_first_counts(inputs: Any, answer: Any) -> None:
+    files = inputs([answer()])
+    pairs = PAIRS.read(files.pairs)
+    other = _set("facts", "other")(_set("caption", "other caption")(pairs))
+    PAIRS.write(files.pairs, pa.concat_tables([pairs, other]))
+    assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
+
+
+def test_judgements_come_along(texts_of: Any) -> None:
+    files = texts_of("semclip_paraphrases", ["A dog.", "A cat."])
+    path = files.captions / "judge_paraphrase.parquet"
+    _change(path, GENERATIONS, lambda table: _set("verdict", "no")(_set("written_by", "judge")(table)))
+    with join_answers(find_table("semclip_paraphrases"), files.captions, files.pairs, files.validated) as joined:
+        frame = pd.concat(joined.shards(1))
+    assert frame[["semclip_paraphrase", "verdict", "written_by"]].to_numpy().tolist() == [
+        ["A dog.", "no", "judge"],
+        ["A cat.", "no", "judge"],
+    ]
+
+
+def test_a_table_about_classes_needs_no_pairs(texts_of: Any) -> None:
+    files = texts_of("class_descriptions", ["It has four legs."], source="dog")
+    files.pairs.unlink()
+    with join_answers(find_table("class_descriptions"), files.captions, files.pairs, files.validated) as joined:
+        (frame,) = joined.shards(10)
+    assert frame[["class_name", "description", "facts"]].to_numpy().tolist() == [["dog", "It has four legs.", None]]
+
+
+def test_pair_without_facts_is_named(inputs: Any, answer: Any, joined_in: Callable[[Any], Any]) -> None:
+    files = inputs([answer(), answer(pair=1)])
+    _change(files.pairs, PAIRS, lambda table: pa.concat_tables([table.slice(0, 1), _without_facts(table.slice(1))]))
+    with joined_in(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):
+        joined.require_facts(files.pairs)
+
+
+def _without_facts(table: pa.Table) -> pa.Table:
+    at = table.schema.get_field_index("facts")
+    return table.set_column(at, table.schema.field(at), pa.nulls(table.num_rows, pa.string()))
+
+
+def test_full_disk_is_one_line(inputs: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise duckdb.IOException("Could not write all bytes to file\nNo space left on device")
+
+    monkeypatch.setattr("components.validation.joining.answers._join", full)
+    files = inputs([answer()])
+    with pytest.raises(InputError, match=r"captions: the answers cannot be joined \(Could not write.*free disk space"):
+        _join(files)
+    assert list(files.validated.iterdir()) == []
+
+
+def test_the_joined_rows_leave_nothing_behind(inputs: Any, answer: Any) -> None:
+    files = inputs([answer()])
+    _join(files)
+    assert list(files.validated.iterdir()) == []
