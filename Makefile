@@ -20,6 +20,8 @@ lint: .venv/.ready
 	@.venv/bin/ruff check components flows infra tests
 	@.venv/bin/ruff format --check components flows infra tests
 	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
