@@ -279,7 +279,7 @@ def test_a_dry_run_counts_and_asks_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(synthesize, "load_settings", lambda: world)
+    monkeypatch.setattr(synthesize, "load_checked", lambda: world)
     synthesize.main("paraphrase_1", dry_run=True)
     assert "paraphrase_1: 10 questions to counting-1, 0 of them answered, at most 10 to ask" in capsys.readouterr().out
     assert engine.asked == []
@@ -290,7 +290,7 @@ def test_without_a_task_the_command_runs_all_and_exports(
 ) -> None:
     tasks = {name: world.synthesize.tasks[name] for name in ("rewrite", "difference")}
     some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"tasks": tasks})})
-    monkeypatch.setattr(synthesize, "load_settings", lambda: some)
+    monkeypatch.setattr(synthesize, "load_checked", lambda: some)
     monkeypatch.chdir(tmp_path)
     synthesize.main(export=tmp_path / "all.parquet")
     assert {path.stem for path in (tmp_path / "data" / "captions").iterdir()} == set(tasks)

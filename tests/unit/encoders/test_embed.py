@@ -80,7 +80,10 @@ def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
     images = [png((200, 20, row)) for row in (0, 120, 120)]
     ids = [f"row{row}" for row in range(3)]
     for split in ("train", "val", "test"):
-        PAIRS.write(tmp_path / f"{split}.parquet", {"id": ids, "image": images, "caption": ids, "facts": [None] * 3})
+        PAIRS.write(
+            tmp_path / f"{split}.parquet",
+            {"id": ids, "image_id": ids, "image": images, "caption": ids, "facts": [None] * 3},
+        )
     tiny_encoder.save(tmp_path / "base")
     image_features = Encoder.image_features
 

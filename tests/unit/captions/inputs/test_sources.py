@@ -261,7 +261,7 @@ def test_the_pool_of_pairs_leaves_no_file_behind(pairs: Path, tmp_path: Path, mo
 )
 def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str, taken: bool) -> None:
     path = tmp_path / "pairs.parquet"
-    PAIRS.write(path, {"id": ["p"], "image": [b"i"], "caption": [caption], "facts": [None]})
+    PAIRS.write(path, {"id": ["p"], "image_id": ["i"], "image": [b"i"], "caption": [caption], "facts": [None]})
     ask = Ask(1)
     found = list(read_captions(path, short_captions, ask))
     assert [source.inputs["caption"] for source in found] == ([caption] if taken else [])
@@ -271,7 +271,7 @@ def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str,
 def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> None:
     path = tmp_path / "pairs.parquet"
     captions = ["\u200b", "<person>", "dog", "a " * 60]
-    PAIRS.write(path, {"id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4})
+    PAIRS.write(path, {"id": list("abcd"), "image_id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4})
     ask = Ask(9)
     assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
     assert ask.skipped == {"there is no text to ask about": 2}
