@@ -6,15 +6,21 @@ export HF_HUB_OFFLINE := 1
 export GX_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
-.PHONY: demo test lint stack stack-full captions student llm-server lock clean
+.PHONY: demo test test-all lint stack stack-full captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
 	@.venv/bin/cliptune report
 	@.venv/bin/cliptune promote
 
-test: .venv/.ready lint ## style, types, tests
-	@$(PY) -m pytest
+# Tests wait more than they compute, so there are more of them at work than cores; a file's tests share their servers.
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile
+
+test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
+	@$(PYTEST) tests/unit tests/pipeline
+
+test-all: test ## also flows, real servers, a browser, vLLM, faults and benchmarks at small size
+	@$(PYTEST) tests/flows tests/integration tests/faults tests/benchmarks
 
 lint: .venv/.ready
 	@.venv/bin/ruff check components flows infra tests
