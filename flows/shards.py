@@ -18,7 +18,7 @@ from prefect.logging.handlers import APILogHandler
 
 from components.core.errors import InputError
 from components.core.processes import CommandError
-from flows.tether import run_tied
+from flows.supervised_commands import run_supervised
 
 HOME = "CLIPTUNE_HOME"
 """Environment variable of a worker on another host: the folder of its checkout."""
@@ -63,7 +63,7 @@ def run_shard(name: str, shard: str, home: str, host: str, process: int) -> Outc
     """
     command = [sys.executable, "-m", "components.captions.synthesize", "--task", name, "--shard", shard]
     try:
-        last = run_tied(command, f"shard {shard} of {name}", folder=checkout(home, host))
+        last = run_supervised(command, f"shard {shard} of {name}", folder=checkout(home, host))
     finally:
         # Ray ends its workers with the flow's last task, whatever lines they have not sent yet.
         if (socket.gethostname(), os.getpid()) != (host, process):

@@ -19,11 +19,11 @@ from components.core.processes import CommandError
 from components.core.records import GENERATIONS
 from components.core.settings import Scale, Settings, load_settings
 from components.core.stage_graph import outdated, read_graph
-from flows.owner import working
+from flows.heartbeat import heartbeat
 from flows.runners import AnyRunner, make_runner
 from flows.shards import Outcome, run_shard
 from flows.stages import run_stage
-from flows.tether import stops_commands
+from flows.supervised_commands import stops_commands
 
 CAPTIONS = Path("data/captions")
 _STAGE = "synthesize@"
@@ -54,7 +54,7 @@ def synthesize_captions(
     needed = graph.upstream(f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks))
     stale = outdated(graph, needed)
     outcomes: dict[str, list[Outcome]] = {}
-    with working(), make_runner(scale) as started:
+    with heartbeat(), make_runner(scale) as started:
         for stage in needed:
             if stage.startswith(_STAGE):
                 name = stage.removeprefix(_STAGE)

@@ -88,7 +88,7 @@ def _store(folder: Path) -> str:
 
 
 def _kill_worker(family: list[psutil.Process]) -> None:
-    """The group of the flow run alone; the leash is in another."""
+    """The group of the flow run alone; the supervisor is in another."""
     os.killpg(family[0].pid, signal.SIGKILL)
 
 
@@ -98,7 +98,7 @@ def _kill_all(family: list[psutil.Process]) -> None:
         process.kill()
 
 
-# The leash does the same for every stage.
+# The supervisor does the same for every stage.
 @pytest.mark.parametrize(("stage", "kill"), [("prepare", _kill_worker), *((stage, _kill_all) for stage in MOMENTS)])
 def test_a_killed_stage_ends_like_an_undisturbed_one(
     stage: str, kill: Kill, calm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

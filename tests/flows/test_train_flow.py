@@ -16,9 +16,9 @@ from components.core.processes import CommandError
 from components.core.settings import Settings
 from components.core.stage_graph import read_graph
 from flows.compare import compare_methods
-from flows.tether import TimeLimitError
+from flows.supervised_commands import TimeLimitError
 from flows.train import train_paraclip
-from flows.verdict import chosen_methods
+from flows.train_and_promote import chosen_methods
 
 REPO = Path(__file__).parents[2]
 SHARED = {"prepare", "base", "embed", "synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate", "evaluate@base"}
