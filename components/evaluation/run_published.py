@@ -80,9 +80,9 @@ def run_one(subject: Subject, benchmark: Published, plan: Plan) -> Outcome:
         )
     chosen = {key: value for key, value in plan.options.items() if key in benchmark.options}
     data_hash = content_hash(benchmark.data_hash(plan.data), *_files_in(chosen))
-    kept = standing(subject, benchmark, data_hash, chosen, plan)
-    if kept is not None:
-        return Outcome(benchmark.name, "kept", kept)
+    cached = cached_report(subject, benchmark, data_hash, chosen, plan)
+    if cached is not None:
+        return Outcome(benchmark.name, "kept", cached)
     if plan.dry_run:
         return Outcome(benchmark.name, "would be scored")
     trial = Trial(subject, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features)
@@ -106,7 +106,7 @@ def run_one(subject: Subject, benchmark: Published, plan: Plan) -> Outcome:
     return Outcome(benchmark.name, "scored", report)
 
 
-def standing(
+def cached_report(
     subject: Subject, benchmark: Published, data_hash: str, chosen: Mapping[str, Any], plan: Plan
 ) -> PublishedReport | None:
     """The result that scoring would only repeat, if there is one and it may be used."""

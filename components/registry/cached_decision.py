@@ -1,4 +1,4 @@
-"""Whether the last decision still stands: read from files alone, in no time."""
+"""The cached promotion decision: given again, from files alone, while nothing that it rests on has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.tracking import RUN_FILE, tracking_uri
 _SQLITE = "sqlite:///"
 
 
-def standing_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
+def cached_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
     """The last decision if it rests on exactly the files at hand, else None.
 
     None too while a candidate waits as challenger, and where others may have moved the aliases meanwhile: in every

@@ -21,8 +21,7 @@ from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
-from components.tracking import make_client, shown_address, tracking_uri
-from components.tracking import offline_spool as unsent
+from components.tracking import make_client, offline_spool, shown_address, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -47,7 +46,7 @@ def promote(
     asking = candidates(settings, folders)
     client = make_client()
     if not dry_run:
-        unsent.send(client)
+        offline_spool.send(client)
     case = _first_to_pass(client, asking, settings, folders)
     decision = case.decision
     if decision.outcome == "already champion":

@@ -15,7 +15,7 @@ from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
-from components.registry.cached_decision import standing_decision
+from components.registry.cached_decision import cached_decision
 from components.registry.decision import LATEST, RECORDS
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
@@ -72,7 +72,7 @@ def test_same_weights_again_change_nothing(project: Any) -> None:
     first = promote(project.settings)
     again = promote(project.settings)
     assert (again.outcome, again.version) == ("already champion", first.version)
-    assert standing_decision(project.settings) == first
+    assert cached_decision(project.settings) == first
     assert len(records.history()) == 1
     assert len(make_client().search_model_versions(f"name = '{MODEL}'")) == 1
 
@@ -90,7 +90,7 @@ def test_a_decision_stands_only_on_its_files(project: Any, change: str) -> None:
         write_json(Path("data/validated/summary.json"), {"passed": False})
     if change == "store":
         Path("mlruns/mlflow.db").unlink()
-    assert standing_decision(settings) is None
+    assert cached_decision(settings) is None
 
 
 def test_dry_run_writes_nothing(project: Any) -> None:
