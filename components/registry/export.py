@@ -14,7 +14,7 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder, write_json
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
-from components.registry.encoder_lookup import find_subject
+from components.registry.encoder_lookup import find_encoder
 from components.registry.export_check import S3_URL, check_export
 from components.registry.formats import find_format
 from components.registry.formats.format import Features, Format
@@ -38,7 +38,7 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     """
     check_export(name, format_name, output)
     form = find_format(format_name)
-    encoder = find_subject(name).encoder
+    encoder = find_encoder(name).encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' is no image-text encoder: only those are exported")
     if not output.startswith(S3_URL):

@@ -22,7 +22,7 @@ class ImageEncoder(TextEncoder, Protocol):
 
 
 @dataclass(frozen=True)
-class Subject:
+class EncoderUnderTest:
     """An encoder with what identifies it.
 
     Attributes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.core.metrics import Indices
@@ -41,7 +41,7 @@ class Layout:
 
     told: str
     find: Callable[[Path, ImageSetFacts, str], Path | None]
-    read: Callable[[Trial, Path, ImageSetFacts, str], ImageSet]
+    read: Callable[[BenchmarkContext, Path, ImageSetFacts, str], ImageSet]
 
 
 def first_existing(folder: Path, *paths: str) -> Path | None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.class_texts import Differences, class_differences
 from components.benchmarks.protocols.zero_shot import (
     Pair,
@@ -53,7 +53,9 @@ class Classified:
         return most_confused(confusion_matrix(self.labels, answers, len(self.weights)), PAIRS, among)
 
 
-def comparative_scores(trial: Trial, name: str, path: Path, classes: Sequence[str], plain: Classified) -> Scores:
+def comparative_scores(
+    context: BenchmarkContext, name: str, path: Path, classes: Sequence[str], plain: Classified
+) -> Scores:
     """Accuracy at each alpha, by both ways of choosing pairs, in groups below the benchmark `name`.
 
     `top1_confused` is the accuracy on images of the chosen pairs alone (PC-CLIP, table 3).
@@ -65,23 +67,28 @@ def comparative_scores(trial: Trial, name: str, path: Path, classes: Sequence[st
     if differences is None:
         return Scores({})
     described = {(min(pair), max(pair)) for pair in zip(differences.described, differences.other, strict=True)}
-    aside = held_out(plain.labels, HELD_OUT, trial.seed)
+    aside = held_out(plain.labels, HELD_OUT, context.seed)
     scores = Scores({})
     pairs = plain.part(aside).confused(described)
     if pairs:
-        _add(scores, trial, f"{name}/comparative", plain.part(~aside), differences, pairs)
+        _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, pairs)
     pairs = plain.confused()
     if pairs and set(pairs) <= described:
-        _add(scores, trial, f"{name}/comparative_released", plain, differences, pairs)
+        _add(scores, context, f"{name}/comparative_released", plain, differences, pairs)
     return scores
 
 
 def _add(
-    scores: Scores, trial: Trial, prefix: str, plain: Classified, differences: Differences, pairs: list[Pair]
+    scores: Scores,
+    context: BenchmarkContext,
+    prefix: str,
+    plain: Classified,
+    differences: Differences,
+    pairs: list[Pair],
 ) -> None:
     ends = zip(differences.described, differences.other, strict=True)
     used = [row for row, (one, two) in enumerate(ends) if (min(one, two), max(one, two)) in pairs]
-    texts = trial.texts([differences.texts[row] for row in used])
+    texts = context.texts([differences.texts[row] for row in used])
     confused = np.isin(plain.labels, sorted({number for pair in pairs for number in pair}))
 
     def report(group: str, weights: Features) -> None:

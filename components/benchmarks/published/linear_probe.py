@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.reading import read_image_set
 from components.benchmarks.protocols.linear_probe import probe_answers
@@ -22,18 +22,18 @@ from components.core.errors import InputError
 _TIE = "the class of the smaller number"
 
 
-def score(trial: Trial, facts: ImageSetFacts) -> Scores:
+def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     """Accuracy on the test split of the probe that was fitted to the training split.
 
     Raises:
         InputError: a split is missing or not as published, or the splits have other classes.
     """
-    train, test = read_image_set(trial, facts, "train"), read_image_set(trial, facts)
+    train, test = read_image_set(context, facts, "train"), read_image_set(context, facts)
     if list(train.class_names or ()) != list(test.class_names or ()):
-        raise InputError(f"{trial.folder}: the splits name classes differently: put both there in one layout")
+        raise InputError(f"{context.folder}: the splits name classes differently: put both there in one layout")
     if len(np.unique(train.labels)) == 1:
-        raise InputError(f"{trial.folder}: all training images are of one class: fetch the split again")
-    answers = probe_answers(trial.images(train.pictures), train.labels, trial.images(test.pictures), trial.seed)
+        raise InputError(f"{context.folder}: all training images are of one class: fetch the split again")
+    answers = probe_answers(context.images(train.pictures), train.labels, context.images(test.pictures), context.seed)
     right = (answers == test.labels).astype(np.float64)
     prefix = f"linear_probe_{facts.name}"
     recall = f"{prefix}/mean_per_class_recall"

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.files.coco_paraphrases import VALIDATION, gallery, gold_rows, read_pairs
 from components.benchmarks.files.wordnet import read_wordnet
 from components.benchmarks.protocols.paraphrase_ranking import paraphrase_agreement
@@ -39,46 +39,48 @@ COUNT, OTHER_FILE = "expansions", "paraphrases"
 Expand = Callable[[str], list[str]]
 
 
-def score(trial: Trial) -> Scores:
+def score(context: BenchmarkContext) -> Scores:
     """AO@k, JS@k and recall@k with expanded queries, by source of the expansions."""
-    sources = _sources(trial)
-    pairs = read_pairs(trial)
-    names, images = gallery(trial, (VALIDATION,))
-    gold, depths = gold_rows(pairs, names), sorted({*trial.ks, REPORTED})
+    sources = _sources(context)
+    pairs = read_pairs(context)
+    names, images = gallery(context, (VALIDATION,))
+    gold, depths = gold_rows(pairs, names), sorted({*context.ks, REPORTED})
     values: dict[str, Reals] = {}
     for source, expand in sources.items():
-        queries, paraphrases = (_features(trial, texts, expand) for texts in (pairs.queries, pairs.paraphrases))
+        queries, paraphrases = (_features(context, texts, expand) for texts in (pairs.queries, pairs.paraphrases))
         found = paraphrase_agreement(queries, paraphrases, images, gold, depths)
         found["expanded_share"] = np.array([bool(expand(text)) for text in pairs.queries], dtype=np.float64)
         values |= {f"{NAME}/{source}/{metric}": column for metric, column in found.items()}
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def _sources(trial: Trial) -> dict[str, Expand]:
+def _sources(context: BenchmarkContext) -> dict[str, Expand]:
     """Name of each source that is there -> what gives a text its expansions."""
-    count = _count(trial)
+    count = _count(context)
     found: dict[str, Expand] = {}
-    if (trial.folder / WORDNET).exists():
+    if (context.folder / WORDNET).exists():
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        synonyms = cache(read_wordnet(trial.folder / WORDNET).synonyms)
+        synonyms = cache(read_wordnet(context.folder / WORDNET).synonyms)
         found["wordnet"] = cache(
-            partial(synonym_expansions, synonyms=synonyms, stop_words=ENGLISH_STOP_WORDS, count=count, seed=trial.seed)
+            partial(
+                synonym_expansions, synonyms=synonyms, stop_words=ENGLISH_STOP_WORDS, count=count, seed=context.seed
+            )
         )
-    path = Path(str(trial.options[OTHER_FILE])) if OTHER_FILE in trial.options else trial.folder / PARAPHRASES
-    if path.exists() or OTHER_FILE in trial.options:
+    path = Path(str(context.options[OTHER_FILE])) if OTHER_FILE in context.options else context.folder / PARAPHRASES
+    if path.exists() or OTHER_FILE in context.options:
         known = read_expansions(path)
         found["paraphrases"] = lambda text: known.get(text, [])[:count]
     if not found:
         raise InputError(
-            f"{trial.folder} has neither {WORDNET}/ nor {PARAPHRASES}: put one there, or name a file of paraphrases "
+            f"{context.folder} has neither {WORDNET}/ nor {PARAPHRASES}: put one there, or name a file of paraphrases "
             f"by --option {OTHER_FILE}=<path>"
         )
     return found
 
 
-def _count(trial: Trial) -> int:
-    chosen = trial.options.get(COUNT, 3)
+def _count(context: BenchmarkContext) -> int:
+    chosen = context.options.get(COUNT, 3)
     if not str(chosen).isdecimal() or int(chosen) < 1:
         raise InputError(f"--option {COUNT}={chosen}: give a number of expansions from 1")
     return int(chosen)
@@ -112,11 +114,11 @@ def _read_json(path: Path) -> dict[str, list[str]]:
     return dict(rows)
 
 
-def _features(trial: Trial, texts: list[str], expand: Expand) -> Features:
+def _features(context: BenchmarkContext, texts: list[str], expand: Expand) -> Features:
     """Expanded unit features `[texts, dim]`."""
     groups = [[text, *expand(text)] for text in texts]
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    return averaged(trial.texts([text for group in groups for text in group]), owners, len(groups))
+    return averaged(context.texts([text for group in groups for text in group]), owners, len(groups))
 
 
 BENCHMARKS = (

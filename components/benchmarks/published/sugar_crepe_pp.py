@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers
@@ -21,15 +21,15 @@ _COLUMNS = {"filename": str, "caption": str, "caption2": str, "negative_caption"
 _TIE = "a tie is a failure"
 
 
-def _rows(trial: Trial, subset: str) -> list[dict[str, Any]]:
-    rows = read_rows(trial, f"{subset}.json", _COLUMNS)
-    trial.expect(f"{subset}.json", len(rows), SUBSETS[subset])
+def _rows(context: BenchmarkContext, subset: str) -> list[dict[str, Any]]:
+    rows = read_rows(context, f"{subset}.json", _COLUMNS)
+    context.expect(f"{subset}.json", len(rows), SUBSETS[subset])
     return rows
 
 
-def _texts(trial: Trial, rows: list[dict[str, Any]]) -> tuple[Features, Features, Features]:
+def _texts(context: BenchmarkContext, rows: list[dict[str, Any]]) -> tuple[Features, Features, Features]:
     first, second, negative = (
-        trial.texts([row[column] for row in rows]) for column in ("caption", "caption2", "negative_caption")
+        context.texts([row[column] for row in rows]) for column in ("caption", "caption2", "negative_caption")
     )
     return first, second, negative
 
@@ -39,43 +39,43 @@ def _pictures(rows: list[dict[str, Any]]) -> Indices:
     return group_numbers([row["filename"] for row in rows])
 
 
-def score_text(trial: Trial) -> Scores:
+def score_text(context: BenchmarkContext) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
     for subset in SUBSETS:
-        rows = _rows(trial, subset)
-        values[f"{TEXT}/{subset}/tot"] = text_triplets(*_texts(trial, rows))
+        rows = _rows(context, subset)
+        values[f"{TEXT}/{subset}/tot"] = text_triplets(*_texts(context, rows))
         pictures[f"{TEXT}/{subset}/tot"] = _pictures(rows)
     return Scores(values, pictures=pictures)
 
 
-def score_images(trial: Trial) -> Scores:
+def score_images(context: BenchmarkContext) -> Scores:
     """ITT: both captions are closer to the image than the negative one; and each caption's own part of it."""
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
     for subset in SUBSETS:
-        rows = _rows(trial, subset)
-        images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
-        parts = image_triplets(images, *_texts(trial, rows))
+        rows = _rows(context, subset)
+        images = context.images([picture_file(context.folder / "images" / row["filename"]) for row in rows])
+        parts = image_triplets(images, *_texts(context, rows))
         values |= {f"{IMAGES}/{subset}/{name}": found for name, found in parts.items()}
         pictures |= {f"{IMAGES}/{subset}/{name}": _pictures(rows) for name in parts}
     return Scores(values, pictures=pictures)
 
 
-def score_semclip(trial: Trial) -> Scores:
+def score_semclip(context: BenchmarkContext) -> Scores:
     """SemCLIP's four numbers over all rows (its section 4, equation 8); which it holds out, it does not say."""
-    rows = [row for subset in SUBSETS for row in _rows(trial, subset)]
-    images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
-    original, paraphrased, negated = _texts(trial, rows)
+    rows = [row for subset in SUBSETS for row in _rows(context, subset)]
+    images = context.images([picture_file(context.folder / "images" / row["filename"]) for row in rows])
+    original, paraphrased, negated = _texts(context, rows)
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated, _pictures(rows))
 
 
-def tested(trial: Trial) -> Tested:
+def tested(context: BenchmarkContext) -> Tested:
     """All three captions of all subsets, and their images, which are COCO's."""
-    rows = [row for subset in SUBSETS for row in read_rows(trial, f"{subset}.json", _COLUMNS)]
+    rows = [row for subset in SUBSETS for row in read_rows(context, f"{subset}.json", _COLUMNS)]
     texts = [row[column] for row in rows for column in ("caption", "caption2", "negative_caption")]
-    return Tested(texts, [trial.folder / "images" / row["filename"] for row in rows], names="val2017")
+    return Tested(texts, [context.folder / "images" / row["filename"] for row in rows], names="val2017")
 
 
 _FILES = tuple(

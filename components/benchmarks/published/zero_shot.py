@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
@@ -38,57 +38,61 @@ _SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
 _DEEP = 5
 
 
-def score(trial: Trial, facts: ImageSetFacts) -> Scores:
+def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     """All groups whose inputs are there.
 
     Raises:
         InputError: the images or a file of class texts are missing or not as published.
     """
     name = f"zero_shot_{facts.name}"
-    found = read_image_set(trial, facts)
-    images, classes = trial.images(found.pictures), found.class_names or ()
-    plain = Classified(images, found.labels, _weights(trial, [GENERIC], classes))
-    scores = Scores(_semclip(trial, f"{name}/semclip", plain, classes, NEGATED))
-    _ensemble(scores, trial, f"{name}/ensemble", plain, found)
+    found = read_image_set(context, facts)
+    images, classes = context.images(found.pictures), found.class_names or ()
+    plain = Classified(images, found.labels, _weights(context, [GENERIC], classes))
+    scores = Scores(_semclip(context, f"{name}/semclip", plain, classes, NEGATED))
+    _ensemble(scores, context, f"{name}/ensemble", plain, found)
     _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
-    _extended(scores, trial, f"{name}/extended", plain, classes)
-    path = _class_texts(trial, DIFFERENCES)
+    _extended(scores, context, f"{name}/extended", plain, classes)
+    path = _class_texts(context, DIFFERENCES)
     if path is not None:
-        comparative = comparative_scores(trial, name, path, classes, plain)
+        comparative = comparative_scores(context, name, path, classes, plain)
         scores.values.update(comparative.values)
         scores.scalars.update(comparative.scalars)
     return scores
 
 
-def score_semclip_released(trial: Trial, facts: ImageSetFacts) -> Scores:
+def score_semclip_released(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     """SemCLIP's accuracies on the training split, prompts in lower case, as its code has them."""
-    found = read_image_set(trial, facts, "train")
+    found = read_image_set(context, facts, "train")
     classes = found.class_names or ()
-    weights = _weights(trial, [GENERIC.lower()], classes)
-    plain = Classified(trial.images(found.pictures), found.labels, weights)
-    return Scores(_semclip(trial, f"zero_shot_{facts.name}_{RELEASED_SUFFIX}", plain, classes, NEGATED.lower()))
+    weights = _weights(context, [GENERIC.lower()], classes)
+    plain = Classified(context.images(found.pictures), found.labels, weights)
+    return Scores(_semclip(context, f"zero_shot_{facts.name}_{RELEASED_SUFFIX}", plain, classes, NEGATED.lower()))
 
 
-def tested(trial: Trial, facts: ImageSetFacts) -> Tested:
+def tested(context: BenchmarkContext, facts: ImageSetFacts) -> Tested:
     """The images of the test split."""
-    return Tested(pictures=read_image_set(trial, facts).pictures)
+    return Tested(pictures=read_image_set(context, facts).pictures)
 
 
-def _ensemble(scores: Scores, trial: Trial, prefix: str, plain: Classified, found: ImageSet) -> None:
-    weights = _weights(trial, found.templates or (), found.class_names or ())
+def _ensemble(scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, found: ImageSet) -> None:
+    weights = _weights(context, found.templates or (), found.class_names or ())
     _with_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
         scores.values[f"{prefix}/top5"] = top_accuracy(plain.images, weights, plain.labels, _DEEP)
 
 
-def _semclip(trial: Trial, prefix: str, plain: Classified, classes: Sequence[str], negated: str) -> dict[str, Reals]:
+def _semclip(
+    context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str], negated: str
+) -> dict[str, Reals]:
     right = top_accuracy(plain.images, plain.weights, plain.labels)
-    wrong = top_accuracy(plain.images, _weights(trial, [negated], classes), plain.labels)
+    wrong = top_accuracy(plain.images, _weights(context, [negated], classes), plain.labels)
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
-def _extended(scores: Scores, trial: Trial, prefix: str, plain: Classified, classes: Sequence[str]) -> None:
-    path = _class_texts(trial, DESCRIPTIONS)
+def _extended(
+    scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str]
+) -> None:
+    path = _class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
     if descriptions is None:
         return
@@ -96,7 +100,7 @@ def _extended(scores: Scores, trial: Trial, prefix: str, plain: Classified, clas
         [f"{_filled(GENERIC, name)}. {one}" for one in some] for name, some in zip(classes, descriptions, strict=True)
     ]
     for group, texts in (("", descriptions), ("_released", beside)):
-        weights = np.concatenate([prompt_ensemble(trial.texts(some)[:, None]) for some in texts])
+        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
         scores.values[f"{prefix}{group}/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
@@ -106,9 +110,9 @@ def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> 
     scores.strata[f"{prefix}/mean_per_class_recall"] = labels
 
 
-def _weights(trial: Trial, templates: Sequence[str], classes: Sequence[str]) -> Features:
+def _weights(context: BenchmarkContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
     texts = [_filled(template, name) for template in templates for name in classes]
-    return prompt_ensemble(trial.texts(texts).reshape(len(templates), len(classes), -1))
+    return prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
 
 
 def _filled(template: str, name: str) -> str:
@@ -116,11 +120,11 @@ def _filled(template: str, name: str) -> str:
     return template.replace(SLOT, name)
 
 
-def _class_texts(trial: Trial, option: str) -> Path | None:
+def _class_texts(context: BenchmarkContext, option: str) -> Path | None:
     """The file that the option names, or the one beside the images; None where there is neither."""
-    beside = trial.folder / f"{option}.parquet"
-    if option in trial.options:
-        return Path(str(trial.options[option]))
+    beside = context.folder / f"{option}.parquet"
+    if option in context.options:
+        return Path(str(context.options[option]))
     return beside if beside.is_file() else None
 
 

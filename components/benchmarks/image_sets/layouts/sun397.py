@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -25,9 +25,9 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "ClassName.txt").is_file() else first_existing(folder, "SUN397")
 
 
-def _read(trial: Trial, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     classes = [line.strip("/") for line in lines(path / "ClassName.txt")]
-    source = first_existing(path, _FILES[split], f"Partitions/{_FILES[split]}") or trial.folder / _FILES[split]
+    source = first_existing(path, _FILES[split], f"Partitions/{_FILES[split]}") or context.folder / _FILES[split]
     images = [line.strip("/") for line in lines(source)]
     rows = [(image, image.rpartition("/")[0][_LETTER:]) for image in images]
     found = listed(source, path, rows, [name[_LETTER:] for name in classes])

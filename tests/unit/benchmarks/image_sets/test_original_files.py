@@ -15,14 +15,14 @@ from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
 def read(folder: Path, name: str, split: str = "test", **changes: Any) -> ImageSet:
     facts = image_sets()[name].model_copy(update=changes)
-    return read_image_set(toy_trial(folder, {}, allow_partial=True), facts, split)
+    return read_image_set(toy_context(folder, {}, allow_partial=True), facts, split)
 
 
 def corners(found: ImageSet) -> list[Any]:

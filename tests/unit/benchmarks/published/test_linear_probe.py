@@ -11,7 +11,7 @@ from components.benchmarks.published import find_published
 from components.benchmarks.published.linear_probe import BENCHMARKS, score
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, write_shards
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
 TRAIN = [(RED, 2), (GREEN, 0), (BLUE, 1)] * 5
@@ -22,7 +22,7 @@ FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "
 def test_the_probe_learns_from_the_training_split_alone(tmp_path: Path) -> None:
     write_shards(tmp_path, TRAIN, "train")
     write_shards(tmp_path, TEST)
-    found = score(toy_trial(tmp_path, {}), FACTS)
+    found = score(toy_context(tmp_path, {}), FACTS)
     assert found.values["linear_probe_cifar10/top1"].tolist() == [1, 1, 0]
     assert found.strata["linear_probe_cifar10/mean_per_class_recall"].tolist() == [2, 0, 0]
     for name in found.values:
@@ -32,10 +32,10 @@ def test_the_probe_learns_from_the_training_split_alone(tmp_path: Path) -> None:
 def test_a_missing_split_or_one_class_is_refused(tmp_path: Path) -> None:
     write_shards(tmp_path, TEST)
     with pytest.raises(InputError, match=r"has no train images of CIFAR-10: put there"):
-        score(toy_trial(tmp_path, {}), FACTS)
+        score(toy_context(tmp_path, {}), FACTS)
     write_shards(tmp_path, [(RED, 1)] * 15, "train")
     with pytest.raises(InputError, match=r"all training images are of one class"):
-        score(toy_trial(tmp_path, {}), FACTS)
+        score(toy_context(tmp_path, {}), FACTS)
 
 
 def test_there_is_a_probe_for_every_set_with_a_training_split() -> None:

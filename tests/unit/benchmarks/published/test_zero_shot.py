@@ -16,7 +16,7 @@ from components.benchmarks.published_benchmark import Published
 from components.core.errors import InputError
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 from tests.support.image_shards import COLOURS, write_shards
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
 SAMPLES = [(RED, 0), (RED, 1), (GREEN, 1), (BLUE, 2)]
@@ -36,7 +36,7 @@ FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (4,), "
 def run(folder: Path, table: dict[str, Any] | None = None, samples: Any = SAMPLES, **options: Any) -> Scores:
     if not (folder / "test").exists():
         write_shards(folder, samples)
-    return score(toy_trial(folder, table or TABLE, allow_partial=True, options=options), FACTS)
+    return score(toy_context(folder, table or TABLE, allow_partial=True, options=options), FACTS)
 
 
 def test_groups_by_hand(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:
     names = [f"colour {number}" for number in range(10)]
     write_shards(tmp_path, [(RED, 9)], names=names)
     facts = FACTS.model_copy(update={"classes": 10})
-    found = score(toy_trial(tmp_path, {}, allow_partial=True), facts)
+    found = score(toy_context(tmp_path, {}, allow_partial=True), facts)
     assert found.values["zero_shot_cifar10/ensemble/top5"].shape == (1,)
 
 
@@ -156,7 +156,7 @@ def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -
     write_shards(tmp_path, SAMPLES, "train")
     table = {f"this is a photo of a {name}": axis for name, axis in PURE.items()}
     table |= {f"this is not a photo of a {name}": (1, 0, 0) for name in PURE}
-    found = score_semclip_released(toy_trial(tmp_path, table), FACTS).values
+    found = score_semclip_released(toy_context(tmp_path, table), FACTS).values
     assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
     assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
     assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
@@ -165,9 +165,9 @@ def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -
 def test_a_template_reaches_into_nothing(tmp_path: Path) -> None:
     write_shards(tmp_path, SAMPLES)
     (tmp_path / "zeroshot_classification_templates.txt").write_text("{c.__class__} {c}\n")
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    score(trial, FACTS)
-    encoder: Any = trial.subject.encoder
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    score(context, FACTS)
+    encoder: Any = context.under_test.encoder
     assert "{c.__class__} red" in encoder.asked
 
 
