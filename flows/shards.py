@@ -33,7 +33,7 @@ class Outcome:
 
 
 def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed shard is worth another try: not if the user must mend something, nor if the flow has ended."""
+    """Whether a failed shard is worth another try: not if the user must fix something, nor if the flow has ended."""
     fault = state.data
     return isinstance(fault, CommandError) and not str(fault).splitlines()[-1].startswith("error: ")
 

@@ -34,7 +34,7 @@ _PASSING = re.compile(
 def can_pass(message: str) -> bool:
     """Whether a command's last lines tell of a fault that may be gone at the next try.
 
-    A line that starts with `error: ` tells the user what to mend, so trying again is no use.
+    A line that starts with `error: ` tells the user what to fix, so trying again is no use.
     """
     lines = message.splitlines()
     return not any(line.startswith("error: ") for line in lines) and _PASSING.search(message) is not None

@@ -137,7 +137,7 @@ class Table:
                 bad = pa.compute.or_kleene(bad, pa.compute.equal(pa.compute.binary_length(column), 0))
             row = pa.compute.index(pa.compute.fill_null(bad, True), True).as_py()
             if row >= 0:
-                raise InputError(f"{path}: row {first + row} has no '{field.name}': mend or remove the row")
+                raise InputError(f"{path}: row {first + row} has no '{field.name}': fix or remove the row")
 
 
 def _brief(error: Exception) -> str:

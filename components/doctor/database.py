@@ -14,7 +14,7 @@ def examine_database(url: str, key: str) -> Finding:
 
     Args:
         url: SQLAlchemy URL.
-        key: where the URL comes from, for the mend.
+        key: where the URL comes from, for the fix.
 
     Raises:
         InputError: it is no URL.

@@ -76,7 +76,7 @@ def write_checked(encoder: Encoder, form: Format, folder: Path) -> float:
 
 def _difference(encoder: Encoder, form: Format, folder: Path) -> float:
     size = encoder.sidecar.image_size
-    # Of the size that the image tower sees: libraries differ in how they resize, which no weights can mend.
+    # Of the size that the image tower sees: libraries differ in how they resize, which no weights can fix.
     pixels = np.random.default_rng(0).integers(0, 256, (_IMAGES, size, size, 3), dtype=np.uint8)
     try:
         found = form.read(folder, _TEXTS, [Image.fromarray(image) for image in pixels])

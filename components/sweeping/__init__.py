@@ -1,1 +1,1 @@
-"""What dead processes left behind: found, and mended unless it is a dry run."""
+"""What dead processes left behind: found, and fixed unless it is a dry run."""

@@ -148,7 +148,7 @@ def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Checkout) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_what_the_user_must_mend_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
+def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
     checkout.plan(
         zero="print('here'); sys.exit('error: data/pairs/train.parquet is missing')",
         one="time.sleep(1); Path('ended.txt').touch()",

@@ -155,7 +155,7 @@ def test_only_faults_from_outside_are_tried_again() -> None:
     assert not flows.stages.can_pass("Traceback\nValueError: x\nERROR: failed to run: x, exited with 1")
 
 
-def test_methods_that_nothing_would_score_are_named_with_the_mend(settings: Settings) -> None:
+def test_methods_that_nothing_would_score_are_named_with_the_fix(settings: Settings) -> None:
     assert chosen_methods(settings, None) == ["paraclip"]
     assert chosen_methods(settings, ["paraclip", "paraclip"]) == ["paraclip"]
     with pytest.raises(InputError, match=r"params\.yaml has no block methods\.nothing: choose from paraclip,"):

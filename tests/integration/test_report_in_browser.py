@@ -36,10 +36,10 @@ def _chromium() -> str:
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
-        mend = "no Chromium on the PATH: apt-get install chromium"
+        fix = "no Chromium on the PATH: apt-get install chromium"
         if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
-            pytest.fail(mend)
-        pytest.skip(mend)
+            pytest.fail(fix)
+        pytest.skip(fix)
     return found
 
 

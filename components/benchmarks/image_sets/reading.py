@@ -69,7 +69,7 @@ def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence
         raise InputError(f"{folder / CLASS_NAMES} is missing: put there the {facts.classes} class names, one per line")
     if len(names) != facts.classes:
         raise InputError(
-            f"{folder}: {len(names)} class names, but {facts.title} has {facts.classes} classes: mend {CLASS_NAMES}"
+            f"{folder}: {len(names)} class names, but {facts.title} has {facts.classes} classes: fix {CLASS_NAMES}"
         )
     return names
 
@@ -86,7 +86,7 @@ def templates(folder: Path, facts: ImageSetFacts) -> Sequence[str]:
     found = lines(path)
     for number, template in enumerate(found):
         if SLOT not in template:
-            raise InputError(f"{path}: line {number} has no {SLOT} for the class: mend it")
+            raise InputError(f"{path}: line {number} has no {SLOT} for the class: fix it")
     if not found:
         raise InputError(f"{path} is empty: put a template with {SLOT} on each line, or delete it")
     return found

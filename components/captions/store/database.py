@@ -82,7 +82,7 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise InputError(
-                f"generation store {self.shown} failed ({self._reason(error)}): mend that and run the same command "
+                f"generation store {self.shown} failed ({self._reason(error)}): fix that and run the same command "
                 "again, which goes on where this one stopped"
             ) from None
 

@@ -182,7 +182,7 @@ def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_set
         compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
 
 
-def test_a_missing_table_of_results_names_the_mend(folders: Folders) -> None:
+def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
     with pytest.raises(InputError, match=r"comparison.csv is missing: run `dvc repro compare`"):
         comparison_csv.read(folders.csv)
     folders.csv.parent.mkdir()

@@ -127,7 +127,7 @@ CONFUSED = [(RED, 0)] * 5 + [(ORANGE, 1)] * 5 + [(BLUE, 2)] * 5
 """The prompts take every orange picture for a red one; class 1 is called green."""
 
 
-def test_comparative_prompting_mends_a_confused_pair(tmp_path: Path) -> None:
+def test_comparative_prompting_fixes_a_confused_pair(tmp_path: Path) -> None:
     write_shards(tmp_path, CONFUSED)
     write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
     # At 0.5: f'_green = 0.5 (0, 1, 0) + 0.5 ((1, 0, 0) - d), d = (-1, 0, 0): (1, 0.5, 0) normalised, nearer to orange.
