@@ -87,9 +87,7 @@ def gold_rows(pairs: Pairs, names: Sequence[str]) -> Indices:
     rows = {name: row for row, name in enumerate(names)}
     for row, image in enumerate(pairs.images):
         if image not in rows:
-            raise InputError(
-                f"{FILE}: row {row} names image '{image}', which the gallery lacks: add it or fix the row"
-            )
+            raise InputError(f"{FILE}: row {row} names image '{image}', which the gallery lacks: add it or fix the row")
     return np.array([rows[image] for image in pairs.images], dtype=np.int64)
 
 
