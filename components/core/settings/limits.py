@@ -32,8 +32,6 @@ class Limits(Block):
     """Want the source's capitalised names in paraphrases and rewrites."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
-    near_duplicate: float | None = Field(None, ge=0.5, le=1)
-    """Jaccard similarity, of pairs of neighbouring words, from which a row repeats an earlier one; null is no limit."""
     judged: bool = True
     """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
