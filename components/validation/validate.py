@@ -67,11 +67,8 @@ def run(
         find_table(name, "params.yaml: validate.tables has")
     tables = tables_of(settings.synthesize.tasks)
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
-    suites = Suites(settings.validation.database)
-    try:
-        checked = [_validate(table, settings, files, probes, suites) for table in tables]
-    finally:
-        suites.close()
+    suites = Suites()
+    checked = [_validate(table, settings, files, probes, suites) for table in tables]
     outcomes = [table.outcome for table in checked]
     _report(files, checked, outcomes, tracked)
     broken = [fault for outcome in outcomes for fault in broken_limits(outcome, settings.validation)]
@@ -86,8 +83,7 @@ def run_tracked(settings: Settings, files: Files | None = None, probes: Probes |
         InputError: see `run`; the MLflow run ends as failed.
     """
     files = files or Files()
-    # The address of a database may hold a password.
-    params = settings.validation.model_dump(mode="json", exclude={"database"})
+    params = settings.validation.model_dump(mode="json")
     with tracked_run("validate", "validate", settings, params, files.inputs) as tracked:
         run(settings, files, probes, tracked)
 

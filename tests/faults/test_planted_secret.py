@@ -159,8 +159,6 @@ def _look(done: Done, raw: dict[str, Any], away: str, login: str) -> None:
     models["fake"]["urls"] = [f"http://{NOWHERE}/v1"]
     write_params(folder, raw | {"synthesize": synthesize | {"tasks": tasks}})
     done.run("store away", folder, SYNTHESIZE, environment=_environment(away))
-    write_params(folder, raw | {"validate": raw["validate"] | {"database": away}})
-    done.run("password in dvc.lock", folder, "components.validation.validate", environment=_environment(away))
 
 
 WELL = {"dvc repro", "store stats", "key quoted back", "train", "train, password as an option"}
@@ -181,7 +179,6 @@ def test_nothing_that_is_printed_holds_a_secret(done: Done) -> None:
         ("train, tracking server away", "MLFLOW_TRACKING_URI"),
         ("login in a URL", "api_key_env"),
         ("store away", "me:***@"),
-        ("password in dvc.lock", "validate.database"),
     ],
 )
 def test_failures_are_one_line_that_names_the_place(name: str, says: str, done: Done) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from components.core.settings.block import Block
 
@@ -33,8 +32,6 @@ class Limits(Block):
     """Want the source's capitalised names in paraphrases and rewrites."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
-    near_duplicate: float | None = Field(None, ge=0.5, le=1)
-    """Jaccard similarity, of pairs of neighbouring words, from which a row repeats an earlier one; null is no limit."""
     judged: bool = True
     """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
@@ -49,17 +46,7 @@ class Validate(Limits):
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
     shard_rows: PositiveInt = 50_000
     """Rows that are held in memory at once; no result depends on it."""
-    database: str | None = None
-    """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
-    environment (PGPASSWORD) or a password file: dvc.lock keeps this block."""
     tables: dict[str, Limits] = Field(default_factory=dict)
-
-    @field_validator("database")
-    @classmethod
-    def _has_no_password(cls, url: str | None) -> str | None:
-        if url is not None and re.search(r"://[^/@:\s]*:[^/@\s]+@|[?&]\w*password=", url):
-            raise ValueError("it holds a password, which dvc.lock would keep: give it in PGPASSWORD or a password file")
-        return url
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""

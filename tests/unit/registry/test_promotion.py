@@ -15,6 +15,7 @@ from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
+from components.registry import model
 from components.registry.cached_decision import cached_decision
 from components.registry.decision import LATEST, RECORDS
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
@@ -115,6 +116,28 @@ def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
     rollback(project.settings)
     assert _versions() == {CHAMPION: 2, PREVIOUS: 1}
     assert promote(project.settings).outcome == "already champion"
+
+
+def test_a_champion_that_changes_while_the_candidate_is_registered_is_kept(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, score in ((2, 0.5), (3, 0.6)):
+        project.add("paraclip", seed, score)
+        promote(project.settings)
+    project.add("paraclip", 4, 0.7)
+    register = model.register
+
+    def register_while_another_host_rolls_back(*arguments: Any, **named: Any) -> str:
+        version = register(*arguments, **named)
+        make_client().set_registered_model_alias(MODEL, CHAMPION, "1")
+        return version
+
+    monkeypatch.setattr(model, "register", register_while_another_host_rolls_back)
+    decision = promote(project.settings)
+    assert (decision.outcome, decision.version) == ("refused", "")
+    assert [rule.name for rule in decision.rules if not rule.passed] == ["alone"]
+    assert "version 1 champion meanwhile" in decision.rules[-1].reason
+    assert _versions() == {CHAMPION: 1, PREVIOUS: 1}
 
 
 def test_candidate_must_beat_the_champion_not_the_base(project: Any) -> None:

@@ -67,15 +67,6 @@ def test_a_pair_whose_samples_follow_each_other_stays_in_one_shard(
         assert all((shard.index == shard["row"]).all() for shard in joined.shards(2))
 
 
-def test_near_duplicates_of_earlier_rows_are_rejected(stage: Any, answer: Any) -> None:
-    near = "Scarlet backdrop; one tiny hound waits to the left of one huge tabby."
-    far = "A tiny hound waits left of a huge tabby on scarlet."
-    answers = [answer(), answer(pair=1, text_2=far), answer(pair=2, text_2=near)]
-    outcome = stage(answers, shard_rows=2, near_duplicate=0.6)
-    assert [(row["id"], row["reason"]) for row in outcome.quarantine] == [("pair2", "near_duplicate:table")]
-    assert stage(answers).quarantine == []
-
-
 def test_limits_hold_for_the_whole_table(stage: Any, answer: Any) -> None:
     answers = [answer(pair=pair, text_1=GOOD_1 if pair < 2 else "dog cat") for pair in range(4)]
     outcome = stage(answers, shard_rows=2, min_accepted_share=0.5)
