@@ -1,4 +1,4 @@
-"""Commands as children of a flow: own process group, live log lines, and no child left behind."""
+"""Runs commands as child processes of a flow: logs their lines, and ends the whole process group with the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages brought up to date, as many at once as may be: each as soon as all that it needs is."""
+"""Brings stages up to date in parallel, each as soon as the stages that it needs are done."""
 
 from __future__ import annotations
 

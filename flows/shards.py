@@ -1,4 +1,4 @@
-"""One shard of a prompt task as a Prefect task, on whatever worker the task runner gives it to."""
+"""The Prefect task that answers one shard of a prompt task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server from a Python package: one data folder, one port of 127.0.0.1, passwords from the start on."""
+"""Starts a PostgreSQL server from a Python package, on 127.0.0.1 and with passwords from the first start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `cliptune doctor`: what of this installation works, and how to fix what does not."""
+"""The command `cliptune doctor`: checks the installation and says how to fix what does not work."""
 
 from __future__ import annotations
 

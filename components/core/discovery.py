@@ -1,4 +1,4 @@
-"""One file, one thing: what the files of a folder export, found by the file's name."""
+"""Plug-in files: finds what the files of a package export by the file's name, as for methods, sources and tasks."""
 
 from __future__ import annotations
 

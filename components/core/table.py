@@ -1,4 +1,4 @@
-"""Tables with a contract, and the only way to read or write one."""
+"""Parquet tables with a checked schema; stages read and write all their tables through `Table`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts reduced to what counts when two of them are compared."""
+"""Texts reduced to their words or letters, for comparing two texts."""
 
 from __future__ import annotations
 

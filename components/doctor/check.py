@@ -1,4 +1,4 @@
-"""What a check is, and what it finds."""
+"""The contract of a check: what it is given and what it finds."""
 
 from __future__ import annotations
 

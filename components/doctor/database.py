@@ -1,4 +1,4 @@
-"""Databases named by SQLAlchemy URLs: whether they answer, and how to name them without their password."""
+"""Asks whether a database answers, by its SQLAlchemy URL, and shows the URL without its password."""
 
 from __future__ import annotations
 

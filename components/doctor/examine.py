@@ -1,4 +1,4 @@
-"""All checks at once, each in a thread of its own, so that a part which hangs holds up nothing."""
+"""Runs all checks at once, each in its own thread, so that one that hangs delays no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP requests of checks: short, and with an answer in words."""
+"""Short HTTP requests for checks, with failures in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model card: what an encoder is, what it learned from, how good it is, and what it is known to be bad at."""
+"""Writes the model card: origin, training data, metrics, known weaknesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder that a user names: a folder, a file, a run, a registry entry or open_clip's name and tag."""
+"""Loads the encoder that a user names: a folder, a file, an MLflow run, a registry alias or open_clip's `name:tag`."""
 
 from __future__ import annotations
 

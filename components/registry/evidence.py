@@ -1,4 +1,4 @@
-"""What the gate must know about a candidate besides metrics."""
+"""Collects what the gate needs besides metrics: validation, provenance, published results."""
 
 from __future__ import annotations
 

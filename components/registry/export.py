@@ -1,4 +1,4 @@
-"""Write an encoder as another library's folder; nothing is written that this library does not load back the same."""
+"""Exports an encoder as an open_clip or Hugging Face folder, loads it back and compares before it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where promotion reads and writes."""
+"""The folders that promotion reads and writes."""
 
 from __future__ import annotations
 

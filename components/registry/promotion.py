@@ -1,4 +1,4 @@
-"""Put the best candidate through the gate; move the aliases; write the decision down."""
+"""Promotes the best candidate that passes the gate, and records the decision; behind `cliptune promote`."""
 
 from __future__ import annotations
 

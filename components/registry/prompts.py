@@ -1,4 +1,4 @@
-"""The prompts behind the tables that an encoder was trained on, for its model card."""
+"""Finds the prompts behind an encoder's training tables, for its model card."""
 
 from __future__ import annotations
 

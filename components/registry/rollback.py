@@ -1,4 +1,4 @@
-"""Give the champion's place back to the version before."""
+"""Makes the previous champion champion again; behind `cliptune rollback`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow runs that nobody works on any more: RUNNING for ever, because SIGKILL lets nobody write an end."""
+"""Ends MLflow runs that are still RUNNING though their process is dead."""
 
 from __future__ import annotations
 

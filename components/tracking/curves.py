@@ -1,4 +1,4 @@
-"""What the comparison reads from MLflow, and what it leaves there; neither can fail the comparison."""
+"""Reads loss curves from MLflow for the report, and logs the comparison there; failures of MLflow are only warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics for a run that has ended: those of an encoder's evaluation, in the run that trained it."""
+"""Logs the evaluation of an encoder into the MLflow run that trained it, after that run has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run in MLflow, for the length of a stage."""
+"""`tracked_run`, the MLflow run around a stage: parameters, inputs, metrics, artifacts and how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which captions a language model writes, who answers, and the students that learn to."""
+"""Settings of `synthesize` and `students`: prompt tasks, engines, language models."""
 
 from __future__ import annotations
 

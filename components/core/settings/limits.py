@@ -1,4 +1,4 @@
-"""What a synthesised table must fulfil."""
+"""Settings of `validate`: what each table of answers must fulfil."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an encoder becomes the champion, and what its card says."""
+"""Settings of `promote`: the rules of the gate and what the model card says."""
 
 from __future__ import annotations
 

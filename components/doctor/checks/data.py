@@ -1,4 +1,4 @@
-"""What the pipeline reads and does not make itself: image folder, shards, weights."""
+"""Checks that data which the pipeline does not make itself is there: image folder, shards, weights."""
 
 from __future__ import annotations
 

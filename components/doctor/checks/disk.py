@@ -1,4 +1,4 @@
-"""Room for what stages write."""
+"""Checks that there is room on the disk for what stages write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""params.yaml can be read, and every key and name in it is known, those of methods too."""
+"""Checks that params.yaml can be read and all its keys and names are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every work pool that prefect.yaml deploys to is there and has a worker."""
+"""Checks that every work pool of prefect.yaml exists and has a worker."""
 
 from __future__ import annotations
 

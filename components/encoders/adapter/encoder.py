@@ -1,4 +1,4 @@
-"""An image-text encoder: its towers, its tokenizer, its sidecar, and how texts and images become unit vectors."""
+"""`Encoder`: towers, tokenizer and sidecar; embeds texts and images as unit vectors, loads and saves itself."""
 
 from __future__ import annotations
 

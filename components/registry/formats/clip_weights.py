@@ -1,4 +1,4 @@
-"""open_clip's CLIP as transformers' `CLIPModel`: which encoders that class can hold, its configuration, its weights."""
+"""Converts open_clip's CLIP to transformers' `CLIPModel`: configuration and weights, or why it cannot be held."""
 
 from __future__ import annotations
 
