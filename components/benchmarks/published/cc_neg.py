@@ -14,7 +14,6 @@ as published. Values of the two protocols are not comparable.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 from components.benchmarks.benchmark import Metric, Scores
 from components.benchmarks.encoding.context import Trial
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.rows import checked
+from components.benchmarks.files.rows import checked, read_csv
 from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
 from components.benchmarks.published_benchmark import Need, Published, Tested
@@ -96,7 +95,7 @@ def _tested_rows(trial: Trial, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 def _semclip_rows(trial: Trial) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of SemCLIP's file, and those that are tested."""
-    rows = checked(trial, CSV, _read_csv(trial.folder / CSV), _CSV_COLUMNS)
+    rows = checked(trial, CSV, read_csv(trial.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
@@ -120,14 +119,6 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is no Parquet file ({str(error).splitlines()[0][:120]}): convert it again") from None
     return rows
-
-
-def _read_csv(path: Path) -> list[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): fetch it again") from None
 
 
 _PICTURES = Need(
