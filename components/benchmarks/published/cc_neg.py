@@ -9,7 +9,8 @@ columns image_path, caption and negated.
 `cc_neg_semclip` is that of SemCLIP (arXiv 2511.16527): `ccneg_paraphrased.csv` with columns image_number, caption,
 negation and paraphrased, a random tenth held out. How it is drawn only the released code says, see `held_out`. The
 paper counts 22,825 held-out rows of 228,246; the code's rule gives 22,824, so a file that fits either number is taken
-as published. Values of the two protocols are not comparable.
+as published. Its images are squashed and have ImageNet's mean, as in training. Values of the two protocols are not
+comparable.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from components.benchmarks.benchmark import Metric, Scores
 from components.benchmarks.encoding.context import Trial
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
 from components.benchmarks.files.rows import checked, read_csv
 from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
@@ -58,7 +60,7 @@ def score_semclip(trial: Trial) -> Scores:
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         trial.expect(CSV, len(rows), ROWS)
     files = [semclip_picture_name(row) for row in tested]
-    images = _images(trial, files)
+    images = _images(trial, files, SQUASHED)
     original, paraphrased, negated = (
         trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
@@ -99,8 +101,8 @@ def _semclip_rows(trial: Trial) -> tuple[list[dict[str, Any]], list[dict[str, An
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def _images(trial: Trial, names: list[str]) -> Features:
-    return trial.images([picture_file(trial.folder / IMAGES / name) for name in names])
+def _images(trial: Trial, names: list[str], preparation: Preparation = CLIP) -> Features:
+    return trial.images([picture_file(trial.folder / IMAGES / name) for name in names], preparation)
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -148,8 +150,8 @@ BENCHMARKS = (
     ),
     Published(
         name=SEMCLIP,
-        version=2,
-        protocol="SemCLIP's released code: a tenth of the rows by seed 42, ties a failure; composite of equation 8",
+        version=3,
+        protocol="SemCLIP's released code: a tenth of the rows by seed 42, squashed images; composite of equation 8",
         citation="SemCLIP (arXiv 2511.16527)",
         folder="cc_neg",
         needs=(
