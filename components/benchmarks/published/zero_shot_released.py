@@ -60,7 +60,7 @@ def score_pc_clip(trial: Trial, facts: ImageSetFacts) -> Scores:
         InputError: the images or a file of class texts are missing or not as published.
     """
     name = f"zero_shot_{facts.name}_pc_clip_released"
-    found = _test_images(trial, facts)
+    found = pc_clip_images(trial, facts)
     classes = released_names(trial.folder, facts, found, PC_CLIP)
     plain = Classified(trial.images(found.pictures), found.labels, class_weights(trial, [GENERIC], classes))
     scores = Scores({f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels)})
@@ -84,7 +84,7 @@ def score_pc_clip(trial: Trial, facts: ImageSetFacts) -> Scores:
 
 def tested_pc_clip(trial: Trial, facts: ImageSetFacts) -> Tested:
     """The images of a test split that the code draws itself."""
-    return Tested(pictures=_test_images(trial, facts).pictures)
+    return Tested(pictures=pc_clip_images(trial, facts).pictures)
 
 
 def score_semclip(trial: Trial, facts: ImageSetFacts) -> Scores:
@@ -100,13 +100,18 @@ def score_semclip(trial: Trial, facts: ImageSetFacts) -> Scores:
     return Scores(semclip_values(trial, f"zero_shot_{facts.name}_semclip_released", plain, classes, NEGATED.lower()))
 
 
-def _test_images(trial: Trial, facts: ImageSetFacts) -> ImageSet:
-    """The published test split, or the code's own tenth of a set that has `whole`."""
+def pc_clip_images(trial: Trial, facts: ImageSetFacts, split: str = "test") -> ImageSet:
+    """The published split, or the code's own nine tenths for `train` and tenth for `test` of a set that has `whole`.
+
+    Raises:
+        InputError: the images are missing or not as published.
+    """
     if facts.whole is None:
-        return read_image_set(trial, facts)
+        return read_image_set(trial, facts, split)
     found = read_image_set(trial, facts, "whole")
     count = len(found.labels)
-    rows = drawn(count, count, 0)[int(count * _TRAINED_ON) :]
+    order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
+    rows = order[:cut] if split == "train" else order[cut:]
     pictures = [found.pictures[row] for row in rows]
     return ImageSet(pictures, found.labels[rows], found.class_names, found.templates, found.torchvision_names)
 

@@ -96,8 +96,8 @@ def test_published_differences_are_one_text_to_go_on_with() -> None:
     first = asked("a grey bird with small wings and a yellow beak", "a blue bird with large wings and a brown beak")
     second = asked("a brown bird with an orange beak", "a black bird with yellow beak")
     text = (
-        f"Q: {first}\n\nA: Difference in color and size of the wings. One is grey and has small wings and a yellow beak, "
-        "while the other is blue and has large wings and a brown beak.\n\n"
+        f"Q: {first}\n\nA: Difference in color and size of the wings. One is grey and has small wings and a yellow "
+        "beak, while the other is blue and has large wings and a brown beak.\n\n"
         f"Q: {second}\n\nA: The color of the body and the beaks. One has a brown body and orange beak, while the other "
         f"is black with a yellow beak.\n\nQ: {asked('a red bird', 'a jay')}\n\nA:"
     )
