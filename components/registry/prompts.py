@@ -38,9 +38,9 @@ def prompts_of(table: str, settings: Settings) -> list[str]:
 
 def _prompt(name: str, settings: Settings) -> str:
     task = find_task(name)
-    messages = task.messages({part: f"<{part}>" for part in task.inputs})
-    question = " / ".join(" ".join(str(message["content"]).split()) for message in messages)
     asked = settings.synthesize.tasks.get(name)
+    messages = task.render({part: f"<{part}>" for part in task.inputs}, asked.prompt if asked else "own")
+    question = " / ".join(" ".join(str(message["content"]).split()) for message in messages)
     who = "not in params.yaml any more"
     if asked is not None:
         model = settings.synthesize.model_of(asked)

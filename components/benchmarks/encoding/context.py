@@ -11,6 +11,7 @@ from typing import Any
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.preparation import CLIP, Preparation
 from components.benchmarks.encoding.text_features import embed_new
 from components.core.errors import InputError
 from components.core.metrics import Features
@@ -49,13 +50,13 @@ class BenchmarkContext:
         """
         return embed_new(self.under_test.encoder, texts, self._known)
 
-    def images(self, pictures: Sequence[Picture]) -> Features:
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
         """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.
 
         Raises:
             InputError: the encoder has no image tower, or a picture cannot be decoded.
         """
-        return self.image_features.of(self.under_test, pictures)
+        return self.image_features.of(self.under_test, pictures, preparation=preparation)
 
     def expect(self, what: str, found: int, published: int) -> None:
         """Compare a count with the published one.

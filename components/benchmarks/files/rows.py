@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from components.benchmarks.encoding.context import BenchmarkContext
@@ -24,6 +26,19 @@ def read_rows(context: BenchmarkContext, path: str, columns: Mapping[str, type])
     if not isinstance(found, list):
         raise InputError(f"{context.folder / path} holds no list of rows: fetch it again")
     return checked(context, path, found, columns)
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """The rows of a comma-separated file whose first line names the columns.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}): fetch it again") from None
 
 
 def checked(

@@ -21,12 +21,15 @@ class ImageSet:
         labels: class of each `[images]`, counted from 0.
         class_names: as the files call them; None where they do not.
         templates: published beside the images, with `{c}` for the class; None where there are none.
+        torchvision_names: letter by letter as torchvision has them, such as `apple_pie`, which is how the papers'
+            released code puts them into prompts; None where the files do not have them.
     """
 
     pictures: Sequence[Picture]
     labels: Indices
     class_names: Sequence[str] | None = None
     templates: Sequence[str] | None = None
+    torchvision_names: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ columns image_path, caption and negated.
 `cc_neg_semclip` is that of SemCLIP (arXiv 2511.16527): `ccneg_paraphrased.csv` with columns image_number, caption,
 negation and paraphrased, a random tenth held out. How it is drawn only the released code says, see `held_out`. The
 paper counts 22,825 held-out rows of 228,246; the code's rule gives 22,824, so a file that fits either number is taken
-as published. Values of the two protocols are not comparable.
+as published. Its images are squashed and have ImageNet's mean, as in training. Values of the two protocols are not
+comparable.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from components.benchmarks.benchmark import Metric, Scores
 from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.rows import checked
+from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
+from components.benchmarks.files.rows import checked, read_csv
 from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
 from components.benchmarks.published_benchmark import Need, Published, Tested
@@ -59,7 +60,7 @@ def score_semclip(context: BenchmarkContext) -> Scores:
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         context.expect(CSV, len(rows), ROWS)
     files = [semclip_picture_name(row) for row in tested]
-    images = _images(context, files)
+    images = _images(context, files, SQUASHED)
     original, paraphrased, negated = (
         context.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
@@ -96,12 +97,12 @@ def _tested_rows(context: BenchmarkContext, rows: list[dict[str, Any]]) -> list[
 
 def _semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of SemCLIP's file, and those that are tested."""
-    rows = checked(context, CSV, _read_csv(context.folder / CSV), _CSV_COLUMNS)
+    rows = checked(context, CSV, read_csv(context.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def _images(context: BenchmarkContext, names: list[str]) -> Features:
-    return context.images([picture_file(context.folder / IMAGES / name) for name in names])
+def _images(context: BenchmarkContext, names: list[str], preparation: Preparation = CLIP) -> Features:
+    return context.images([picture_file(context.folder / IMAGES / name) for name in names], preparation)
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -120,14 +121,6 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is no Parquet file ({str(error).splitlines()[0][:120]}): convert it again") from None
     return rows
-
-
-def _read_csv(path: Path) -> list[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): fetch it again") from None
 
 
 _PICTURES = Need(
@@ -157,8 +150,8 @@ BENCHMARKS = (
     ),
     Published(
         name=SEMCLIP,
-        version=2,
-        protocol="SemCLIP's released code: a tenth of the rows by seed 42, ties a failure; composite of equation 8",
+        version=3,
+        protocol="SemCLIP's released code: a tenth of the rows by seed 42, squashed images; composite of equation 8",
         citation="SemCLIP (arXiv 2511.16527)",
         folder="cc_neg",
         needs=(

@@ -29,6 +29,8 @@ class Task(Block):
     one_per_image: bool = False
     """Ask about one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two
     captions always do, because two captions of one image have no difference."""
+    prompt: Literal["own", "published"] = "own"
+    """Which wording of the question: the task's own, or that of its paper or released code to the letter."""
     pictures: bool = False
     """Show the model the captions' pictures too, where the task and the engine can."""
 

@@ -169,12 +169,12 @@ class Encoder:
 
     @torch.inference_mode()
     def embed_pixels(self, pixels: Tensor) -> Vectors:
-        """Unit vectors `[images, dim]` of RGB pixels, uint8 `[images, 3, size, size]`."""
+        """Unit vectors `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised float32."""
         self.model.eval()
         return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
 
     def _of_pixels(self, pixels: Tensor) -> Tensor:
-        raw: Tensor = self.model.encode_image(normalise(pixels))
+        raw: Tensor = self.model.encode_image(pixels if pixels.is_floating_point() else normalise(pixels))
         return raw.float()
 
     def _in_batches(

@@ -67,7 +67,9 @@ def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: s
             raise InputError(f"{path / name} holds class {labels[-1].max()} of {facts.classes}: fetch it again")
         planes = records[:, edition.label_bytes :].reshape(-1, 3, _SIDE, _SIDE)
         pictures += array_pictures(name, planes.transpose(0, 2, 3, 1))
-    return ImageSet(pictures, np.concatenate(labels), [name.replace("_", " ") for name in lines(path / edition.names)])
+    names = lines(path / edition.names)
+    spaced = [name.replace("_", " ") for name in names]
+    return ImageSet(pictures, np.concatenate(labels), spaced, torchvision_names=names)
 
 
 def _records(path: Path, label_bytes: int) -> npt.NDArray[np.uint8]:

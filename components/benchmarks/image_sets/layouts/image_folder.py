@@ -24,7 +24,7 @@ _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff",
 def _find(folder: Path, facts: ImageSetFacts, split: str) -> Path | None:
     tests = [path for path in facts.folders if (folder / path).is_dir()]
     trains = [path.replace("test", "train") for path in facts.folders if "test" in path]
-    return first_existing(folder, *(tests if split == "test" else trains))
+    return first_existing(folder, *(trains if split == "train" else tests))
 
 
 def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
@@ -35,7 +35,7 @@ def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: 
             raise InputError(f"{path / name} holds no images: fetch the set again")
     labels = np.repeat(np.arange(len(folders), dtype=np.int64), [len(some) for some in files])
     pictures = [picture_file(file) for some in files for file in some]
-    return ImageSet(pictures, labels, [name.replace("_", " ") for name in folders])
+    return ImageSet(pictures, labels, [name.replace("_", " ") for name in folders], torchvision_names=folders)
 
 
 def _class_folders(path: Path, facts: ImageSetFacts) -> list[str]:

@@ -34,7 +34,8 @@ def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: s
         raise InputError(f"{source} has {len(names)} classes instead of 1 to {facts.classes}: fetch it again")
     classes = [names[number] for number in sorted(names)]
     found = listed(source, path / "images", [(f"{image}.jpg", names[number]) for image, number in rows], classes)
-    return replace(found, class_names=[name.title() for name in found.class_names or ()])
+    titled = [name.title() for name in found.class_names or ()]
+    return replace(found, class_names=titled, torchvision_names=titled)
 
 
 LAYOUT = Layout("the authors' files (annotations/test.txt, annotations/trainval.txt and images/)", _find, _read)

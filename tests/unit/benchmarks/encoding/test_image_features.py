@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch import Tensor
+from torchvision import transforms
 
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.known_pictures import known_pictures, picture_key
 from components.benchmarks.encoding.picture_source import picture_bytes, picture_file
+from components.benchmarks.encoding.preparation import SQUASHED
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.registry.encoder_lookup import encoder_under_test
+from components.encoders.adapter.images import normalise
+from components.registry.encoder_lookup import under_test_of
 from tests.support.toy_context import ToyEncoder, colour_image
 
 UNDER_TEST = EncoderUnderTest("toy", ToyEncoder({}), "toy", "tower", 8)
@@ -192,7 +196,40 @@ def test_a_real_encoder_sees_what_it_sees_elsewhere(tmp_path: Path, tiny_encoder
         path = tmp_path / f"{number}.png"
         Image.fromarray(generator.integers(0, 256, (size[1], size[0], 3), np.uint8).astype(np.uint8)).save(path)
         images.append(path)
-    under_test = encoder_under_test("tiny", tiny_encoder)
+    under_test = under_test_of("tiny", tiny_encoder)
     found = ImageFeatures(tmp_path / "cache").of(under_test, [picture_file(path) for path in images])
     wanted = tiny_encoder.embed_images([path.read_bytes() for path in images])
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+class Shown(ToyEncoder):
+    """Keeps the pixels that it is shown."""
+
+    pixels: Tensor
+
+    def embed_pixels(self, pixels: Any) -> Any:
+        self.pixels = pixels
+        return super().embed_pixels(pixels)
+
+
+def test_squashed_pictures_are_those_of_torchvisions_transforms(tmp_path: Path) -> None:
+    """The transform that SemCLIP's released code writes down in its src/dataset.py."""
+    noise = np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "a.png")
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    theirs = transforms.Compose(
+        [transforms.Resize((8, 8)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
+    )
+    encoder, cache = Shown({}), ImageFeatures(tmp_path / "cache")
+    under_test = EncoderUnderTest("toy", encoder, "toy", "tower", 8)
+    squashed = cache.of(under_test, [picture_file(tmp_path / "a.png")], preparation=SQUASHED)
+    np.testing.assert_allclose(encoder.pixels[0].numpy(), theirs(Image.fromarray(noise)).numpy(), atol=1e-6)
+    # The same picture as CLIP sees it has features of its own.
+    assert not np.allclose(cache.of(under_test, [picture_file(tmp_path / "a.png")]), squashed)
+
+
+def test_a_tower_takes_normalised_pixels_as_they_are(tiny_encoder: Encoder) -> None:
+    size = tiny_encoder.sidecar.image_size
+    pixels = torch.from_numpy(np.random.default_rng(1).integers(0, 256, size=(2, 3, size, size), dtype=np.uint8))
+    np.testing.assert_allclose(tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_pixels(normalise(pixels)))
+    assert not np.allclose(tiny_encoder.embed_pixels(pixels), tiny_encoder.embed_pixels(pixels / 255.0))

@@ -71,6 +71,33 @@ def test_both_sources_by_hand(tmp_path: Path) -> None:
     assert scores.values["query_expansion/wordnet/ao_at_1"].tolist() == [0], "a tie, and red is the earlier image"
 
 
+def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
+    """The caption of the green image says red; with two green expansions of three it finds green."""
+    content = {
+        "images": [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)],
+        "annotations": [
+            {"id": 1, "image_id": 1, "caption": "a red"},
+            {"id": 2, "image_id": 2, "caption": "a car"},
+        ],
+    }
+    (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
+    colour_image(tmp_path / "val2014" / "1.png", (255, 0, 0))
+    colour_image(tmp_path / "val2014" / "2.png", (0, 255, 0))
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"a car": ["the thing", "some wheels"]}))
+    table = {**TABLE, "a red": (1, 0, 0)}
+    name = "query_expansion_coco"
+    options = {"paraphrases": str(path)}
+    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=options))
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 1]
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_5"].tolist() == [1, 1]
+    assert found.values[f"{name}/paraphrases/expanded_share"].tolist() == [0, 1]
+    once = {**options, "expansions": 1}
+    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=once))
+    # One expansion of two leaves both images alike, and the earlier, which is red, comes first.
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 0]
+
+
 def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) -> None:
     _pairs(tmp_path)
     benchmark, path = find_published("query_expansion"), tmp_path / "mine.json"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from components.benchmarks.published import find_published
@@ -91,3 +93,44 @@ def test_a_file_without_usable_rows_is_told(tmp_path: Path) -> None:
     (tmp_path / "swap_obj.json").write_text("1")
     with pytest.raises(InputError, match=r"swap_obj\.json holds no list of rows"):
         find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, TABLE, allow_partial=True))
+
+
+def _semclip_file(folder: Path, rows: list[tuple[str, ...]]) -> None:
+    with (folder / "sugarcrepe_pp_paraphrased.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("filename", "caption", "paraphrased", "negation"), *rows])
+
+
+def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(tmp_path: Path) -> None:
+    """Only the tested rows have pictures that are there, and texts whose answers are known."""
+    rows = [("gone.png", "train", "train", "train")] * 39
+    # The released code: DataFrame.sample(frac=1.0, random_state=42), of which the last int(0.1 * rows) are tested.
+    first, second, third = pd.DataFrame(rows).sample(frac=1.0, random_state=42).index[-3:].tolist()
+    rows[first] = ("a.png", "red", "crimson", "green")
+    rows[second] = ("b.png", "leaf", "red", "green")
+    rows[third] = ("a.png", "red", "red", "red")
+    _semclip_file(tmp_path, rows)
+    colour_image(tmp_path / "images" / "a.png", (255, 0, 0))
+    colour_image(tmp_path / "images" / "b.png", (0, 255, 0))
+    name = "sugar_crepe_pp_semclip_released"
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    found = find_published(name).score(context)
+    assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1, 0], "a second row of an image is a miss"
+    assert found.values[f"{name}/paraphrase/recall_at_1"].tolist() == [1, 0, 0]
+    assert found.values[f"{name}/original_over_negation"].tolist() == [1, 0, 0], "the third is a tie"
+    assert found.scalars[f"{name}/composite_score"] == pytest.approx((2 / 3 + 1 / 3 + 0) / 3)
+    assert context.notes == ["sugarcrepe_pp_paraphrased.csv: 39 found, 4,757 published"]
+    told = find_published(name).tested
+    assert told is not None
+    assert told(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
+
+
+def test_semclips_released_file_of_too_few_or_other_rows_is_refused(tmp_path: Path) -> None:
+    score = find_published("sugar_crepe_pp_semclip_released").score
+    _semclip_file(tmp_path, [("a.png", "red", "red", "green")] * 9)
+    with pytest.raises(InputError, match=r"9 found, 4,757 published"):
+        score(toy_context(tmp_path, TABLE))
+    with pytest.raises(InputError, match=r"has 9 rows, of which a tenth is tested"):
+        score(toy_context(tmp_path, TABLE, allow_partial=True))
+    (tmp_path / "sugarcrepe_pp_paraphrased.csv").write_text("filename,caption\na.png,red\n")
+    with pytest.raises(InputError, match=r"1 rows lack filename or caption or paraphrased or negation"):
+        score(toy_context(tmp_path, TABLE))

@@ -11,7 +11,7 @@ import pytest
 from components.benchmarks.benchmark import Scores
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import find_published
-from components.benchmarks.published.zero_shot import BENCHMARKS, score, score_semclip_released
+from components.benchmarks.published.zero_shot import BENCHMARKS, score
 from components.benchmarks.published_benchmark import Published
 from components.core.errors import InputError
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
@@ -73,7 +73,7 @@ def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:
     assert found.values["zero_shot_cifar10/ensemble/top5"].shape == (1,)
 
 
-def test_descriptions_stand_alone_or_after_the_prompt(tmp_path: Path) -> None:
+def test_descriptions_stand_in_place_of_the_prompt(tmp_path: Path) -> None:
     path = tmp_path / "described.parquet"
     texts = [("Red", "warm", 0), ("Red", "hot", 1), ("green", "grassy", 0), ("blue", "cold", 0)]
     CLASS_DESCRIPTIONS.write(
@@ -84,11 +84,8 @@ def test_descriptions_stand_alone_or_after_the_prompt(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     table = {**TABLE, "warm": (1, 0, 0), "hot": (0.5, 0.5, 0), "grassy": (0, 1, 0), "cold": (0, 0, 1)}
-    released = {f"This is a photo of a {name}. {text}": (0, 0, 1) for name, text, _ in texts}
-    released |= {f"This is a photo of a red. {text}": (0, 0, 1) for text in ("warm", "hot")}
-    found = run(tmp_path, {**table, **released}, class_descriptions=path).values
+    found = run(tmp_path, table, class_descriptions=path).values
     assert found["zero_shot_cifar10/extended/top1"].tolist() == [1, 0, 1, 1]
-    assert found["zero_shot_cifar10/extended_released/top1"].tolist() == [1, 0, 0, 0]
     (tmp_path / "lines.txt").write_text("warm\ngrassy\ncold\n")
     found = run(tmp_path, table, class_descriptions=tmp_path / "lines.txt").values
     assert found["zero_shot_cifar10/extended/top1"].tolist() == [1, 0, 1, 1]
@@ -127,7 +124,7 @@ CONFUSED = [(RED, 0)] * 5 + [(ORANGE, 1)] * 5 + [(BLUE, 2)] * 5
 """The prompts take every orange picture for a red one; class 1 is called green."""
 
 
-def test_comparative_prompting_fixes_a_confused_pair(tmp_path: Path) -> None:
+def test_comparative_prompting_mends_a_confused_pair(tmp_path: Path) -> None:
     write_shards(tmp_path, CONFUSED)
     write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
     # At 0.5: f'_green = 0.5 (0, 1, 0) + 0.5 ((1, 0, 0) - d), d = (-1, 0, 0): (1, 0.5, 0) normalised, nearer to orange.
@@ -139,7 +136,6 @@ def test_comparative_prompting_fixes_a_confused_pair(tmp_path: Path) -> None:
     assert found.values["zero_shot_cifar10/comparative_alpha_0.9/top1"].mean() == pytest.approx(8 / 12)
     assert found.scalars["zero_shot_cifar10/comparative_plain/top1_confused"] == 0.5
     assert found.scalars["zero_shot_cifar10/comparative_alpha_0.5/top1_confused"] == 1
-    assert len(found.values["zero_shot_cifar10/comparative_released_alpha_0.5/top1"]) == 15
     again = run(tmp_path, {**TABLE, "redder": (-1, 0, 0)})
     assert (again.values["zero_shot_cifar10/comparative_plain/top1"] == plain).all()
 
@@ -150,16 +146,6 @@ def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
     assert not any("comparative" in name for name in run(tmp_path).values)
     write_differences(tmp_path / "class_differences.parquet", [("dog", "cat", "barks")])
     assert not any("comparative" in name for name in run(tmp_path).values)
-
-
-def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -> None:
-    write_shards(tmp_path, SAMPLES, "train")
-    table = {f"this is a photo of a {name}": axis for name, axis in PURE.items()}
-    table |= {f"this is not a photo of a {name}": (1, 0, 0) for name in PURE}
-    found = score_semclip_released(toy_context(tmp_path, table), FACTS).values
-    assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
-    assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
-    assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
 
 
 def test_a_template_reaches_into_nothing(tmp_path: Path) -> None:
