@@ -21,7 +21,17 @@ Append = Callable[[dict[str, list[object]] | pa.Table], None]
 
 @dataclass(frozen=True)
 class Table:
-    """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text."""
+    """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text.
+
+    >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
+    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
+    >>> captions.read(folder / "captions.parquet")["caption"].to_pylist()
+    ['a dog', 'a cat']
+    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", ""]})
+    Traceback (most recent call last):
+        ...
+    components.core.errors.InputError: ...captions.parquet: row 1 has no 'caption': fix or remove the row
+    """
 
     name: str
     schema: pa.Schema

@@ -22,6 +22,11 @@ def find_encoder(name: str, models: Path = DEFAULT.models) -> EncoderUnderTest:
 
     Raises:
         InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
+
+    >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
+    (1, 512)
+    >>> find_encoder("ViT-B-32-quickgelu:openai").image_size  # doctest: +SKIP
+    224
     """
     check_name(name, models)
     found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))

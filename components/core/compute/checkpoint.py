@@ -1,4 +1,4 @@
-"""Resume checkpoints of training and students: safetensors and JSON, written atomically; finds the newest intact."""
+"""Resume checkpoints of training and students: safetensors and JSON, written atomically; the newest intact one wins."""
 
 from __future__ import annotations
 

@@ -77,6 +77,8 @@ class Encoder:
         Raises:
             InputError: the folder holds none, its files are damaged or not those that the sidecar describes, or the
                 model built from the sidecar has another activation than the sidecar says.
+
+        >>> encoder = Encoder.load(Path("models/paraclip"))  # doctest: +SKIP
         """
         sidecar = read_sidecar(folder)
         text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
@@ -124,7 +126,11 @@ class Encoder:
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
-        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short."""
+        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short.
+
+        >>> encoder.embed_texts(["a dog", "one hound"]).shape  # doctest: +SKIP
+        (2, 512)
+        """
         tokens = self.tokenizer(texts)
         lengths = self.tokenizer.lengths(tokens)
 
@@ -144,6 +150,9 @@ class Encoder:
 
         Raises:
             InputError: an image cannot be decoded; the message gives its name or row.
+
+        >>> encoder.embed_images([Path("dog.jpg").read_bytes()]).shape  # doctest: +SKIP
+        (1, 512)
         """
         return unit_rows(self.image_features(images, batch_size, title, names))[0]
 
