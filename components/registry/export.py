@@ -45,10 +45,13 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
         apart = write_checked(encoder, form, Path(output))
     else:
         from components.core.storage import S3
+        from components.core.storage.url import upload_pairs
 
         with TemporaryDirectory() as temporary:
             apart = write_checked(encoder, form, Path(temporary) / "exported")
-            S3().put_folder(Path(temporary) / "exported", output)
+            store = S3()
+            for path, url in upload_pairs(Path(temporary) / "exported", output):
+                store.put(path, url)
     return f"{output}: {format_name}; loaded back, features differ by {apart:.1e} at most"
 
 
