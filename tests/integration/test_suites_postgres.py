@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ def _tables(url: str) -> list[Any]:
 
 
 def _written(folder: Path) -> Any:
-    outcome = read_outcome(Files(validated=folder / "validated"))
-    return outcome.accepted, outcome.quarantine, json.loads((folder / "validated" / "summary.json").read_text("utf-8"))
+    outcome = read_outcome(Files(project=folder, quarantine=folder / "quarantine"))
+    return outcome.accepted, outcome.quarantine, outcome.summary
 
 
 def test_the_stage_writes_the_same(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

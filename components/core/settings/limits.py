@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PositiveInt, field_validator
@@ -42,8 +43,15 @@ class Limits(Block):
     max_leak_share: float = Field(1.0, ge=0, le=1)
 
 
+class Checked(Limits):
+    """A synthesised table: the folder it is written to, and the limits that differ from those of every table."""
+
+    folder: str = Field(pattern=r"^data/(validated|untrained)(/[A-Za-z0-9_-]+)*$")
+    """Where its rows are written: methods name it, or one above it, in `reads`. No method reads `data/untrained`."""
+
+
 class Validate(Limits):
-    """The limits of every table; `tables` has what differs for some."""
+    """The limits of every table; `tables` names the tables, and has what differs for some."""
 
     check_facts: bool
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
@@ -52,7 +60,7 @@ class Validate(Limits):
     database: str | None = None
     """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
     environment (PGPASSWORD) or a password file: dvc.lock keeps this block."""
-    tables: dict[str, Limits] = Field(default_factory=dict)
+    tables: dict[str, Checked] = Field(default_factory=dict)
 
     @field_validator("database")
     @classmethod
@@ -63,5 +71,10 @@ class Validate(Limits):
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""
-        own = self.tables[table].model_dump(exclude_unset=True) if table in self.tables else {}
+        found = self.tables.get(table)
+        own = found.model_dump(exclude_unset=True, exclude={"folder"}) if found else {}
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | own)
+
+    def file(self, table: str) -> Path:
+        """Where a table's accepted rows are written."""
+        return Path(self.tables[table].folder, f"{table}.parquet")
