@@ -63,7 +63,7 @@ def synthesize_captions(
                 outcomes[name] = [] if current else over_shards(started, name, scale.shards)
             if stage in stale:
                 run_stage.with_options(name=stage)(stage)
-    show_captions(outcomes)
+    show_captions({name: CAPTIONS / settings.synthesize.answers(name) for name in outcomes}, outcomes)
 
 
 def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
@@ -92,11 +92,11 @@ def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
 
 
 @task(cache_policy=NO_CACHE)
-def show_captions(outcomes: dict[str, list[Outcome]]) -> None:
-    """An artifact of what became of each prompt task: `captions-table`."""
+def show_captions(files: dict[str, Path], outcomes: dict[str, list[Outcome]]) -> None:
+    """An artifact of what became of each prompt task, whose answers lie in `files`: `captions-table`."""
     rows: list[dict[str, Any]] = []
     for name, of_shards in outcomes.items():
-        accepted = GENERATIONS.read(CAPTIONS / f"{name}.parquet", ["accepted"])["accepted"].to_pylist()
+        accepted = GENERATIONS.read(files[name], ["accepted"])["accepted"].to_pylist()
         counts = _sum(of_shards)
         done = {key: counts[key] for key in ("replayed", "generated", "failed")}
         rows.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.core.files import content_hash, file_hash
+from components.core.folders import SUMMARY
 from components.core.settings import Settings
 from components.registry.decision import Decision, latest
 from components.registry.folders import BASE, DEFAULT, Folders
@@ -31,7 +32,7 @@ def _is_local(uri: str) -> bool:
 
 def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:
     """Hash of everything that a decision rests on: results, sidecars, runs, validation, policy, registry."""
-    files: list[Path] = [folders.validation_summary]
+    files = sorted(folders.quarantine.glob(f"*/{SUMMARY}"))
     for encoder in sorted({BASE, *settings.encoders}):
         files += [folders.metrics / f"{encoder}.json"]
         files += [folders.models / encoder / name for name in ("encoder.json", "encoder.safetensors", RUN_FILE)]

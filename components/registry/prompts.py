@@ -7,15 +7,16 @@ from pathlib import Path
 
 from components.captions.tasks import find_task
 from components.core.errors import InputError
+from components.core.folders import VALIDATED
 from components.core.settings import Settings
 from components.validation.tables import find_table
 
 
-def tables_trained_on(data_hashes: Iterable[str], validated: str) -> list[str]:
+def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
     """Names of the synthesised tables among the files that an encoder was trained on."""
     names = []
     for path in map(Path, data_hashes):
-        if path.parent.name != validated:
+        if not path.is_relative_to(VALIDATED):
             continue
         try:
             names.append(find_table(path.stem).name)

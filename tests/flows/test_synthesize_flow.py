@@ -106,7 +106,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[s
         columns = {"id": ["a", "b", "c"], "sample": [0] * 3, "source": ["s"] * 3, "key": ["k"] * 3}
         rest = {"accepted": [True, False, True], "text": ["t", None, "t"], "reason": [None, "unparsable", None]}
         empty = dict.fromkeys(set(GENERATIONS.schema.names) - columns.keys() - rest.keys(), [None] * 3)
-        GENERATIONS.write(tmp_path / "data" / "captions" / f"{task}.parquet", {**columns, **rest, **empty})
+        GENERATIONS.write(
+            tmp_path / "data" / "captions" / "paraphrases" / f"{task}.parquet", {**columns, **rest, **empty}
+        )
     monkeypatch.chdir(tmp_path)
     for module in (flows.stages, stage_graph):
         monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))

@@ -52,7 +52,10 @@ def real_pipeline(*stages: str) -> dict[str, Any]:
     made = {}
     for stage in stages:
         name, _, key = stage.partition("@")
-        body = yaml.safe_load(yaml.safe_dump(raw[name].get("do", raw[name])).replace("${item}", key))
+        written = yaml.safe_dump(raw[name].get("do", raw[name]))
+        for template, value in {"${item}": key, "${key}": key, "${item.folder}": "data/validated/paraclip"}.items():
+            written = written.replace(template, value)
+        body = yaml.safe_load(written)
         deps = [path for path in body["deps"] if not path.startswith("components")]
         kept = {part: body[part] for part in ("cmd", "outs", "metrics") if part in body}
         made[f"{name}-{key}" if key else name] = kept | {"deps": deps}

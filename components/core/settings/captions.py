@@ -13,6 +13,8 @@ from components.core.settings.block import Block, Seed
 class Task(Block):
     """One prompt task: the table it reads and how many answers each row gets."""
 
+    table: str
+    """The synthesised table that its answers belong to, a key of `validate.tables`."""
     input: Path
     samples: PositiveInt = 1
     temperature: float = Field(1.0, ge=0)
@@ -65,6 +67,10 @@ class Synthesize(Block):
     def model_of(self, asked: Task) -> str:
         """Who answers a task: a key of `models`."""
         return asked.model or self.model
+
+    def answers(self, name: str) -> Path:
+        """Where in `data/captions` a task's answers are written."""
+        return Path(self.tasks[name].table, f"{name}.parquet")
 
 
 class Student(Block):

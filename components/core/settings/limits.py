@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PositiveInt
@@ -39,16 +40,28 @@ class Limits(Block):
     max_leak_share: float = Field(1.0, ge=0, le=1)
 
 
+class Checked(Limits):
+    """A synthesised table: the folder it is written to, and the limits that differ from those of every table."""
+
+    folder: str = Field(pattern=r"^data/(validated|untrained)(/[A-Za-z0-9_-]+)*$")
+    """Where its rows are written: methods name it, or one above it, in `reads`. No method reads `data/untrained`."""
+
+
 class Validate(Limits):
-    """The limits of every table; `tables` has what differs for some."""
+    """The limits of every table; `tables` names the tables, and has what differs for some."""
 
     check_facts: bool
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
     shard_rows: PositiveInt = 50_000
     """Rows that are held in memory at once; no result depends on it."""
-    tables: dict[str, Limits] = Field(default_factory=dict)
+    tables: dict[str, Checked] = Field(default_factory=dict)
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""
-        own = self.tables[table].model_dump(exclude_unset=True) if table in self.tables else {}
+        found = self.tables.get(table)
+        own = found.model_dump(exclude_unset=True, exclude={"folder"}) if found else {}
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | own)
+
+    def file(self, table: str) -> Path:
+        """Where a table's accepted rows are written."""
+        return Path(self.tables[table].folder, f"{table}.parquet")

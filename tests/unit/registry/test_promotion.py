@@ -22,6 +22,7 @@ from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
 from components.tracking import make_client, tracking_uri
+from tests.support.registry_project import EXAMPLES, SUMMARY_FILE
 
 MODEL = "text-encoder"
 PRIMARY = "paraphrased_retrieval/ao_at_10"
@@ -88,7 +89,7 @@ def test_a_decision_stands_only_on_its_files(project: Any, change: str) -> None:
     if change == "policy":
         settings = settings.model_copy(update={"promote": settings.promote.model_copy(update={"guards": {}})})
     if change == "validation":
-        write_json(Path("data/validated/summary.json"), {"passed": False})
+        write_json(SUMMARY_FILE, {"passed": False})
     if change == "store":
         Path("mlruns/mlflow.db").unlink()
     assert cached_decision(settings) is None
@@ -176,7 +177,7 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
         ("run file", "provenance", "names no training run"),
         ("run", "provenance", "is not in MLflow"),
         ("killed run", "provenance", "KILLED"),
-        ("validation", "validation", "validation failed"),
+        ("validation", "validation", "table 'paraphrases' failed"),
         ("summary", "validation", "missing or damaged"),
         ("examples", "validation", "was not trained on"),
     ],
@@ -193,9 +194,9 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
         "run file": (folder / "run.json").unlink,
         "run": lambda: write_json(folder / "run.json", run | {"run_id": "0" * 32}),
         "killed run": lambda: make_client().set_terminated(run["run_id"], "KILLED"),
-        "validation": lambda: write_json(Path("data/validated/summary.json"), {"passed": False}),
-        "summary": lambda: Path("data/validated/summary.json").write_text("{"),
-        "examples": lambda: Path("data/validated/paraphrases.parquet").write_bytes(b"others"),
+        "validation": lambda: write_json(SUMMARY_FILE, {"passed": False}),
+        "summary": lambda: SUMMARY_FILE.write_text("{"),
+        "examples": lambda: EXAMPLES.write_bytes(b"others"),
     }
     breakers[fault]()
     decision = promote(project.settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ TEXTS = [GOOD_1, SAME_1, OTHER_1, "dog cat", "Sure! " + GOOD_1, None]
 
 def _written(outcome: Any) -> tuple[Any, ...]:
     """Everything that must not depend on the shards; the tables byte by byte."""
-    tables = [path.read_bytes() for path in sorted(outcome.files.validated.glob("*.parquet"))]
-    summary = json.loads((outcome.files.validated / "summary.json").read_text("utf-8"))
-    summary["tables"]["paraphrases"].pop("shards")
-    return outcome.accepted, outcome.quarantine, summary, tables
+    tables = [path.read_bytes() for path in sorted(outcome.files.project.glob("data/validated/**/*.parquet"))]
+    tables += [path.read_bytes() for path in sorted(outcome.files.quarantine.rglob("*.parquet"))]
+    assert len(tables) == 2
+    outcome.summary.pop("shards")
+    return outcome.accepted, outcome.quarantine, outcome.summary, tables
 
 
 @settings(
@@ -84,4 +84,5 @@ def test_nothing_appears_when_the_stage_breaks_off(stage: Any, answer: Any, tmp_
     monkeypatch.setattr("components.validation.reporting.quality.Quality.add", fail)
     with pytest.raises(RuntimeError, match="lost"):
         stage([answer(), answer(pair=1)], shard_rows=1)
-    assert list((tmp_path / "validated").iterdir()) == []
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "quarantine" / "paraphrases").iterdir()) == []

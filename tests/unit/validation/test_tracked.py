@@ -46,9 +46,9 @@ def test_counts_and_reports_are_in_the_run(tracked_stage: Callable[..., Any], an
     found = {name: run.data.metrics[f"validate/paraphrases/{name}"] for name in wanted}
     assert found == wanted
     assert run.data.metrics["validate/paraphrases/accepted_share"] == pytest.approx(2 / 3)
-    assert _artifacts(run) == {"summary.json", "docs"}
-    assert {"docs/index.html", "docs/rejected_paraphrases.html"} <= _artifacts(run, "docs")
-    assert _artifacts(run, "docs/quality") == {"docs/quality/paraphrases.png"}
+    assert _artifacts(run) == {"summary.json", "paraphrases"}
+    assert {"paraphrases/index.html", "paraphrases/rejected_paraphrases.html"} <= _artifacts(run, "paraphrases")
+    assert _artifacts(run, "paraphrases/quality") == {"paraphrases/quality/paraphrases.png"}
 
 
 def test_a_broken_limit_fails_the_run_with_all_that_it_found(tracked_stage: Callable[..., Any], answer: Any) -> None:
@@ -60,7 +60,7 @@ def test_a_broken_limit_fails_the_run_with_all_that_it_found(tracked_stage: Call
     run = _last_run()
     assert run.info.status == "FAILED"
     assert run.data.metrics["validate/paraphrases/rejected/paraphrase_1_rejected_failed_ HTTP 500_ _oops_ __"] == 1
-    assert _artifacts(run) == {"summary.json", "docs"}
+    assert _artifacts(run) == {"summary.json", "paraphrases"}
 
 
 def test_reasons_that_look_alike_to_mlflow_are_added_up(counted: Any) -> None:
