@@ -18,7 +18,7 @@ from components.core.storage import S3
 from tests.support.restartable_s3 import RestartableS3, restartable_s3
 
 pytestmark = pytest.mark.integration
-PART = 16 << 20
+PART = 8 << 20
 URL = "s3://ready/shards/000.tar"
 
 # A process that is killed when this many bytes have travelled.
@@ -44,7 +44,7 @@ def server() -> Iterator[RestartableS3]:
 
 @pytest.fixture
 def shard(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of six parts; nothing lies at `URL`."""
+    """A file of ten parts; nothing lies at `URL`."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in server.environment.items():
@@ -52,7 +52,7 @@ def shard(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     server.client().delete_object(Bucket="ready", Key="shards/000.tar")
     path = tmp_path / "shard.tar"
-    path.write_bytes(os.urandom(6 * PART - 1000))
+    path.write_bytes(os.urandom(10 * PART - 1000))
     return path
 
 
@@ -84,7 +84,7 @@ class _OnceSent:
 
 
 def _run_killed(verb: str, *places: str) -> None:
-    command = [sys.executable, "-c", _KILLED, *places, str(2 * PART), verb]
+    command = [sys.executable, "-c", _KILLED, *places, str(4 * PART), verb]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
 
@@ -97,7 +97,7 @@ def test_server_killed_during_upload(server: RestartableS3, shard: Path, monkeyp
         server.kill()
         threading.Timer(3, server.start).start()
 
-    fallen = _OnceSent(2 * PART, fall)
+    fallen = _OnceSent(4 * PART, fall)
     size = S3().put(shard, URL, fallen)
     assert fallen.done
     assert fallen.sent == size == shard.stat().st_size
@@ -130,7 +130,7 @@ def test_server_that_stays_away_ends_the_upload_and_a_later_one_completes(
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     try:
-        fallen = _OnceSent(2 * PART, server.kill)
+        fallen = _OnceSent(4 * PART, server.kill)
         with pytest.raises(InputError, match=r"000\.tar is out of reach .* check AWS_ENDPOINT_URL_S3"):
             S3().put(shard, URL, fallen)
     finally:

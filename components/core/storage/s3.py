@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
-from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
@@ -23,7 +22,6 @@ from components.core.storage.url import object_url, path_inside, split_url
 _BUFFER = 1 << 20
 _SHA256 = "sha256"
 """Metadata key with the SHA-256 of the whole content, which S3 itself does not keep for objects of several parts."""
-_PARTS = TransferConfig(multipart_threshold=16 << 20, multipart_chunksize=16 << 20, max_concurrency=4)
 
 
 def _silent(_size: int) -> None:
@@ -119,7 +117,7 @@ class S3:
             return 0
         metadata = {_SHA256: file_hash(source)}
         with explained(url, "written"), source.open("rb") as stream:
-            self._client.upload_fileobj(stream, bucket, key, {"Metadata": metadata}, on_bytes, _PARTS)
+            self._client.upload_fileobj(stream, bucket, key, {"Metadata": metadata}, on_bytes)
             after = source.stat()
             if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 self._client.delete_object(Bucket=bucket, Key=key)
@@ -141,7 +139,7 @@ class S3:
             try:
                 with atomic_file(target) as temporary:
                     with temporary.open("wb") as stream:
-                        self._client.download_fileobj(bucket, key, stream, None, on_bytes, _PARTS)
+                        self._client.download_fileobj(bucket, key, stream, None, on_bytes)
                     wanted, found = head["Metadata"].get(_SHA256), file_hash(temporary)
                     if wanted not in (None, found):
                         raise InputError(f"{url} is not what was stored (SHA-256 {found}): upload it again")
