@@ -45,8 +45,9 @@ def _squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _as_imagenet(pixels: Tensor) -> Tensor:
-    mean, deviation = (pixels.double().new_tensor(three).view(3, 1, 1) for three in (_MEAN, _DEVIATION))
-    return ((pixels / 255.0 - mean) / deviation).float()
+    shares = pixels.float() / 255.0
+    mean, deviation = (shares.new_tensor(three).view(3, 1, 1) for three in (_MEAN, _DEVIATION))
+    return (shares - mean) / deviation
 
 
 CLIP = Preparation("", _fitted, lambda pixels: pixels)

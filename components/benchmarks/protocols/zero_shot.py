@@ -103,6 +103,7 @@ def accuracy_among(images: Features, weights: Features, labels: Indices, classes
         labels: class of each image `[images]`.
         classes: class numbers.
     """
+    finite(images, weights)
     chosen = np.array(sorted(classes), dtype=np.int64)
     shown = np.isin(labels, chosen)
     if not shown.any():

@@ -13,6 +13,7 @@ import pytest
 
 from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.preparation import CLIP, Preparation
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import cc_neg, find_published, published_benchmarks
 from components.benchmarks.published.sts import SICK, STS_B
@@ -45,9 +46,9 @@ class _Watched(BenchmarkContext):
         self.shown += texts
         return super().texts(texts)
 
-    def images(self, pictures: Sequence[Picture]) -> Features:
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
         self.pictures += [picture.name.partition("[")[0] for picture in pictures]
-        return super().images(pictures)
+        return super().images(pictures, preparation)
 
 
 def _json(path: Path, content: object) -> None:
