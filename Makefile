@@ -40,7 +40,7 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	@if ls state/generations.db* >/dev/null 2>&1; then \
 	  kept=state/generations-$$(date +%Y%m%d-%H%M%S); mkdir -p $$kept; mv state/generations.db* $$kept/; \
 	  echo "the store so far is kept in $$kept"; fi
-	@$(PY) -m components.captions.synthesize --fresh --export components/captions/assets/generations.parquet
+	@$(PY) -m components.captions.synthesize --profile methods --fresh --export components/captions/assets/generations.parquet
 
 student: .venv/.ready ## train the three LoRA students on the teacher sets again
 	@$(PY) -m components.students.students --profile student --output components/captions/assets

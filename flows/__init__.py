@@ -1,1 +1,1 @@
-"""Prefect flows: wiring only, nothing here computes."""
+"""Prefect flows and tasks. They only call components/; nothing is computed here."""

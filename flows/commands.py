@@ -1,4 +1,4 @@
-"""Commands as children of a flow: own process group, live log lines, and no child left behind."""
+"""Runs commands as child processes of a flow: logs their lines, and ends the whole process group with the call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_logged(
     command: Sequence[str],
     what: str,
     environment: Mapping[str, str] | None = None,
-    hear: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
 ) -> None:
     """Run `command` and log its output line by line as it comes.
 
@@ -35,7 +35,7 @@ def run_logged(
         command: the command and its arguments.
         what: its name in messages.
         environment: variables that it has besides this process's.
-        hear: called with every line.
+        on_line: called with every line.
 
     Raises:
         CommandError: the command failed.
@@ -55,8 +55,8 @@ def run_logged(
     def note(text: str) -> None:
         tail.append(text)
         logger.info("%s", text)
-        if hear is not None:
-            hear(text)
+        if on_line is not None:
+            on_line(text)
 
     try:
         _relay(process, note)

@@ -7,7 +7,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from flows.pipeline import PARALLEL
 from flows.stages import HOURS
-from flows.verdict import pursue
+from flows.train_and_promote import train_and_promote
 
 
 @flow(name="compare-methods")
@@ -27,4 +27,4 @@ def compare_methods(
         stage_hours: how long a stage may take.
         approval: pause for a person's consent before a promotion.
     """
-    pursue(methods, parallel, stage_hours, approval)
+    train_and_promote(methods, parallel, stage_hours, approval)

@@ -1,4 +1,4 @@
-"""GPU tokens: no more stages compute on GPUs at once than there are GPUs, and no two on the same one."""
+"""GPU tokens: limits the stages that compute on GPUs at once, and gives each stage devices of its own."""
 
 from __future__ import annotations
 

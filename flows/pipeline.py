@@ -1,4 +1,4 @@
-"""Stages brought up to date, as many at once as may be: each as soon as all that it needs is."""
+"""Brings stages up to date in parallel, each as soon as the stages that it needs are done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from components.core.settings import load_settings
 from components.core.stage_graph import Graph, outdated, read_graph
 from flows.runners import AnyRunner
 from flows.stages import HOURS, run_stage
-from flows.tether import stops_commands
+from flows.supervised_commands import stops_commands
 
 PARALLEL = 4
 """How many stages work at once when nothing else is said."""

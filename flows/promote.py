@@ -17,7 +17,7 @@ from components.registry import decision as records
 from components.registry.challenger import withdraw
 from components.registry.decision import Decision, Rule
 from flows.commands import run_logged
-from flows.owner import working
+from flows.heartbeat import heartbeat
 from flows.reporting import show_decision
 
 PROMOTE = (sys.executable, "-m", "components.cli", "promote")
@@ -43,7 +43,7 @@ def promote_best(approval: bool = False, dry_run: bool = False, wait_hours: Posi
         dry_run: judge and report; change and write nothing.
         wait_hours: how long to wait for that consent.
     """
-    with working():
+    with heartbeat():
         if dry_run:
             show_proposal(judge(), "promotion-proposal")
         else:

@@ -1,4 +1,4 @@
-"""What a flow run leaves behind about where its results came from: dvc.lock, the commit, whether git was clean."""
+"""Records with a flow run and its MLflow runs where results came from: dvc.lock, commit, whether git was clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves on its page: the results, the decision, links."""
+"""Artifacts on a flow run's page: the table of results, the decision, links."""
 
 from __future__ import annotations
 

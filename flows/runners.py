@@ -1,4 +1,4 @@
-"""Where mapped tasks run: threads of this process, or a Ray or Dask cluster."""
+"""The Prefect task runner for shards: threads of this process, a Ray or a Dask cluster."""
 
 from __future__ import annotations
 

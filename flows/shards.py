@@ -1,4 +1,4 @@
-"""One shard of a prompt task as a Prefect task, on whatever worker the task runner gives it to."""
+"""The Prefect task that answers one shard of a prompt task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prefect.logging.handlers import APILogHandler
 
 from components.core.errors import InputError
 from components.core.processes import CommandError
-from flows.tether import run_tied
+from flows.supervised_commands import run_supervised
 
 HOME = "CLIPTUNE_HOME"
 """Environment variable of a worker on another host: the folder of its checkout."""
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed shard is worth another try: not if the user must mend something, nor if the flow has ended."""
+    """Whether a failed shard is worth another try: not if the user must fix something, nor if the flow has ended."""
     fault = state.data
     return isinstance(fault, CommandError) and not str(fault).splitlines()[-1].startswith("error: ")
 
@@ -63,7 +63,7 @@ def run_shard(name: str, shard: str, home: str, host: str, process: int) -> Outc
     """
     command = [sys.executable, "-m", "components.captions.synthesize", "--task", name, "--shard", shard]
     try:
-        last = run_tied(command, f"shard {shard} of {name}", folder=checkout(home, host))
+        last = run_supervised(command, f"shard {shard} of {name}", folder=checkout(home, host))
     finally:
         # Ray ends its workers with the flow's last task, whatever lines they have not sent yet.
         if (socket.gethostname(), os.getpid()) != (host, process):

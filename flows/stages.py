@@ -1,4 +1,4 @@
-"""DVC stages as Prefect tasks. DVC decides what is out of date; Prefect caches nothing."""
+"""The Prefect task that runs one DVC stage. DVC decides what is out of date; Prefect caches nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from components.core.processes import CommandError
 from components.core.stage_graph import DVC
 from flows.gpus import gpu_tokens
 from flows.locks import when_free
-from flows.pulse import pulse
-from flows.tether import run_tied
+from flows.progress_artifact import progress_artifact
+from flows.supervised_commands import run_supervised
 
 HOURS = 24.0
 """How long a stage may take when nothing else is said."""
@@ -34,7 +34,7 @@ _PASSING = re.compile(
 def can_pass(message: str) -> bool:
     """Whether a command's last lines tell of a fault that may be gone at the next try.
 
-    A line that starts with `error: ` tells the user what to mend, so trying again is no use.
+    A line that starts with `error: ` tells the user what to fix, so trying again is no use.
     """
     lines = message.splitlines()
     return not any(line.startswith("error: ") for line in lines) and _PASSING.search(message) is not None
@@ -73,10 +73,10 @@ def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
     # Only with --wait-for-lock and single stages can two flows work in one checkout.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
     what, begun = f"stage {name}", time.monotonic()
-    with gpu_tokens(name, ranks) as devices, pulse(name) as hear:
+    with gpu_tokens(name, ranks) as devices, progress_artifact(name) as on_line:
 
         def work() -> None:
-            run_tied(command, what, folder=Path.cwd(), hours=hours, environment=devices, hear=hear)
+            run_supervised(command, what, folder=Path.cwd(), hours=hours, environment=devices, on_line=on_line)
 
         when_free(work, what)
     return time.monotonic() - begun

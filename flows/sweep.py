@@ -1,4 +1,4 @@
-"""The flow behind `prefect deployment run sweep/<where>`: what dead processes left behind, mended on a schedule."""
+"""The flow behind `prefect deployment run sweep/<where>`: cleans up on a schedule what dead processes left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.sweeping.dvc_locks import sweep_locks
 from components.sweeping.finding import Finding
 from components.sweeping.store_leases import sweep_leases
 from components.sweeping.tracked_runs import sweep_runs
-from flows.owner import HEARTBEAT, OWNER, working
+from flows.heartbeat import HEARTBEAT, OWNER, heartbeat
 
 _STATES = (StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 _PAGE = 200
@@ -30,7 +30,7 @@ _PAGE = 200
 
 @flow(name="sweep")
 def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hours: PositiveFloat = 24) -> None:
-    """Find runs, locks and leases whose owner died, and mend them; leaves the artifact `sweep`.
+    """Find runs, locks and leases whose owner died, and end or release them; leaves the artifact `sweep`.
 
     A place that cannot be looked at fails the flow, after all others were swept.
 
@@ -47,7 +47,7 @@ def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hour
     ]
     findings: list[Finding] = []
     faults: list[Exception] = []
-    with working():
+    with heartbeat():
         for place, look in places:
             try:
                 findings += look()

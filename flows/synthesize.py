@@ -19,11 +19,11 @@ from components.core.processes import CommandError
 from components.core.records import GENERATIONS
 from components.core.settings import Scale, Settings, load_settings
 from components.core.stage_graph import outdated, read_graph
-from flows.owner import working
+from flows.heartbeat import heartbeat
 from flows.runners import AnyRunner, make_runner
 from flows.shards import Outcome, run_shard
 from flows.stages import run_stage
-from flows.tether import stops_commands
+from flows.supervised_commands import stops_commands
 
 CAPTIONS = Path("data/captions")
 _STAGE = "synthesize@"
@@ -54,7 +54,7 @@ def synthesize_captions(
     needed = graph.upstream(f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks))
     stale = outdated(graph, needed)
     outcomes: dict[str, list[Outcome]] = {}
-    with working(), make_runner(scale) as started:
+    with heartbeat(), make_runner(scale) as started:
         for stage in needed:
             if stage.startswith(_STAGE):
                 name = stage.removeprefix(_STAGE)
@@ -63,7 +63,7 @@ def synthesize_captions(
                 outcomes[name] = [] if current else over_shards(started, name, scale.shards)
             if stage in stale:
                 run_stage.with_options(name=stage)(stage)
-    show_captions(outcomes)
+    show_captions({name: CAPTIONS / settings.synthesize.answers(name) for name in outcomes}, outcomes)
 
 
 def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
@@ -92,11 +92,11 @@ def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
 
 
 @task(cache_policy=NO_CACHE)
-def show_captions(outcomes: dict[str, list[Outcome]]) -> None:
-    """An artifact of what became of each prompt task: `captions-table`."""
+def show_captions(files: dict[str, Path], outcomes: dict[str, list[Outcome]]) -> None:
+    """An artifact of what became of each prompt task, whose answers lie in `files`: `captions-table`."""
     rows: list[dict[str, Any]] = []
     for name, of_shards in outcomes.items():
-        accepted = GENERATIONS.read(CAPTIONS / f"{name}.parquet", ["accepted"])["accepted"].to_pylist()
+        accepted = GENERATIONS.read(files[name], ["accepted"])["accepted"].to_pylist()
         counts = _sum(of_shards)
         done = {key: counts[key] for key in ("replayed", "generated", "failed")}
         rows.append(

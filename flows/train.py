@@ -7,7 +7,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from flows.pipeline import PARALLEL
 from flows.stages import HOURS
-from flows.verdict import pursue
+from flows.train_and_promote import train_and_promote
 
 
 @flow
@@ -25,7 +25,7 @@ def train(
         stage_hours: how long a stage may take.
         approval: pause for a person's consent before a promotion.
     """
-    pursue([method], parallel, stage_hours, approval)
+    train_and_promote([method], parallel, stage_hours, approval)
 
 
 # Any other entry of `methods` runs as one of these flows with `-p method=<entry>`, once `encoders` lists it.

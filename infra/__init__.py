@@ -1,1 +1,1 @@
-"""What runs the product: profiles and the local stack."""
+"""Profiles, containers and the local stack."""

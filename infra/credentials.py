@@ -1,4 +1,4 @@
-"""Passwords and keys of the full stack: made at its first start, kept in a file that nobody else may read."""
+"""Passwords and keys of the full stack, made at its first start and kept in a file only its user can read."""
 
 from __future__ import annotations
 

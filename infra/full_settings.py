@@ -1,4 +1,4 @@
-"""Where the parts of the full stack listen, and what each of them, and its users, need in their environment."""
+"""Ports and environment variables of the full stack's services and of their users."""
 
 from __future__ import annotations
 

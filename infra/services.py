@@ -1,4 +1,4 @@
-"""Child processes of the stack: started in groups of their own, logged to files, watched, and stopped together."""
+"""Starts the stack's services as process groups, logs them to files, watches them and stops them together."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-import yaml
 from PIL import Image
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from tests.support.params import every_method
 
 pytest_plugins = ["tests.integration.postgres", "tests.integration.vllm_server"]
 
@@ -35,14 +35,13 @@ def tiny_encoder() -> Encoder:
 
 @pytest.fixture
 def raw_params() -> dict[str, Any]:
-    """The repository's params.yaml as plain data, to be changed by a test."""
-    raw: dict[str, Any] = yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))
-    return raw
+    """The repository's settings with every method as plain data, to be changed by a test."""
+    return every_method()
 
 
 @pytest.fixture
 def settings(raw_params: dict[str, Any]) -> Settings:
-    """The repository's own settings."""
+    """The repository's own settings with every method."""
     return Settings.model_validate(raw_params)
 
 

@@ -1,1 +1,1 @@
-"""Stage `base`: the encoder that everything starts from, trained here, fetched by open_clip or read from a file."""
+"""Stage `base`: the starting encoder, trained here, fetched by open_clip or read from a file."""

@@ -1,4 +1,4 @@
-"""What open_clip knows about the weights it publishes, and what of it must fit this project."""
+"""Checks that weights which open_clip publishes, or a file of them, fit the model's name and its activation."""
 
 from __future__ import annotations
 

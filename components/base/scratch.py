@@ -1,4 +1,4 @@
-"""A base encoder trained here from nothing: CLIP's objective on images and alt-texts."""
+"""Trains a small base encoder from random weights with CLIP's loss on images and alt-texts."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 
 if TYPE_CHECKING:
-    from components.benchmarks.encoding.context import Trial
+    from components.benchmarks.encoding.context import BenchmarkContext
     from components.benchmarks.encoding.picture_source import Picture
 
 _PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -79,7 +79,7 @@ class Published:
         folder: below the data folder; benchmarks that read the same files share one.
         needs: what it reads there.
         metrics: everything it may report.
-        score: scores the trial's encoder.
+        score: scores the context's encoder.
         text_only: whether encoders without an image tower can be scored.
         options: what a user may choose for it, `--option <key>=<value>`, and what it means.
         tested: reads what no training pair may hold; None where another benchmark of the same folder tells it.
@@ -92,10 +92,10 @@ class Published:
     folder: str
     needs: tuple[Need, ...]
     metrics: tuple[Metric, ...]
-    score: Callable[[Trial], Scores] = field(repr=False)
+    score: Callable[[BenchmarkContext], Scores] = field(repr=False)
     text_only: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    tested: Callable[[Trial], Tested] | None = field(default=None, repr=False)
+    tested: Callable[[BenchmarkContext], Tested] | None = field(default=None, repr=False)
 
     def check_files(self, data: Path) -> Path:
         """The benchmark's folder below `data`.

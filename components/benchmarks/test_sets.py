@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.published import published_benchmarks
 from components.benchmarks.published_benchmark import Tested
 from components.core.errors import InputError
@@ -38,9 +38,9 @@ class _NoEncoder:
         raise NotImplementedError("a test set is read without an encoder")
 
 
-def reading(folder: Path, *, allow_partial: bool = False) -> Trial:
+def reading(folder: Path, *, allow_partial: bool = False) -> BenchmarkContext:
     """What a benchmark's readers are given, of its files in `folder` and of no encoder."""
-    return Trial(Subject("none", _NoEncoder(), ""), folder, allow_partial=allow_partial)
+    return BenchmarkContext(EncoderUnderTest("none", _NoEncoder(), ""), folder, allow_partial=allow_partial)
 
 
 def test_sets(data: Path) -> Iterator[TestSet]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from more_itertools import batched
 
 from components.captions.asking.answers import write_answers
@@ -21,6 +22,7 @@ from components.captions.engines import make_engine
 from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked
+from components.core.profiles import overlaid
 from components.core.project import from_root, run_in_project
 from components.core.settings import Settings
 
@@ -45,12 +47,12 @@ class Counts:
 def run(
     settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = False, shard: Shard | None = None
 ) -> Counts:
-    """Write `<task>.parquet` with one row per question, and return the counts.
+    """Write `<table>/<task>.parquet` with one row per question, and return the counts.
 
     Args:
         settings: all settings.
         name: the task, a key of `synthesize.tasks`.
-        output: folder of the table.
+        output: folder of the tables' folders.
         fresh: do not import `synthesize.replay` into the store first.
         shard: ask and store only this shard's questions and write no table, which a later run without a shard does.
 
@@ -64,7 +66,7 @@ def run(
         if settings.synthesize.replay is not None and not fresh:
             store.import_parquet(settings.synthesize.replay, once=True)
         asked = _ask(store, engine, questions, shard)
-        rejected = 0 if shard else write_answers(output / f"{name}.parquet", store, questions)
+        rejected = 0 if shard else write_answers(output / settings.synthesize.answers(name), store, questions)
     finally:
         store.close()
     skipped = sum(questions.skipped.values())
@@ -106,6 +108,7 @@ def main(
         str | None, typer.Option(help="Only this share of the rows, such as 0/4; answers go to the store alone.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the questions and those to ask; ask none.")] = False,
+    profile: Annotated[str | None, typer.Option(help="Lay this profile over params.yaml, without writing it.")] = None,
     export: Annotated[Path | None, typer.Option(help="Afterwards write the whole store to this Parquet file.")] = None,
 ) -> None:
     """Ask a language model a task's question about every row of its input table.
@@ -115,7 +118,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_checked()
+        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
         chosen = Shard.parse(shard) if shard is not None else None
         for name in [task] if task is not None else settings.synthesize.tasks:
             if dry_run:

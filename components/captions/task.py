@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from components.captions.inputs.sources import Accepts, Inputs, Reader
 from components.captions.request import COMPLETION, Chat, Parse
+from components.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class PromptTask:
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
             task's question once, unjudged.
         pictures: whether it can show the pictures of the captions; `PICTURE` marks them in the messages.
+        published: renders the same question to the letter of the paper or its code, where `messages` differs from it.
     """
 
     name: str
@@ -39,11 +41,31 @@ class PromptTask:
     outputs: tuple[str, ...] = ()
     judges: str | None = None
     pictures: bool = False
+    published: Callable[[Inputs], Chat] | None = None
+
+    def render(self, inputs: Inputs, prompt: str) -> Chat:
+        """The question as `synthesize.tasks.<name>.prompt` wants it, `own` or `published`.
+
+        Raises:
+            InputError: the task has no other wording than its own.
+        """
+        if prompt == "own":
+            return self.messages(inputs)
+        if self.published is None:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{self.name}.prompt: the task has one wording: take the key out"
+            )
+        return self.published(inputs)
 
 
 def chat(system: str, question: str) -> Chat:
     """A system message and one question."""
     return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+def question_alone(question: str) -> Chat:
+    """One question without a system message."""
+    return [{"role": "user", "content": question}]
 
 
 def completion(text: str) -> Chat:

@@ -1,4 +1,4 @@
-"""The command `cliptune`: what people do by hand between runs of the pipeline."""
+"""The command `cliptune`; one file for each group of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `cliptune doctor`: what of this installation works, and how to fix what does not."""
+"""The command `cliptune doctor`: checks the installation and says how to fix what does not work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _print(lines: list[Line]) -> None:
     table = table_of(("", "state", "found", "fix"))
     for line in lines:
         colour = _COLOURS[line.status]
-        table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.mend))
+        table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
     print_table(table)
     counts = {status: sum(line.status == status for line in lines) for status in _COLOURS}
     typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))

@@ -72,11 +72,11 @@ def evaluate(
         options = _options(option or [])
         chosen = _chosen(benchmark)
         from components.evaluation.run_published import Plan, run_all
-        from components.registry.encoder_lookup import find_subject
+        from components.registry.encoder_lookup import find_encoder
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
-        outcomes = {name: run_all(find_subject(name), chosen, plan) for name in names}
+        outcomes = {name: run_all(find_encoder(name), chosen, plan) for name in names}
         if as_json:
             print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
         else:

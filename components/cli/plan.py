@@ -43,7 +43,7 @@ def plan(
         else:
             _print(stages)
         for line in missing:
-            typer.echo(f"missing: {line.detail}: {line.mend}", err=True)
+            typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
         if missing:
             raise SystemExit(1)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from components.core.checking import check_methods, check_names
+from components.core.checking import check_methods, check_names, table_files
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.processes import CommandError
@@ -42,7 +42,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
     check_names(settings)
     with ThreadPoolExecutor(1) as other:
         asked = other.submit(_ask_dvc, list(targets))
-        check_methods(settings.methods)
+        check_methods(settings.methods, table_files(settings))
         graph, wanted, changed = asked.result()
     touched = graph.downstream(changed)
     planned = []

@@ -1,4 +1,4 @@
-"""The commands `cliptune profile ...`: params.yaml between one world and another."""
+"""The commands `cliptune profile ...`: list, show and apply overlays of params.yaml."""
 
 from __future__ import annotations
 

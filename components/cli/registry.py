@@ -79,10 +79,10 @@ def export(
 
 def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
     from components.core.settings import load_settings
-    from components.registry.cached_decision import standing_decision
+    from components.registry.cached_decision import cached_decision
 
     settings = load_settings()
-    decision = standing_decision(settings)
+    decision = cached_decision(settings)
     if decision is not None:
         word = "already champion" if decision.outcome == "promoted" else f"already {decision.outcome}"
         _print_decision(decision, word, "", as_json)

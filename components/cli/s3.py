@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.errors import InputError, run_command
+from components.core.errors import run_command
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for boto3.
 
@@ -21,34 +21,32 @@ s3 = typer.Typer(
 )
 
 
+_DRY_RUN = typer.Option("--dry-run", help="Say which files would travel, and do nothing.")
+
+
 @s3.command()
 def put(
     source: Annotated[Path, typer.Argument(help="A file or a folder.")],
     url: Annotated[str, typer.Argument(help="s3://bucket/key, or s3://bucket/prefix/ to keep the file's name.")],
+    dry_run: Annotated[bool, _DRY_RUN] = False,
 ) -> None:
-    """Upload a file or a folder, checked by SHA-256; run it again after a stop, and only what is missing is sent.
+    """Upload a file or a folder; run it again after a stop, and only files that are not there yet are sent.
 
     Examples: cliptune s3 put data/shards s3://datasets/laion/; cliptune s3 put models/paraclip s3://encoders/paraclip/
     """
 
     def command() -> None:
         from components.core.storage import S3
-        from components.core.storage.folder import folder_files
+        from components.core.storage.url import upload_pairs
 
-        store = S3()
-        if source.is_dir():
-            total = sum(path.stat().st_size for path in folder_files(source))
-            with _bar(total) as on_bytes:
-                stored = store.put_folder(source, url, on_bytes)
-        elif source.is_file():
-            with _bar(source.stat().st_size) as on_bytes:
-                stored = [store.put(source, url + source.name if url.endswith("/") else url, on_bytes)]
-        else:
-            raise InputError(f"{source} is missing: name a file or folder that is there")
-        sent = sum(one.sent for one in stored)
-        for one in stored:
-            typer.echo(f"{one.sha256}  {one.url}")
-        typer.echo(f"{len(stored)} files, {sum(one.size for one in stored):,} bytes, {sent:,} of them sent now")
+        store, pairs = S3(), upload_pairs(source, url)
+        total = sum(path.stat().st_size for path, _ in pairs)
+        if dry_run:
+            _tell([f"{path} -> {one}" for path, one in pairs if not store.holds(path, one)], len(pairs))
+            return
+        with _bar(total) as on_bytes:
+            sent = sum(store.put(path, one, on_bytes) for path, one in pairs)
+        typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
 
     run_command(command)
 
@@ -57,6 +55,7 @@ def put(
 def get(
     url: Annotated[str, typer.Argument(help="s3://bucket/key, or s3://bucket/prefix/ for all below it.")],
     target: Annotated[Path, typer.Argument(help="The file or folder to write.")],
+    dry_run: Annotated[bool, _DRY_RUN] = False,
 ) -> None:
     """Download an object or a folder, checked by SHA-256; what is there already is not fetched again.
 
@@ -67,13 +66,14 @@ def get(
         from components.core.storage import S3
 
         store = S3()
+        pairs = store.download_pairs(url, target)
+        if dry_run:
+            _tell([f"{one} -> {path}" for one, path in pairs if not store.holds(path, one)], len(pairs))
+            return
         with _bar(None) as on_bytes:
-            if url.endswith("/") or not store.exists(url):
-                files = store.get_folder(url, target, on_bytes)
-            else:
-                files = [target / url.rpartition("/")[2] if target.is_dir() else target]
-                store.get(url, files[0], on_bytes)
-        typer.echo(f"{len(files)} files, {sum(path.stat().st_size for path in files):,} bytes in {target}")
+            for one, path in pairs:
+                store.get(one, path, on_bytes)
+        typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
 
     run_command(command)
 
@@ -94,6 +94,11 @@ def make_bucket(
         typer.echo("; ".join(S3().make_bucket(url, versions)))
 
     run_command(command)
+
+
+def _tell(lines: list[str], files: int) -> None:
+    """Print what would travel."""
+    typer.echo("\n".join([*lines, f"{len(lines)} of {files} files would travel; nothing was done"]))
 
 
 @contextmanager

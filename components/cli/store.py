@@ -1,4 +1,4 @@
-"""The commands `cliptune store ...`: look into the generation store, hand answers on, take some out."""
+"""The commands `cliptune store ...`: inspect, export, import and prune the generation store."""
 
 from __future__ import annotations
 

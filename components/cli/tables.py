@@ -1,4 +1,4 @@
-"""Tables and JSON of commands: whole in a pipe, folded on a narrow terminal, never cut."""
+"""Prints tables and JSON for commands: complete in a pipe, folded on a narrow terminal."""
 
 from __future__ import annotations
 

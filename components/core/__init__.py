@@ -1,1 +1,1 @@
-"""What every stage stands on: settings, tables, files, processes, errors. Imports no other package of components."""
+"""What all packages share: settings, tables, files, processes, errors. Imports no other package of components."""

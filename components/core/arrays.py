@@ -1,4 +1,4 @@
-"""Arrays on disk (`.npy`), mapped into memory."""
+"""Opens arrays on disk (`.npy`) memory-mapped; used for embeddings and token caches."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def load_checked(path: Path = PARAMS) -> Settings:
     """
     settings = load_settings(path)
     check_names(settings)
-    check_methods(settings.methods)
+    check_methods(settings.methods, table_files(settings))
     return settings
 
 
@@ -63,30 +63,45 @@ def _check_captions(settings: Settings) -> None:
     for name, task in wanted.tasks.items():
         choose(tasks, name, "params.yaml: synthesize.tasks:")
         choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
+        choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
+    tables = names_in("components.validation.tables")
+    for table in settings.validation.tables:
+        choose(tables, table, "params.yaml: validate.tables:")
 
 
-def check_methods(entries: Mapping[str, Mapping[str, Any]]) -> None:
+def table_files(settings: Settings) -> dict[str, Path]:
+    """Where each table of params.yaml is once it is validated."""
+    return {name: settings.validation.file(name) for name in settings.validation.tables}
+
+
+def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> None:
     """Have each method of the block `methods` take its entry's keys, in another process and without torch.
 
     It takes 0.7 s; importing the methods with all that their losses need takes 10 s.
 
+    Args:
+        entries: the block.
+        tables: `table_files`; what an entry says it `reads` must hold those that its method needs.
+
     Raises:
-        InputError: a method is unknown, or has another key or value; the message names the entry and the key.
+        InputError: a method is unknown, or has another key or value, or `reads` too little; the message names the entry
+            and the key.
     """
-    done = _ask(entries)
+    asked = {"entries": entries, "tables": tables}
+    done = _ask(asked)
     if done.returncode not in (0, REFUSED):
         # A method's file may compute with torch as soon as it is imported.
-        done = _ask(entries, "--with-libraries")
+        done = _ask(asked, "--with-libraries")
     if done.returncode:
         raise InputError(done.stderr.strip().splitlines()[-1])
 
 
-def _ask(entries: Mapping[str, Mapping[str, Any]], *options: str) -> subprocess.CompletedProcess[str]:
+def _ask(asked: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
     here = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, "-m", "components.methods.check_entries", *options],
-        input=json.dumps(entries, default=str),
+        input=json.dumps(asked, default=str),
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""One file, one thing: what the files of a folder export, found by the file's name."""
+"""Plug-in files: finds what the files of a package export by the file's name, as for methods, sources and tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _FEW, _SOME = 40, 8
 
 
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
-    """Names of the modules in a package's `__path__`, sorted, without those in `skip`."""
+    """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
+
+    >>> from components.data import sources
+    >>> file_names(sources.__path__, skip=("cc_neg",))
+    ['embedded', 'folder']
+    """
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
 
 
@@ -47,6 +52,11 @@ def choose(known: list[str], name: str, what: str) -> str:
 
     Raises:
         InputError: it is not; the message lists those that are, and the closest first.
+
+    >>> choose(["folder", "embedded"], "foldr", "prepare.source")
+    Traceback (most recent call last):
+        ...
+    components.core.errors.InputError: prepare.source 'foldr' is unknown: did you mean 'folder'? ...folder, embedded
     """
     if name not in known:
         few = len(known) <= _FEW

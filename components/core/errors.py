@@ -1,4 +1,4 @@
-"""The one error that users see, and the frame that every stage command runs in."""
+"""`InputError`, the error that users can cause, and `run_command`, which prints it in one line for every stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and are known by their content."""
+"""Atomic files and folders, and content hashes."""
 
 from __future__ import annotations
 

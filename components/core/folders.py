@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 PAIRS = Path("data/pairs")
+VALIDATED = Path("data/validated")
+QUARANTINE = Path("data/quarantine")
 EVALUATION = Path("data/evaluation")
 EMBEDDINGS = Path("data/embeddings")
 BASE = Path("models/base")
+
+SUMMARY = "summary.json"
+"""What stage `validate` concluded of a table: `data/quarantine/<table>/summary.json`."""

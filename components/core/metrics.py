@@ -52,6 +52,9 @@ def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int
 
     Returns:
         `[queries]` in [0, 1]; 1 only where the first k entries are the same in the same order.
+
+    >>> average_overlap(np.array([[0, 1, 2]]), np.array([[1, 0, 3]]), 2)  # 0 of 1 at depth 1, 2 of 2 at depth 2
+    array([0.5])
     """
     queries, first, second = np.nonzero(_matches(ranks_a, ranks_b, k))
     # An item in both lists is in the intersection from the deeper of its two places on.
@@ -61,7 +64,11 @@ def average_overlap(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int
 
 
 def jaccard_similarity(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
-    """JS@k of two ranked lists per query (ParaCLIP, appendix B, equation 2); arguments as `average_overlap`."""
+    """JS@k of two ranked lists per query (ParaCLIP, appendix B, equation 2); arguments as `average_overlap`.
+
+    >>> jaccard_similarity(np.array([[0, 1, 2]]), np.array([[1, 0, 3]]), 3)  # 2 in both, 4 in either
+    array([0.5])
+    """
     shared = _matches(ranks_a, ranks_b, k).sum(axis=(1, 2))
     return np.asarray(shared / (2 * k - shared), dtype=np.float64)
 
@@ -75,7 +82,11 @@ def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> np
 
 
 def hit_at_k(ranks: Indices, k: int) -> Reals:
-    """1 where the gold item's rank (0 is best) is among the first k, else 0; the mean is recall@k for one gold item."""
+    """1 where the gold item's rank (0 is best) is among the first k, else 0; the mean is recall@k for one gold item.
+
+    >>> hit_at_k(np.array([0, 4, 5]), 5)
+    array([1., 1., 0.])
+    """
     finite(ranks)
     return (ranks < k).astype(np.float64)
 
@@ -87,7 +98,12 @@ def strictly_greater(scores: Features, others: Features) -> Reals:
 
 
 def top_k(queries: Features, gallery: Features, k: int) -> Indices:
-    """The k most similar gallery rows per query, best first `[queries, k]`; ties go to the earlier gallery row."""
+    """The k most similar gallery rows per query, best first `[queries, k]`; ties go to the earlier gallery row.
+
+    >>> gallery = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    >>> top_k(np.array([[1, 0]], dtype=np.float32), gallery, 2)
+    array([[0, 2]])
+    """
     if k > len(gallery):
         raise ValueError(f"a gallery of {len(gallery)} items has no top {k}")
     finite(queries, gallery)
@@ -131,6 +147,10 @@ def gold_ranks(queries: Features, gallery: Features, gold: Indices, ties: Ties =
         ties: an item as similar as the gold one counts as better when it stands before it in the gallery
             (`position`, agrees with `top_k`) or always (`pessimistic`: an encoder that gives every item
             the same feature gets the last rank).
+
+    >>> query, gallery = np.array([[1, 0]], dtype=np.float32), np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    >>> gold_ranks(query, gallery, np.array([0])), gold_ranks(query, gallery, np.array([0]), "pessimistic")
+    (array([0]), array([1]))
     """
     finite(queries, gallery)
     ranks = np.empty(len(queries), dtype=np.int64)

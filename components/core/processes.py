@@ -1,4 +1,4 @@
-"""Commands as processes: how one fails, and groups, by which one and all its children are told something at once."""
+"""How a failed command is reported, and signals to a whole process group; used by flows and the stack."""
 
 from __future__ import annotations
 

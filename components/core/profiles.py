@@ -43,10 +43,12 @@ def description(name: str, folder: Path = PROFILES) -> str:
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
+    The profile that its key `over` names is laid over params.yaml before it.
+
     Raises:
         InputError: there is no such profile, or the result is no valid params.yaml.
     """
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
 
     load_settings(params)
     choose(profile_names(folder), name, "profile")
@@ -54,19 +56,30 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     yaml.preserve_quotes = True
     yaml.width = 120
     yaml.indent(mapping=2, sequence=4, offset=2)
-    path = folder / f"{name}.yaml"
-    try:
-        overlay = YAML(typ="safe").load(path.read_text("utf-8")) or {}
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no valid YAML: {error}") from None
-    if not isinstance(overlay, Mapping):
-        raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
     merged = yaml.load(params.read_text("utf-8"))
-    merge(merged, overlay)
+    for overlay in _overlays(folder, name):
+        merge(merged, overlay)
     stream = io.StringIO()
     yaml.dump(merged, stream)
-    _check(stream.getvalue(), path)
+    _check(stream.getvalue(), folder / f"{name}.yaml")
     return stream.getvalue()
+
+
+def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
+    """A profile's blocks, after those of the profile that its key `over` names."""
+    from ruamel.yaml import YAML, YAMLError
+
+    path = folder / f"{name}.yaml"
+    try:
+        # As it is written, so that what is new in params.yaml looks there as it does here.
+        overlay = YAML().load(path.read_text("utf-8")) or {}
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no valid YAML: {error}") from None
+    if not isinstance(overlay, MutableMapping):
+        raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
+    under = overlay.pop("over", None)
+    others = [other for other in profile_names(folder) if other != name]
+    return [*(_overlays(folder, choose(others, under, f"{path}: over:")) if under else []), overlay]
 
 
 def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline as DVC sees it: which stages need which, and which are out of date."""
+"""The stages of dvc.yaml: which need which, and which are out of date; used by flows and `cliptune plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with a contract, and the only way to read or write one."""
+"""Parquet tables with a checked schema; stages read and write all their tables through `Table`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ Append = Callable[[dict[str, list[object]] | pa.Table], None]
 
 @dataclass(frozen=True)
 class Table:
-    """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text."""
+    """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text.
+
+    >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
+    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
+    >>> captions.read(folder / "captions.parquet")["caption"].to_pylist()
+    ['a dog', 'a cat']
+    >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", ""]})
+    Traceback (most recent call last):
+        ...
+    components.core.errors.InputError: ...captions.parquet: row 1 has no 'caption': fix or remove the row
+    """
 
     name: str
     schema: pa.Schema
@@ -137,7 +147,7 @@ class Table:
                 bad = pa.compute.or_kleene(bad, pa.compute.equal(pa.compute.binary_length(column), 0))
             row = pa.compute.index(pa.compute.fill_null(bad, True), True).as_py()
             if row >= 0:
-                raise InputError(f"{path}: row {first + row} has no '{field.name}': mend or remove the row")
+                raise InputError(f"{path}: row {first + row} has no '{field.name}': fix or remove the row")
 
 
 def _brief(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Texts reduced to what counts when two of them are compared."""
+"""Texts reduced to their words or letters, for comparing two texts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from importlib.resources import files
 
 
 def normalised(text: str) -> str:
-    """`text` without case, punctuation and white space; equal for texts that say the same letters."""
+    """`text` without case, punctuation and white space; equal for texts that say the same letters.
+
+    >>> normalised("A red bus, parked.") == normalised("a RED bus parked")
+    True
+    """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(letter for letter in folded if letter.isalnum())
 
 
 def content_words(text: str) -> set[str]:
-    """The distinct words of `text`, in lower case, that are no function words."""
+    """The distinct words of `text`, in lower case, that are no function words.
+
+    >>> sorted(content_words("The dog and the red ball"))
+    ['ball', 'dog', 'red']
+    """
     return set(re.findall(r"[^\W_]+", text.casefold())) - _function_words()
 
 
@@ -26,7 +34,11 @@ def new_words(text: str, source: str) -> int:
 
 
 def overlap(text: str, source: str) -> float:
-    """Share of the content words of `text` that `source` has too; zero when it has none."""
+    """Share of the content words of `text` that `source` has too; zero when it has none.
+
+    >>> overlap("a red ball", "the ball is blue")
+    0.5
+    """
     words = content_words(text)
     return len(words & content_words(source)) / max(1, len(words))
 

@@ -1,4 +1,4 @@
-"""Who a worker is, so that others on its host can tell whether it is still alive."""
+"""The identity of a worker process (host, process id, start), by which its host can tell whether it still runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check is, and what it finds."""
+"""The contract of a check: what it is given and what it finds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; `mend` says what to do where something is wrong."""
+    """What a check found; `fix` says what to do where something is wrong."""
 
     status: Status
     detail: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Check:
     Attributes:
         title: how the table calls it.
         place: lines are sorted by it.
-        examine: looks, and says what it found; an `InputError` is a failure whose message names the mend.
+        examine: looks, and says what it found; an `InputError` is a failure whose message names the fix.
         needs_settings: whether there is nothing to look at while params.yaml cannot be read.
     """
 
@@ -79,11 +79,11 @@ def not_used(detail: str) -> Finding:
     return Finding("not used", detail)
 
 
-def warn(detail: str, mend: str) -> Finding:
+def warn(detail: str, fix: str) -> Finding:
     """It works, but not as well as it could."""
-    return Finding("warn", detail, mend)
+    return Finding("warn", detail, fix)
 
 
-def fail(detail: str, mend: str) -> Finding:
+def fail(detail: str, fix: str) -> Finding:
     """Something that is asked for does not work."""
-    return Finding("fail", detail, mend)
+    return Finding("fail", detail, fix)

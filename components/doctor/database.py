@@ -1,4 +1,4 @@
-"""Databases named by SQLAlchemy URLs: whether they answer, and how to name them without their password."""
+"""Asks whether a database answers, by its SQLAlchemy URL, and shows the URL without its password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def examine_database(url: str, key: str) -> Finding:
 
     Args:
         url: SQLAlchemy URL.
-        key: where the URL comes from, for the mend.
+        key: where the URL comes from, for the fix.
 
     Raises:
         InputError: it is no URL.

@@ -1,4 +1,4 @@
-"""All checks at once, each in a thread of its own, so that a part which hangs holds up nothing."""
+"""Runs all checks at once, each in its own thread, so that one that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Line:
     check: str
     status: str
     detail: str
-    mend: str
+    fix: str
 
     def as_json(self) -> dict[str, str]:
         """Names to values, under the table's headings."""
-        return {"check": self.check, "status": self.status, "detail": self.detail, "fix": self.mend}
+        return {"check": self.check, "status": self.status, "detail": self.detail, "fix": self.fix}
 
 
 def surroundings(folder: Path, environment: Mapping[str, str] = os.environ) -> Surroundings:
@@ -66,7 +66,7 @@ def examine(around: Surroundings, limit: float = LIMIT, checks: Mapping[str, Che
     late = fail(f"no answer within {limit:.0f} s", "see whether the machine or the server is overloaded; try again")
     lines = [(check.title, findings.get(check.title, late)) for check in chosen]
     # Addresses come from many settings and libraries, and any of them may hold a password.
-    return [Line(title, found.status, shown_address(found.detail), shown_address(found.mend)) for title, found in lines]
+    return [Line(title, found.status, shown_address(found.detail), shown_address(found.fix)) for title, found in lines]
 
 
 def _look(check: Check, around: Surroundings) -> Finding:
@@ -75,8 +75,8 @@ def _look(check: Check, around: Surroundings) -> Finding:
     try:
         return check.examine(around)
     except InputError as error:
-        detail, _, mend = str(error).rpartition(": ")
-        return fail(detail, mend)
+        detail, _, fix = str(error).rpartition(": ")
+        return fail(detail, fix)
     except Exception as error:  # a check must never hide the others
         reason = str(error).splitlines()[0] if str(error) else "no reason given"
         return fail(f"{type(error).__name__}: {reason}", "this is a fault of the check: report it")

@@ -1,4 +1,4 @@
-"""How MLflow's server wants to be asked."""
+"""The headers with credentials for HTTP requests to MLflow's server."""
 
 from __future__ import annotations
 

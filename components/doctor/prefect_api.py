@@ -1,4 +1,4 @@
-"""Prefect's HTTP API, by the same variables that Prefect reads; Prefect itself belongs to flows/ alone."""
+"""HTTP requests to Prefect's API, set up by Prefect's own environment variables; only flows/ imports Prefect."""
 
 from __future__ import annotations
 

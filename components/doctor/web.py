@@ -1,4 +1,4 @@
-"""HTTP requests of checks: short, and with an answer in words."""
+"""Short HTTP requests for checks, with failures in one line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from components.doctor.check import SECONDS
 
 
 def ask(
-    url: str, mend: str, headers: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+    url: str, fix: str, headers: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
 ) -> httpx.Response:
     """The answer to a GET, or to a POST of `body`, whatever its status but a refusal.
 
     Args:
         url: where to ask.
-        mend: what to do when nobody answers.
+        fix: what to do when nobody answers.
         headers: sent along.
         body: JSON.
 
@@ -30,7 +30,7 @@ def ask(
             answer = client.get(url) if body is None else client.post(url, json=body)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
-        raise InputError(f"{url} does not answer ({reason}): {mend}") from None
+        raise InputError(f"{url} does not answer ({reason}): {fix}") from None
     if answer.status_code in (401, 403):
         raise InputError(f"{url} refuses us ({answer.status_code}): {CREDENTIALS}")
     return answer

@@ -1,1 +1,1 @@
-"""Image-text encoders: the adapter over open_clip, its checkpoint format, the `base` and `embed` stages."""
+"""Image-text encoders: the adapter over open_clip and language models, their files, and stage `embed`."""

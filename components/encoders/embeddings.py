@@ -1,4 +1,4 @@
-"""Image embeddings on disk, memory-mapped."""
+"""Reads the image embeddings that stage `embed` wrote, memory-mapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features that are NaN or infinite: every comparison with them is false, so they must never reach a metric."""
+"""Refuses features that are NaN or infinite, which would rank first in every metric."""
 
 from __future__ import annotations
 

@@ -69,9 +69,9 @@ def read_report(encoder: str, folder: Path) -> Report:
     try:
         return Report.model_validate(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: {_mend(encoder)}") from None
+        raise InputError(f"{path} is missing: {_fix(encoder)}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): {_mend(encoder)}") from None
+        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): {_fix(encoder)}") from None
 
 
 def read_scores(report: Report, folder: Path) -> Scores:
@@ -85,14 +85,14 @@ def read_scores(report: Report, folder: Path) -> Scores:
     try:
         with safe_open(path, framework="numpy") as file:
             if file.metadata() != _identity(report):
-                raise InputError(f"{path} and the metrics are of different evaluations: {_mend(report.encoder)}")
+                raise InputError(f"{path} and the metrics are of different evaluations: {_fix(report.encoder)}")
             for key in file.keys():  # noqa: SIM118 - the file is no mapping
                 kind, name = key.split("/", 1)
                 kinds[kind][name] = file.get_tensor(key)
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: {_mend(report.encoder)}") from None
+        raise InputError(f"{path} is missing: {_fix(report.encoder)}") from None
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): {_mend(report.encoder)}") from None
+        raise InputError(f"{path} is damaged ({error}): {_fix(report.encoder)}") from None
     return Scores(kinds["values"], kinds["strata"], kinds["rankings"], pictures=kinds["pictures"])
 
 
@@ -101,5 +101,5 @@ def _identity(report: Report) -> dict[str, str]:
     return {"evaluation": content_hash(report.protocol, report.data_hash, report.encoder_sha256)}
 
 
-def _mend(encoder: str) -> str:
+def _fix(encoder: str) -> str:
     return f"run `python -m components.evaluation.evaluate --encoder {encoder}`"

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from components.benchmarks.benchmark import Scores
 from components.benchmarks.bootstrap import correlation_interval, interval
-from components.benchmarks.encoding.context import Trial
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.published_benchmark import Published
 from components.core.errors import InputError
@@ -67,63 +67,65 @@ class Outcome:
     fault: str = ""
 
 
-def run_one(subject: Subject, benchmark: Published, plan: Plan) -> Outcome:
+def run_one(under_test: EncoderUnderTest, benchmark: Published, plan: Plan) -> Outcome:
     """Score one benchmark, or give the result that is there for the same encoder, protocol version and data.
 
     Raises:
         InputError: files are missing or not as published, or the encoder cannot be used with this benchmark.
     """
     folder = benchmark.check_files(plan.data)
-    if subject.image_tower_sha256 is None and not benchmark.text_only:
+    if under_test.image_tower_sha256 is None and not benchmark.text_only:
         raise InputError(
-            f"benchmark '{benchmark.name}' shows images, and '{subject.name}' embeds texts alone: choose another"
+            f"benchmark '{benchmark.name}' shows images, and '{under_test.name}' embeds texts alone: choose another"
         )
     chosen = {key: value for key, value in plan.options.items() if key in benchmark.options}
     data_hash = content_hash(benchmark.data_hash(plan.data), *_files_in(chosen))
-    kept = standing(subject, benchmark, data_hash, chosen, plan)
-    if kept is not None:
-        return Outcome(benchmark.name, "kept", kept)
+    cached = cached_report(under_test, benchmark, data_hash, chosen, plan)
+    if cached is not None:
+        return Outcome(benchmark.name, "kept", cached)
     if plan.dry_run:
         return Outcome(benchmark.name, "would be scored")
-    trial = Trial(subject, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features)
+    context = BenchmarkContext(
+        under_test, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features
+    )
     started = time.perf_counter()
-    scores = benchmark.score(trial)
+    scores = benchmark.score(context)
     report = PublishedReport(
-        encoder=subject.name,
-        encoder_sha256=subject.sha256,
+        encoder=under_test.name,
+        encoder_sha256=under_test.sha256,
         benchmark=benchmark.name,
         version=benchmark.version,
         protocol=benchmark.protocol,
         data_hash=data_hash,
-        partial=tuple(trial.notes),
+        partial=tuple(context.notes),
         options=chosen,
         seconds=time.perf_counter() - started,
         metrics=summarise(benchmark, scores, plan),
     )
     write_published(report, scores, plan.results)
-    if subject.folder is not None and not report.partial:
-        add_metrics(subject.folder, {name: value.value for name, value in report.metrics.items()})
+    if under_test.folder is not None and not report.partial:
+        add_metrics(under_test.folder, {name: value.value for name, value in report.metrics.items()})
     return Outcome(benchmark.name, "scored", report)
 
 
-def standing(
-    subject: Subject, benchmark: Published, data_hash: str, chosen: Mapping[str, Any], plan: Plan
+def cached_report(
+    under_test: EncoderUnderTest, benchmark: Published, data_hash: str, chosen: Mapping[str, Any], plan: Plan
 ) -> PublishedReport | None:
     """The result that scoring would only repeat, if there is one and it may be used."""
-    path = report_path(subject.name, benchmark.name, plan.results)
+    path = report_path(under_test.name, benchmark.name, plan.results)
     if plan.again or not path.exists():
         return None
     report = read_published(path)
-    same = report.is_of(subject.sha256, benchmark.version, data_hash, dict(chosen))
+    same = report.is_of(under_test.sha256, benchmark.version, data_hash, dict(chosen))
     return report if same and (plan.allow_partial or not report.partial) else None
 
 
-def run_all(subject: Subject, benchmarks: Sequence[Published], plan: Plan) -> list[Outcome]:
+def run_all(under_test: EncoderUnderTest, benchmarks: Sequence[Published], plan: Plan) -> list[Outcome]:
     """`run_one` for each; a benchmark that cannot be scored does not keep the others from it."""
     outcomes = []
     for benchmark in benchmarks:
         try:
-            outcomes.append(run_one(subject, benchmark, plan))
+            outcomes.append(run_one(under_test, benchmark, plan))
         except InputError as fault:
             outcomes.append(Outcome(benchmark.name, "failed", fault=" ".join(str(fault).split())))
     return outcomes

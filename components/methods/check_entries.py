@@ -4,7 +4,7 @@ A method's file declares its hyper-parameters beside its losses, so importing it
 seconds. Checking settings computes nothing: here empty stand-ins take the libraries' places, as Sphinx mocks the
 imports of what it documents. They need a process of their own, because nothing else could then use torch:
 
-python -m components.methods.check_entries < entries.json
+python -m components.methods.check_entries < asked.json
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
 from components.core.checking import REFUSED
 from components.core.errors import InputError, told_of
+from components.core.folders import PAIRS
+from components.core.training_columns import holders_of
 
 _LIBRARIES = ("open_clip", "peft", "safetensors.torch", "torch", "torchvision", "transformers")
 
@@ -43,11 +46,15 @@ class StandIns(MetaPathFinder, Loader):
         """There is nothing to run."""
 
 
-def check_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Have the method of each entry take its keys.
+def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, str]) -> None:
+    """Have the method of each entry take its keys, and compare what it needs with what the entry says it `reads`.
+
+    Args:
+        entries: the block `methods` of params.yaml.
+        tables: the file of each validated table that params.yaml names.
 
     Raises:
-        InputError: a method is unknown, or has another key or value.
+        InputError: a method is unknown, has another key or value, or needs a table that `reads` does not cover.
     """
     from components.methods.registry import find_method
 
@@ -55,16 +62,37 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
         given = dict(entry)
         with told_of(f"params.yaml: methods.{name}"):
             method = find_method(str(given.pop("method", name)))
-        method.settings(given, name)
+        reads = given.pop("reads", None)
+        hyper = method.settings(given, name)
+        _check_reads(name, reads, holders_of(method.needs(hyper)), tables)
+
+
+def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, str]) -> None:
+    key = f"params.yaml: methods.{entry}.reads"
+    for name in needed:
+        if name not in tables:
+            raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
+    files = [Path(tables[name]) for name in needed]
+    if not isinstance(reads, str):
+        holds = _listed(files or [PAIRS / "train.parquet"])
+        raise InputError(f"{key} is missing: name {holds}, or a folder above")
+    if outside := [file for file in files if not file.is_relative_to(reads)]:
+        raise InputError(
+            f"{key}: {reads} does not hold {_listed(outside)}, which the method needs: name a folder above"
+        )
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return " and ".join(map(str, files))
 
 
 def main() -> None:
     """Check the JSON object on stdin; a fault is one line on stderr."""
-    entries = json.load(sys.stdin)
+    asked = json.load(sys.stdin)
     if "--with-libraries" not in sys.argv:
         sys.meta_path.insert(0, StandIns())
     try:
-        check_entries(entries)
+        check_entries(asked["entries"], asked["tables"])
     except InputError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         raise SystemExit(REFUSED) from None

@@ -17,6 +17,9 @@ def find_method(name: str) -> Method:
 
     Raises:
         InputError: there is no such file; the message lists those that are.
+
+    >>> find_method("paraclip").settings({"epochs": 2}).batch_size
+    3072
     """
     method: Method = find(methods.__name__, method_names(), name, "METHOD", "method")
     return method

@@ -1,1 +1,1 @@
-"""The model registry: candidate -> gate -> alias, with a written decision."""
+"""The model registry: candidates, the gate, promotion to the alias `champion`, and the record of each decision."""

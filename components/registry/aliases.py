@@ -1,4 +1,4 @@
-"""What the registry's aliases point at, read without MLflow, whose client takes seconds to import."""
+"""Reads what the registry's aliases point at straight from its database, because importing MLflow takes seconds."""
 
 from __future__ import annotations
 

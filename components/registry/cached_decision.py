@@ -1,10 +1,11 @@
-"""Whether the last decision still stands: read from files alone, in no time."""
+"""The cached promotion decision: given again, from files alone, while nothing that it rests on has changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from components.core.files import content_hash, file_hash
+from components.core.folders import SUMMARY
 from components.core.settings import Settings
 from components.registry.decision import Decision, latest
 from components.registry.folders import BASE, DEFAULT, Folders
@@ -13,7 +14,7 @@ from components.tracking import RUN_FILE, tracking_uri
 _SQLITE = "sqlite:///"
 
 
-def standing_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
+def cached_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
     """The last decision if it rests on exactly the files at hand, else None.
 
     None too while a candidate waits as challenger, and where others may have moved the aliases meanwhile: in every
@@ -31,7 +32,7 @@ def _is_local(uri: str) -> bool:
 
 def fingerprint(settings: Settings, folders: Folders = DEFAULT) -> str:
     """Hash of everything that a decision rests on: results, sidecars, runs, validation, policy, registry."""
-    files: list[Path] = [folders.validation_summary]
+    files = sorted(folders.quarantine.glob(f"*/{SUMMARY}"))
     for encoder in sorted({BASE, *settings.encoders}):
         files += [folders.metrics / f"{encoder}.json"]
         files += [folders.models / encoder / name for name in ("encoder.json", "encoder.safetensors", RUN_FILE)]

@@ -1,4 +1,4 @@
-"""Who asks to be champion, and in which order."""
+"""The candidates for promotion, best first by the primary metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model card: what an encoder is, what it learned from, how good it is, and what it is known to be bad at."""
+"""Writes the model card: origin, training data, metrics, known weaknesses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
@@ -48,7 +49,7 @@ def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
         "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
-        "## Prompts\n\n" + _prompts(sidecar, settings, folders),
+        "## Prompts\n\n" + _prompts(sidecar, settings),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
         "## Where it comes from\n\n" + _origin(subject),
         "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
@@ -118,24 +119,21 @@ def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
     lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
     if (leaks := read_counts(folders.leaks)) is not None:
         lines.append(f"- Published test sets: {leaks.told}.")
-    counts = _counts(folders.validation_summary)
-    for table in tables_trained_on(sidecar.data_hashes, folders.validated.name):
-        if table in counts:
-            found = counts[table]
+    for table in tables_trained_on(sidecar.data_hashes):
+        if found := _counts(folders.summary(table)):
             lines.append(f"- Table `{table}`: {found.get('accepted')} of {found.get('rows')} rows passed validation.")
     return "\n".join(lines)
 
 
-def _prompts(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
-    tables = tables_trained_on(sidecar.data_hashes, folders.validated.name)
-    lines = [line for table in tables for line in prompts_of(table, settings)]
+def _prompts(sidecar: Sidecar, settings: Settings) -> str:
+    lines = [line for table in tables_trained_on(sidecar.data_hashes) for line in prompts_of(table, settings)]
     return "\n".join(lines) or "No caption that it was trained on was written by a language model."
 
 
-def _counts(summary: Path) -> dict[str, dict[str, int]]:
+def _counts(summary: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(summary.read_text("utf-8")).get("tables", {}))
-    except (OSError, ValueError, AttributeError):
+        return dict(json.loads(summary.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The alias `challenger`: a version that people try before they let it win, and its end."""
+"""Sets and removes the alias `challenger`, under which people try a version before it is promoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decision about the champion: the record, its file formats, and where records are kept."""
+"""The record of a promotion decision: its fields, its JSON and Markdown files, and where they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the checkout, kept with the run that trained an encoder: dvc.lock, and whether git was clean."""
+"""Keeps dvc.lock and the state of git with the MLflow run that trained an encoder."""
 
 from __future__ import annotations
 

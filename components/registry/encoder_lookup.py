@@ -1,4 +1,4 @@
-"""The encoder that a user names: a folder, a file, a run, a registry entry or open_clip's name and tag."""
+"""Loads the encoder that a user names: a folder, a file, an MLflow run, a registry alias or open_clip's `name:tag`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.core.errors import InputError, told_of
 from components.core.files import content_hash
 from components.encoders.adapter.encoder import Encoder
@@ -17,40 +17,45 @@ from components.evaluation.folders import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 
 
-def find_subject(name: str, models: Path = DEFAULT.models) -> Subject:
+def find_encoder(name: str, models: Path = DEFAULT.models) -> EncoderUnderTest:
     """Load the encoder behind `name`; the forms are tried from the most to the least specific.
 
     Raises:
         InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
+
+    >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
+    (1, 512)
+    >>> find_encoder("ViT-B-32-quickgelu:openai").image_size  # doctest: +SKIP
+    224
     """
     check_name(name, models)
     found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))
-    return next(subject for subject in found if subject is not None)
+    return next(under_test for under_test in found if under_test is not None)
 
 
-def subject_of(name: str, encoder: Encoder) -> Subject:
+def encoder_under_test(name: str, encoder: Encoder) -> EncoderUnderTest:
     """An image-text encoder under a name fit for a file."""
     sidecar = encoder.sidecar
     sha256 = sidecar.weights_sha256 or _state_hash(encoder)
     if sidecar.method_tensors_sha256:
         sha256 = content_hash(sha256, sidecar.method_tensors_sha256)
     tower = sidecar.image_tower_sha256 or encoder.image_tower_hash()
-    return Subject(_as_file_name(name), encoder, sha256, tower, sidecar.image_size)
+    return EncoderUnderTest(_as_file_name(name), encoder, sha256, tower, sidecar.image_size)
 
 
-def _from_folder(name: str, models: Path) -> Subject | None:
+def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
     for folder in folders_of(name, models):
         if (folder / SIDECAR).is_file():
-            return replace(subject_of(folder.resolve().name, Encoder.load(folder)), folder=folder)
+            return replace(encoder_under_test(folder.resolve().name, Encoder.load(folder)), folder=folder)
         if is_sentence_encoder(folder):
             from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 
-            found: Subject = load_sentence_encoder(folder)
+            found: EncoderUnderTest = load_sentence_encoder(folder)
             return found
     return None
 
 
-def _from_run(name: str, _models: Path) -> Subject | None:
+def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
     found = RUN.match(name)
     if found is None:
         return None
@@ -71,7 +76,7 @@ def _from_run(name: str, _models: Path) -> Subject | None:
     return _fetched(f"run-{run[:8]}", f"run {run}", fetch)
 
 
-def _from_registry(name: str, _models: Path) -> Subject | None:
+def _from_registry(name: str, _models: Path) -> EncoderUnderTest | None:
     found = ALIAS.match(name)
     if found is None:
         return None
@@ -94,17 +99,17 @@ def _from_registry(name: str, _models: Path) -> Subject | None:
     return _fetched(name, name, fetch)
 
 
-def _fetched(name: str, told: str, fetch: Callable[[Path], Path]) -> Subject:
+def _fetched(name: str, told: str, fetch: Callable[[Path], Path]) -> EncoderUnderTest:
     from mlflow.exceptions import MlflowException
 
     with TemporaryDirectory() as folder:
         try:
-            return subject_of(name, Encoder.load(fetch(Path(folder))))
+            return encoder_under_test(name, Encoder.load(fetch(Path(folder))))
         except MlflowException as error:
             raise InputError(f"{told} cannot be fetched ({error.message}): check MLFLOW_TRACKING_URI") from None
 
 
-def _from_open_clip(name: str, _models: Path) -> Subject | None:
+def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
     model, colon, weights = name.partition(":")
     if not colon:
         return None
@@ -112,8 +117,8 @@ def _from_open_clip(name: str, _models: Path) -> Subject | None:
 
     with told_of(f"--encoder '{name}'"):
         if Path(weights).is_file():
-            return subject_of(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
-        return subject_of(name, open_clip_encoder(model, weights))
+            return encoder_under_test(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
+        return encoder_under_test(name, open_clip_encoder(model, weights))
 
 
 def _state_hash(encoder: Encoder) -> str:

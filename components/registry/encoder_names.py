@@ -1,4 +1,4 @@
-"""What users name an encoder by, told apart by looking alone: nothing is loaded, and nothing heavy imported."""
+"""Tells by its form what kind of encoder a name means, without loading or importing anything heavy."""
 
 from __future__ import annotations
 

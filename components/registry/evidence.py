@@ -1,12 +1,13 @@
-"""What the gate must know about a candidate besides metrics."""
+"""Collects what the gate needs besides metrics: validation, provenance, published results."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from components.core.files import file_hash
+from components.core.folders import VALIDATED
 from components.core.provenance import path_hash
 from components.core.settings import Promote
 from components.encoders.adapter.sidecar import WEIGHTS, Sidecar
@@ -15,6 +16,7 @@ from components.registry.folders import Folders
 from components.registry.gate import Evidence
 from components.registry.lineage import DIRTY
 from components.registry.model import ROLLED_BACK, find_weights
+from components.registry.prompts import tables_trained_on
 from components.tracking import RUN_FILE
 
 if TYPE_CHECKING:
@@ -41,33 +43,30 @@ def training_run(folder: Path) -> str:
 
 
 def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Folders) -> list[str]:
-    summary = folders.validation_summary
+    """Of the tables that params.yaml asks for, and of those that the candidate was trained on."""
+    tables = dict.fromkeys([*required, *tables_trained_on(sidecar.data_hashes)])
+    faults = [fault for table in tables for fault in _table_faults(table, folders)]
+    return faults + _example_faults(sidecar)
+
+
+def _table_faults(name: str, folders: Folders) -> list[str]:
+    summary = folders.summary(name)
     try:
-        found = json.loads(summary.read_text("utf-8"))
-        passed, tables = found.get("passed") is True, dict(found.get("tables", {}))
-        faults = [fault for name in required for fault in _table_faults(name, tables.get(name), summary)]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return [f"{summary} is missing or damaged: run `dvc repro validate`"]
-    if not passed:
-        faults.append(f"{summary} says that validation failed: see reports/data_docs")
-    return faults + _example_faults(sidecar, folders)
+        found = dict(json.loads(summary.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return [f"{summary} is missing or damaged: run `dvc repro validate@{name}`"]
+    if found.get("passed") is not True:
+        return [f"table '{name}' failed: see reports/data_docs/{name}"]
+    return (
+        [] if found.get("accepted", 0) > 0 else [f"table '{name}' has no accepted rows: see reports/data_docs/{name}"]
+    )
 
 
-def _table_faults(name: str, table: dict[str, Any] | None, summary: Path) -> list[str]:
-    if table is None:
-        return [f"{summary} has no table '{name}', which promote.validation asks for: add its tasks to params.yaml"]
-    if table.get("passed") is not True:
-        return [f"table '{name}' failed: see reports/data_docs"]
-    return [] if table.get("accepted", 0) > 0 else [f"table '{name}' has no accepted rows: see reports/data_docs"]
-
-
-def _example_faults(sidecar: Sidecar, folders: Folders) -> list[str]:
+def _example_faults(sidecar: Sidecar) -> list[str]:
     faults = []
-    for path in map(Path, sidecar.data_hashes):
-        here = folders.validated / path.name
-        if path.parent.name != folders.validated.name:
-            continue
-        if not here.is_file() or path_hash(here) != sidecar.data_hashes[str(path)]:
+    for path, digest in sidecar.data_hashes.items():
+        here = Path(path)
+        if here.is_relative_to(VALIDATED) and (not here.is_file() or path_hash(here) != digest):
             faults.append(f"'{sidecar.name}' was not trained on the {here} that is here: run `dvc repro`")
     return faults
 

@@ -1,4 +1,4 @@
-"""Write an encoder as another library's folder; nothing is written that this library does not load back the same."""
+"""Exports an encoder as an open_clip or Hugging Face folder, loads it back and compares before it is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder, write_json
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
-from components.registry.encoder_lookup import find_subject
+from components.registry.encoder_lookup import find_encoder
 from components.registry.export_check import S3_URL, check_export
 from components.registry.formats import find_format
 from components.registry.formats.format import Features, Format
@@ -38,17 +38,20 @@ def export_encoder(name: str, format_name: str, output: str) -> str:
     """
     check_export(name, format_name, output)
     form = find_format(format_name)
-    encoder = find_subject(name).encoder
+    encoder = find_encoder(name).encoder
     if not isinstance(encoder, Encoder):
         raise InputError(f"--encoder '{name}' is no image-text encoder: only those are exported")
     if not output.startswith(S3_URL):
         apart = write_checked(encoder, form, Path(output))
     else:
         from components.core.storage import S3
+        from components.core.storage.url import upload_pairs
 
         with TemporaryDirectory() as temporary:
             apart = write_checked(encoder, form, Path(temporary) / "exported")
-            S3().put_folder(Path(temporary) / "exported", output)
+            store = S3()
+            for path, url in upload_pairs(Path(temporary) / "exported", output):
+                store.put(path, url)
     return f"{output}: {format_name}; loaded back, features differ by {apart:.1e} at most"
 
 
@@ -76,7 +79,7 @@ def write_checked(encoder: Encoder, form: Format, folder: Path) -> float:
 
 def _difference(encoder: Encoder, form: Format, folder: Path) -> float:
     size = encoder.sidecar.image_size
-    # Of the size that the image tower sees: libraries differ in how they resize, which no weights can mend.
+    # Of the size that the image tower sees: libraries differ in how they resize, which no weights can fix.
     pixels = np.random.default_rng(0).integers(0, 256, (_IMAGES, size, size, 3), dtype=np.uint8)
     try:
         found = form.read(folder, _TEXTS, [Image.fromarray(image) for image in pixels])

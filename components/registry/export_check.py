@@ -1,4 +1,4 @@
-"""Whether an export can begin, looked at before anything is loaded."""
+"""Checks the arguments of an export before anything is loaded."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Where promotion reads and writes."""
+"""The folders that promotion reads and writes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.core import folders
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
 
@@ -18,15 +19,14 @@ class Folders:
 
     models: Path = Path("models")
     metrics: Path = Path("reports/metrics")
-    validated: Path = Path("data/validated")
+    quarantine: Path = folders.QUARANTINE
     records: Path = field(default=RECORDS)
     dvc_lock: Path = Path("dvc.lock")
     leaks: Path = LEAKS_FOLDER
 
-    @property
-    def validation_summary(self) -> Path:
-        """What the validate stage concluded."""
-        return self.validated / "summary.json"
+    def summary(self, table: str) -> Path:
+        """What the validate stage concluded of a table."""
+        return self.quarantine / table / folders.SUMMARY
 
 
 DEFAULT = Folders()

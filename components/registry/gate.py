@@ -1,4 +1,4 @@
-"""The gate: rules that a candidate must pass to become champion. Pure; knows files and servers by what it is given."""
+"""The gate: the rules that a candidate must pass to become champion, as pure functions."""
 
 from __future__ import annotations
 

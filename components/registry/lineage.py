@@ -1,4 +1,4 @@
-"""What ties a version to its training run, commit, pipeline state and data, to be followed from either end."""
+"""Follows a version to its training run, commit, dvc.lock and data, and back; used by `cliptune history --of`."""
 
 from __future__ import annotations
 

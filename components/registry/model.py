@@ -1,4 +1,4 @@
-"""Versions of the registered model: made, found, and pointed at by aliases."""
+"""The versions of the registered model: creates them, finds them and moves their aliases."""
 
 from __future__ import annotations
 

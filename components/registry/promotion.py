@@ -1,4 +1,4 @@
-"""Put the best candidate through the gate; move the aliases; write the decision down."""
+"""Promotes the best candidate that passes the gate, and records the decision; behind `cliptune promote`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather, training_run
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
-from components.tracking import make_client, shown_address, tracking_uri
-from components.tracking import offline_spool as unsent
+from components.tracking import make_client, offline_spool, shown_address, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -36,7 +35,8 @@ def promote(
     A version is registered only for a candidate that passes; weights that have a version keep it. Every
     decision is written to `reports/promotion/` and into the candidate's training run. Proposing the
     champion's own weights again changes and writes nothing, and neither does a dry run. Of two promotions at
-    once one is refused, because it judged against a champion that is none any more or has to wait.
+    once one is refused, because it judged against a champion that is none any more or has to wait; `locks` says what
+    an MLflow server leaves open.
 
     Args:
         challenger: a candidate that passes becomes `challenger` only, for people to try before they let it win.
@@ -47,7 +47,7 @@ def promote(
     asking = candidates(settings, folders)
     client = make_client()
     if not dry_run:
-        unsent.send(client)
+        offline_spool.send(client)
     case = _first_to_pass(client, asking, settings, folders)
     decision = case.decision
     if decision.outcome == "already champion":
@@ -170,13 +170,12 @@ def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: 
     """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
     decision = subject.decision
     try:
-        with locks.held(client, decision.model, f"the promotion of '{decision.encoder}'", decision.run_id) as lock:
-            champion = versions.find_alias(client, decision.model, versions.CHAMPION)
-            now = "" if champion is None else str(champion.version)
-            if now != decision.previous_version:
-                raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
+        with locks.held(decision.model, f"the promotion of '{decision.encoder}'") as lock:
+            _champion_judged_against(client, decision)
             version = _registered(client, subject, settings, folders)
             lock.confirm()
+            # Registering takes minutes, and not every store has a lock.
+            champion = _champion_judged_against(client, decision)
             _move_aliases(client, decision, champion, version)
     except locks.BusyError as error:
         alone = Rule(name="alone", passed=False, reason=str(error))
@@ -185,6 +184,19 @@ def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: 
             update={"outcome": "refused", "rules": (*decision.rules, alone), "fingerprint": "", "version": ""}
         )
     return decision.model_copy(update={"version": version})
+
+
+def _champion_judged_against(client: MlflowClient, decision: Decision) -> Any | None:
+    """The champion, if it is still the one that the decision was made against.
+
+    Raises:
+        BusyError: another is champion now.
+    """
+    champion = versions.find_alias(client, decision.model, versions.CHAMPION)
+    now = "" if champion is None else str(champion.version)
+    if now != decision.previous_version:
+        raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
+    return champion
 
 
 def _registered(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> str:

@@ -1,4 +1,4 @@
-"""The prompts behind the tables that an encoder was trained on, for its model card."""
+"""Finds the prompts behind an encoder's training tables, for its model card."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 from components.captions.tasks import find_task
 from components.core.errors import InputError
+from components.core.folders import VALIDATED
 from components.core.settings import Settings
 from components.validation.tables import find_table
 
 
-def tables_trained_on(data_hashes: Iterable[str], validated: str) -> list[str]:
+def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
     """Names of the synthesised tables among the files that an encoder was trained on."""
     names = []
     for path in map(Path, data_hashes):
-        if path.parent.name != validated:
+        if not path.is_relative_to(VALIDATED):
             continue
         try:
             names.append(find_table(path.stem).name)
@@ -38,9 +39,9 @@ def prompts_of(table: str, settings: Settings) -> list[str]:
 
 def _prompt(name: str, settings: Settings) -> str:
     task = find_task(name)
-    messages = task.messages({part: f"<{part}>" for part in task.inputs})
-    question = " / ".join(" ".join(str(message["content"]).split()) for message in messages)
     asked = settings.synthesize.tasks.get(name)
+    messages = task.render({part: f"<{part}>" for part in task.inputs}, asked.prompt if asked else "own")
+    question = " / ".join(" ".join(str(message["content"]).split()) for message in messages)
     who = "not in params.yaml any more"
     if asked is not None:
         model = settings.synthesize.model_of(asked)

@@ -1,4 +1,4 @@
-"""Give the champion's place back to the version before."""
+"""Makes the previous champion champion again; behind `cliptune rollback`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
     model = settings.promote.model
     client = make_client()
     time = records.now()
-    with locks.held(client, model, "a rollback", _both(client, model)[0].run_id) as lock:
+    with locks.held(model, "a rollback") as lock:
         champion, previous = _both(client, model)
         lock.confirm()
         client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)

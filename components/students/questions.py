@@ -75,7 +75,7 @@ def needed_task(settings: Settings, name: str) -> str | None:
     tasks = settings.synthesize.tasks
     if name not in tasks:
         raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
-    return next((other for other in tasks if tasks[name].input == OUTPUT / f"{other}.parquet"), None)
+    return next((other for other in tasks if tasks[name].input == OUTPUT / settings.synthesize.answers(other)), None)
 
 
 def _moved(

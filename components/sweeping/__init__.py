@@ -1,1 +1,1 @@
-"""What dead processes left behind: found, and mended unless it is a dry run."""
+"""Cleans up what dead processes left behind: MLflow runs, DVC locks, leases. A dry run only reports."""

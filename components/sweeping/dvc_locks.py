@@ -1,4 +1,4 @@
-"""DVC's file locks: `.dvc/tmp/rwlock` names the processes that read and write each path, dead ones too."""
+"""Removes entries of dead processes from DVC's lock file `.dvc/tmp/rwlock`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing that a dead process left behind."""
+"""The record of one thing that a dead process left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims in the generation store whose worker is dead or whose lease is over."""
+"""Releases claims in the generation store whose worker is dead or whose lease is over."""
 
 from __future__ import annotations
 

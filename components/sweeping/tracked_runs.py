@@ -1,4 +1,4 @@
-"""MLflow runs that nobody works on any more: RUNNING for ever, because SIGKILL lets nobody write an end."""
+"""Ends MLflow runs that are still RUNNING though their process is dead."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.worker_identity import is_gone, new_worker
 from components.sweeping.finding import Finding
-from components.tracking import make_client, tracking_uri
-from components.tracking import offline_spool as unsent
+from components.tracking import make_client, offline_spool, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,11 +36,11 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
         return []
     client = make_client()
     findings = _send_ends(client, dry_run)
-    unsent_runs = {unsent.run_of(path) for path in unsent.waiting()}
+    spooled_runs = {offline_spool.run_of(path) for path in offline_spool.waiting()}
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
         silent = (time.time() - _last_sign(client, run)) / 3600
-        if run.info.run_id in unsent_runs:
+        if run.info.run_id in spooled_runs:
             continue
         if owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
@@ -52,7 +51,7 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
 
 def _send_ends(client: MlflowClient, dry_run: bool) -> list[Finding]:
     """Ends and evaluations of runs that their server was away for."""
-    sent = [unsent.run_of(path) for path in unsent.waiting()] if dry_run else unsent.send(client)
+    sent = [offline_spool.run_of(path) for path in offline_spool.waiting()] if dry_run else offline_spool.send(client)
     return [Finding(_PLACE, f"run {run}", "its server was away", "sent what it lacked") for run in sent]
 
 

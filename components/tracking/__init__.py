@@ -1,4 +1,4 @@
-"""Runs in MLflow: the only package that talks to them."""
+"""Runs in MLflow. No other package logs to them."""
 
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
 from components.tracking.reference import RUN_FILE, add_metrics

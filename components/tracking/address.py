@@ -1,4 +1,4 @@
-"""Where runs are tracked."""
+"""The address of the MLflow server or database, and its client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a run in MLflow."""
+"""Uploads files and folders into the artifacts of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics on their way to MLflow: training never waits for the server, and what it could not take is kept."""
+"""Sends the metrics of a run to MLflow from a thread of its own, so that training never waits for the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenacity import (
 
 from components.tracking.address import shown_address, tracking_uri
 from components.tracking.batches import MOST
-from components.tracking.retry_policy import is_passing
+from components.tracking.retry_policy import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class Outbox:
+class AsynchronousMetrics:
     """Sends the metrics of one run from a thread of its own, in order, again and again while the server is away.
 
     Sending a metric twice is no harm: MLflow knows it by run, name, step, time and value.
@@ -63,13 +63,13 @@ class Outbox:
         """
         end = time.monotonic() + within_s
         with self._changed:
-            while self._waiting and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
-            unsent = list(self._waiting)
-        if unsent:
+            while self._waiting and (remaining := end - time.monotonic()) > 0:
+                self._changed.wait(remaining)
+            left = list(self._waiting)
+        if left:
             self._giving_up.set()
         self._raise_refusal()
-        return unsent
+        return left
 
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
@@ -82,7 +82,7 @@ class Outbox:
             try:
                 self._send(batch)
             except Exception as error:
-                if is_passing(error):
+                if is_transient(error):
                     continue
                 refusal = error
             with self._changed:
@@ -100,7 +100,7 @@ class Outbox:
 
     def _send(self, batch: list[Any]) -> None:
         for attempt in Retrying(
-            retry=retry_if_exception(is_passing),
+            retry=retry_if_exception(is_transient),
             wait=wait_exponential_jitter(initial=1, max=15),
             stop=stop_when_event_set(self._giving_up),
             sleep=sleep_using_event(self._giving_up),

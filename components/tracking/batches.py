@@ -1,4 +1,4 @@
-"""Metrics in requests of the size that MLflow takes."""
+"""Splits metrics into requests of the size that MLflow accepts."""
 
 from __future__ import annotations
 

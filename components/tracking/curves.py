@@ -1,4 +1,4 @@
-"""What the comparison reads from MLflow, and what it leaves there; neither can fail the comparison."""
+"""Reads loss curves from MLflow for the report, and logs the comparison there; failures of MLflow are only warnings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.tracking import RUN_FILE, make_client, tracked_run
-from components.tracking.retry_policy import impatient
+from components.tracking.retry_policy import fail_fast
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -44,7 +44,7 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
     curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
     if not curves.runs:
         return curves
-    with impatient():
+    with fail_fast():
         try:
             client = make_client()
             for encoder, run_id in curves.runs.items():
@@ -119,7 +119,7 @@ def log_comparison(
     """
     params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
     try:
-        with impatient(), tracked_run("compare", "comparison", settings, params, inputs) as run:
+        with fail_fast(), tracked_run("compare", "comparison", settings, params, inputs) as run:
             run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items()})
             client = make_client()
             for path in artifacts:

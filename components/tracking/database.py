@@ -1,4 +1,4 @@
-"""A tracking store that is a database on a server: whether it answers, which MLflow itself asks for two minutes."""
+"""Checks quickly whether a tracking database on a server answers; MLflow itself would retry for two minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's server was away for, its end or an evaluation: a file, which the next run, promotion or sweep sends."""
+"""The offline spool: what could not be sent to MLflow waits as files, which the next run, promotion or sweep sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.core.files import atomic_file
 from components.core.provenance import path_hash
 from components.tracking.artifact import upload
 from components.tracking.batches import log_metrics
-from components.tracking.retry_policy import impatient, is_passing
+from components.tracking.retry_policy import fail_fast, is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,7 +30,7 @@ def keep(
     end_ms: int | None = None,
     folder: Path = FOLDER,
 ) -> Path:
-    """Write what a run's server has not.
+    """Write to the spool what could not be sent for a run.
 
     Args:
         run_id: the run.
@@ -51,7 +51,7 @@ def keep(
 
 
 def waiting(folder: Path = FOLDER) -> list[Path]:
-    """The files of runs that are not sent."""
+    """The files in the spool."""
     return sorted(folder.glob("*.json"))
 
 
@@ -71,13 +71,13 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
     sent = []
     for path in waiting(folder):
         try:
-            with impatient():
+            with fail_fast():
                 _send(client, run_of(path), json.loads(path.read_text("utf-8")))
         except FileNotFoundError:
             # Another process has sent it.
             continue
         except (MlflowException, RequestException) as error:
-            if is_passing(error):
+            if is_transient(error):
                 break
             continue
         path.unlink(missing_ok=True)
@@ -85,16 +85,16 @@ def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
     return sent
 
 
-def _send(client: MlflowClient, run_id: str, kept: dict[str, Any]) -> None:
+def _send(client: MlflowClient, run_id: str, content: dict[str, Any]) -> None:
     from mlflow.entities import Metric
 
-    metrics = [Metric(*row) for row in kept["metrics"]]
+    metrics = [Metric(*row) for row in content["metrics"]]
     log_metrics(client, run_id, metrics)
-    for name, digest in kept["artifacts"]:
+    for name, digest in content["artifacts"]:
         path = Path(name)
         if path.exists() and path_hash(path) == digest:
             upload(client, run_id, path)
         else:
             _LOG.warning("%s has changed since run %s wrote it: the run in MLflow lacks it", path, run_id)
-    if kept["status"]:
-        client.set_terminated(run_id, kept["status"], kept["end_ms"])
+    if content["status"]:
+        client.set_terminated(run_id, content["status"], content["end_ms"])

@@ -1,4 +1,4 @@
-"""Metrics for a run that has ended: those of an encoder's evaluation, in the run that trained it."""
+"""Logs the evaluation of an encoder into the MLflow run that trained it, after that run has ended."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.tracking import offline_spool as unsent
+from components.tracking import offline_spool
 from components.tracking.address import make_client, shown_address, tracking_uri
 from components.tracking.batches import log_metrics
-from components.tracking.retry_policy import impatient, is_passing
+from components.tracking.retry_policy import fail_fast, is_transient
 
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
@@ -37,11 +37,11 @@ def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
     batch = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
     where = shown_address(tracking_uri())
     try:
-        with impatient():
+        with fail_fast():
             log_metrics(make_client(), run_id, batch)
     except MlflowException as error:
-        if is_passing(error):
-            path = unsent.keep(run_id, batch, [])
+        if is_transient(error):
+            path = offline_spool.keep(run_id, batch, [])
             _LOG.warning("%s is away: the evaluation of %s waits in %s; the next run sends it", where, encoder, path)
         elif error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
             _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, str(error).splitlines()[0])

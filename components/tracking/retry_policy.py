@@ -1,4 +1,4 @@
-"""How long MLflow is waited for where its server is away."""
+"""The retry policy for calls to MLflow: which errors are transient, and how long they are retried."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WAIT_S = 600.0
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether MLflow may take later what it did not take now: nobody answers, too busy, an error of its own."""
+def is_transient(error: BaseException) -> bool:
+    """Whether an error of MLflow may be gone at the next try: no answer, too busy, an internal error of the server."""
     from mlflow.exceptions import MlflowException
 
     if not isinstance(error, MlflowException) or is_full(error):
@@ -30,18 +30,18 @@ def is_full(error: BaseException) -> bool:
 
 
 def wait_s() -> float:
-    """What `WAIT` says."""
+    """Seconds to wait for a server that is away: the value of `WAIT`, or its default."""
     return float(os.environ.get(WAIT) or _WAIT_S)
 
 
-def patiently(call: Callable[[], object], within_s: float) -> None:
-    """Call MLflow, again and again while its server is away, at least once.
+def call_with_retries(call: Callable[[], object], within_s: float) -> None:
+    """Call MLflow at least once, and again while its errors are transient, for `within_s` seconds.
 
     Raises:
         MlflowException: the server refused, or stayed away too long.
     """
     for attempt in Retrying(
-        retry=retry_if_exception(is_passing),
+        retry=retry_if_exception(is_transient),
         wait=wait_exponential_jitter(initial=1, max=15),
         stop=stop_after_delay(within_s),
         reraise=True,
@@ -51,8 +51,8 @@ def patiently(call: Callable[[], object], within_s: float) -> None:
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
-    """Have MLflow's client try twice and give up, not for minutes, unless the user says how often."""
+def fail_fast() -> Iterator[None]:
+    """Have MLflow's client retry once instead of for minutes, unless the user has set its retries."""
     if _RETRIES in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""One run in MLflow, for the length of a stage."""
+"""`tracked_run`, the MLflow run around a stage: parameters, inputs, metrics, artifacts and how it ended."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.tracking import offline_spool as unsent
+from components.tracking import offline_spool
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
 from components.tracking.artifact import upload
-from components.tracking.asynchronous_metrics import Outbox
-from components.tracking.retry_policy import impatient, is_full, is_passing, patiently, wait_s
+from components.tracking.asynchronous_metrics import AsynchronousMetrics
+from components.tracking.retry_policy import call_with_retries, fail_fast, is_full, is_transient, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
 
@@ -37,7 +37,7 @@ class TrackedRun:
     def __init__(self, client: MlflowClient, run_id: str, experiment: str) -> None:
         self._client = client
         self._buffer: list[Any] = []
-        self._outbox = Outbox(client, run_id)
+        self._asynchronous_metrics = AsynchronousMetrics(client, run_id)
         self._late: list[Path] = []
         self.id = run_id
         self.experiment = experiment
@@ -59,7 +59,7 @@ class TrackedRun:
         self._buffer += [Metric(name, float(value), now, step) for name, value in metrics.items()]
         if len(self._buffer) >= _BATCH:
             batch, self._buffer = self._buffer, []
-            self._outbox.put(batch)
+            self._asynchronous_metrics.put(batch)
 
     def flush(self, within_s: float | None = None) -> list[Any]:
         """Send what `log_metrics` noted; returns the metrics for which the server stayed away too long.
@@ -72,8 +72,8 @@ class TrackedRun:
         """
         batch, self._buffer = self._buffer, []
         if batch:
-            self._outbox.put(batch)
-        return self._outbox.drain(wait_s() if within_s is None else within_s)
+            self._asynchronous_metrics.put(batch)
+        return self._asynchronous_metrics.drain(wait_s() if within_s is None else within_s)
 
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested ones get dotted names."""
@@ -82,7 +82,7 @@ class TrackedRun:
         flat = [Param(name, str(value)[:6000]) for name, value in _flat(params)]
         for start in range(0, len(flat), 100):
             batch = flat[start : start + 100]
-            patiently(partial(self._client.log_batch, self.id, params=batch), wait_s())
+            call_with_retries(partial(self._client.log_batch, self.id, params=batch), wait_s())
 
     def log_dataset(self, name: str, path: Path, digest: str) -> None:
         """Record a file or folder as an input dataset of the run, known by its content hash."""
@@ -90,19 +90,19 @@ class TrackedRun:
 
         source = json.dumps({"uri": str(path)})
         inputs = [DatasetInput(Dataset(name, digest[:36], "local", source))]
-        patiently(lambda: self._client.log_inputs(self.id, inputs), wait_s())
+        call_with_retries(lambda: self._client.log_inputs(self.id, inputs), wait_s())
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the run."""
         for name, value in tags.items():
-            patiently(partial(self._client.set_tag, self.id, name, value), wait_s())
+            call_with_retries(partial(self._client.set_tag, self.id, name, value), wait_s())
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file, or a folder under its own name, into the run's artifacts; at its end if the server is away."""
         try:
             upload(self._client, self.id, path)
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             self._late.append(path)
 
@@ -126,12 +126,12 @@ class TrackedRun:
     def _close(self, status: str, ended: int, left: list[Any], within_s: float) -> None:
         try:
             if not left:
-                patiently(lambda: self._finish(status, ended), within_s)
+                call_with_retries(lambda: self._finish(status, ended), within_s)
                 return
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
-        path = unsent.keep(self.id, left, self._late, status, ended)
+        path = offline_spool.keep(self.id, left, self._late, status, ended)
         where = shown_address(tracking_uri())
         _LOG.warning("%s is away: the end of run %s waits in %s; the next run sends it", where, self.id, path)
 
@@ -163,8 +163,8 @@ def tracked_run(
     with _telling_of_a_full_disk():
         tracked = _begin(settings.world.name, name, tags)
         status = "FAILED"
-        # It is patient by itself, and otherwise each of its calls would hold the stage up for minutes.
-        with impatient(), stopped_by_signals() as ignore_stops:
+        # It retries by itself, and otherwise each of its calls would hold the stage up for minutes.
+        with fail_fast(), stopped_by_signals() as ignore_stops:
             try:
                 tracked.log_params(params)
                 for key, path in inputs.items():
@@ -199,10 +199,10 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
 
     try:
         client = make_client()
-        unsent.send(client)
+        offline_spool.send(client)
         run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
     except MlflowException as error:
-        if not is_passing(error):
+        if not is_transient(error):
             raise
         where = shown_address(tracking_uri())
         raise InputError(f"MLFLOW_TRACKING_URI: {where} takes no run; `cliptune doctor` tells why") from error

@@ -1,4 +1,4 @@
-"""What every run says of itself: code, data, versions, owner."""
+"""The tags of every run: stage, code version, input hashes, owner."""
 
 from __future__ import annotations
 

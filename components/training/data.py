@@ -17,6 +17,7 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
+from components.core.training_columns import table_file
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
@@ -75,7 +76,7 @@ def load_data(
         neighbours_by=embeddings.features,
     )
     wanted = Wanted(method.columns(hyper), method.draws(hyper))
-    columns = wanted.joined | method.rows(hyper)
+    columns = method.needs(hyper)
     image_of = dict(zip(embeddings.ids, embeddings.image_ids, strict=True))
     rows = with_image_ids(join_rows(columns, files.validated, images.pairs), image_of)
     inputs = input_files(columns, files.validated, images.pairs)
@@ -132,11 +133,11 @@ def _shard_source(
 
 
 def _watched(rows: pd.DataFrame, validated: Path, inputs: dict[str, Path]) -> tuple[pd.DataFrame, dict[str, Path]]:
-    """Rows to hold some out of, and all files that matter now: those with a paraphrase, where there are any.
+    """Rows to hold some out of, and all files that matter now: those with a paraphrase, where the method reads these.
 
-    So all methods are watched alike.
+    So all methods that do are watched alike.
     """
-    path = validated / "paraphrases.parquet"
+    path = table_file(validated, "paraphrases")
     if path.is_file():
         table: pd.DataFrame = PARAPHRASES.read(path, ["id", "caption", "paraphrase_1"]).to_pandas()
         return table, inputs | {"paraphrases": path}

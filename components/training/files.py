@@ -13,11 +13,12 @@ from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 class Files:
     """Folders of the stage's inputs and output.
 
+    `validated` is what a method reads: a folder of validated tables, or a single file.
     `leaks` is told to the run and changes no weights, so DVC does not train anew for it.
     """
 
     base: Path = folders.BASE
-    validated: Path = Path("data/validated")
+    validated: Path = folders.VALIDATED
     embeddings: Path = folders.EMBEDDINGS
     pairs: Path = folders.PAIRS
     models: Path = Path("models")

@@ -23,7 +23,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 def choose_held_out(rows: pd.DataFrame, count: int, seed: int) -> frozenset[str]:
-    """Ids of up to `count` images, and at most a tenth of all, that no method trains on: the same for every method.
+    """Ids of up to `count` images, and at most a tenth of all, to hold out: the same for all methods with these rows.
 
     An image's place in the draw follows from the smallest id of its pairs.
 

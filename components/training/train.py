@@ -47,11 +47,12 @@ from components.training.watching import DIRECTIONS, check_export, watch
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of `methods` in params.yaml: its name, the method it configures, the hyper-parameters."""
+    """One entry of `methods` in params.yaml: its name, the method it configures, the hyper-parameters, its data."""
 
     name: str
     method: Method
     hyper: Any
+    reads: Path
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def find_entry(settings: Settings, name: str) -> Entry:
         known = ", ".join(settings.methods)
         raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
     given = dict(settings.methods[name])
-    method = find_method(str(given.pop("method", name)))
-    return Entry(name, method, method.settings(given, name))
+    method, reads = find_method(str(given.pop("method", name))), Path(given.pop("reads", folders.VALIDATED))
+    return Entry(name, method, method.settings(given, name), reads)
 
 
 def run(settings: Settings, name: str, files: Files | None = None) -> None:
@@ -101,7 +102,8 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
     Raises:
         InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
     """
-    files, entry = files or Files(), find_entry(settings, name)
+    entry = find_entry(settings, name)
+    files = files or Files(validated=entry.reads)
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")

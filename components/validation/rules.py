@@ -50,8 +50,6 @@ def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[R
             if not check.is_number or low is not None or high is not None:
                 rules.append(Rule(measured(check.column, answer), f"{answer.column}_{check.reason}", low, high))
     rules.append(Rule("duplicate", "duplicate"))
-    if limits.near_duplicate is not None:
-        rules.append(Rule("near_duplicate", "near_duplicate"))
     return rules
 
 

@@ -18,7 +18,7 @@ from components.core.table import Table
 from components.validation.joining.answers import Joined
 from components.validation.measuring.columns import add_columns, measured
 from components.validation.measuring.probes import Probes
-from components.validation.repeats import find_repeated
+from components.validation.repeats import repeated_rows
 from components.validation.reporting.quality import Quality
 from components.validation.reporting.report import Tally
 from components.validation.reporting.samples import Example, sample_rows
@@ -68,14 +68,14 @@ class TableCheck:
     def run(self, joined: Joined, accepted: Path, quarantine: Path) -> Checked:
         """Write the rows that fulfil the rules to `accepted` and the others to `quarantine`, with reasons, in order."""
         wanted, tally, quality, samples = sample_rows(joined.rows), Tally(), Quality(self.table.name), []
+        repeated = repeated_rows(joined)
         with (
             _writer(self.table.table, accepted) as keep,
             _writer(quarantine_of(self.table.table), quarantine) as reject,
-            find_repeated(joined, self.table, self.limits) as repeated_in,
             bar(self.table.name, joined.rows, "row") as progress,
         ):
             for shard in joined.shards(self.shard_rows):
-                frame = add_columns(shard, self.table, self.limits, self.probes, repeated_in(shard))
+                frame = add_columns(shard, self.table, self.limits, self.probes, repeated)
                 failing = self._judge(frame, tally, keep, reject)
                 samples.append(frame.loc[frame["row"].isin(wanted), ["row", *(rule.column for rule in self.rules)]])
                 self._look_at(frame, ~failing, quality)

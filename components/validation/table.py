@@ -87,17 +87,15 @@ class Synthesised:
     """A table that training reads.
 
     Attributes:
-        name: its file in data/validated, its key in `validate.tables`, and its file here.
+        name: its key in `validate.tables`, and its file here.
         table: its columns.
         answers: in the order in which they were asked; each is asked about the caption or an answer before it.
-        quarantine: file name of its rejected rows.
         about: what its first task asks about; only captions are looked up in the pairs and have facts.
     """
 
     name: str
     table: Table
     answers: tuple[Answer, ...]
-    quarantine: str
     about: Literal["captions", "classes", "queries"] = "captions"
 
     @property

@@ -1,24 +1,28 @@
-"""Stage `validate`: the synthesised texts that training may see, and a quarantine for the rest.
+"""Stage `validate`: the synthesised texts of one table that training may see, and a quarantine for the rest.
 
-python -m components.validation.validate
+python -m components.validation.validate --table paraphrases
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
 import pyarrow.parquet as pq
+import typer
 
+from components.core import folders
 from components.core.checking import load_checked
+from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.project import run_in_project
 from components.core.records import SKIPPED
 from components.core.settings import Settings
+from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
 from components.validation.joining.answers import join_answers
@@ -29,83 +33,89 @@ from components.validation.rules import row_rules, share_rules
 from components.validation.shards import TableCheck
 from components.validation.suites import Suites
 from components.validation.table import Synthesised
-from components.validation.tables import find_table, tables_of
+from components.validation.tables import find_table
+
+REJECTED = "rejected.parquet"
 
 
 @dataclass(frozen=True)
 class Files:
-    """What the stage reads and writes."""
+    """What the stage reads and writes; in `captions`, `quarantine` and `docs` each table has a folder of its own.
+
+    The folders of accepted rows, which params.yaml names, are below `project`.
+    """
 
     captions: Path = Path("data/captions")
-    pairs: Path = Path("data/pairs/train.parquet")
-    evaluation: Path = Path("data/evaluation")
-    encoder: Path = Path("models/base")
-    validated: Path = Path("data/validated")
+    pairs: Path = folders.PAIRS / "train.parquet"
+    evaluation: Path = folders.EVALUATION
+    encoder: Path = folders.BASE
+    project: Path = Path()
+    quarantine: Path = folders.QUARANTINE
     docs: Path = Path("reports/data_docs")
-    leaks: Path = Path("data/leaks")
+    leaks: Path = LEAKS_FOLDER
 
-    @property
-    def inputs(self) -> dict[str, Path]:
-        """What the results depend on."""
-        read = {"captions": self.captions, "pairs": self.pairs, "evaluation": self.evaluation, "leaks": self.leaks}
+    def inputs(self, table: str) -> dict[str, Path]:
+        """What a table's results depend on."""
+        read = {"captions": self.captions / table, "pairs": self.pairs}
+        read |= {"evaluation": self.evaluation, "leaks": self.leaks}
         return read | {"encoder": self.encoder / SIDECAR}
 
 
 def run(
-    settings: Settings, files: Files | None = None, probes: Probes | None = None, tracked: TrackedRun | None = None
+    settings: Settings,
+    name: str,
+    files: Files | None = None,
+    probes: Probes | None = None,
+    tracked: TrackedRun | None = None,
 ) -> None:
-    """Write every table that the tasks of params.yaml make, a quarantine for each, `summary.json` and the Data Docs.
+    """Write the table `name`, its quarantine with `summary.json`, and its Data Docs.
 
-    Every joined row ends in its table or in its quarantine. When a share breaks its limit everything is still
+    Every joined row ends in the table or in its quarantine. When a share breaks its limit everything is still
     written, so that the user can look, and logged to `tracked` if there is one.
 
     Raises:
-        InputError: an input is missing or damaged, or a table-level limit of `validate` is broken.
+        InputError: params.yaml has no such table, an input is missing or damaged, or a table-level limit of `validate`
+            is broken.
     """
     files = files or Files()
-    for name in settings.validation.tables:
-        find_table(name, "params.yaml: validate.tables has")
-    tables = tables_of(settings.synthesize.tasks)
+    table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
-    suites = Suites(settings.validation.database)
-    try:
-        checked = [_validate(table, settings, files, probes, suites) for table in tables]
-    finally:
-        suites.close()
-    outcomes = [table.outcome for table in checked]
-    _report(files, checked, outcomes, tracked)
-    broken = [fault for outcome in outcomes for fault in broken_limits(outcome, settings.validation)]
-    if broken:
-        raise InputError(f"{'; '.join(broken)}: look at {files.docs / 'index.html'} and {files.validated}")
+    checked = _validate(table, settings, files, probes, Suites())
+    _report(files, checked, tracked)
+    if broken := broken_limits(checked.outcome, settings.validation):
+        pages = files.docs / name / "index.html"
+        raise InputError(f"{'; '.join(broken)}: look at {pages} and {files.quarantine / name}")
 
 
-def run_tracked(settings: Settings, files: Files | None = None, probes: Probes | None = None) -> None:
+def run_tracked(settings: Settings, name: str, files: Files | None = None, probes: Probes | None = None) -> None:
     """`run` as an MLflow run, with the counts as metrics, and the summary, the Data Docs and pictures as artifacts.
 
     Raises:
         InputError: see `run`; the MLflow run ends as failed.
     """
     files = files or Files()
-    # The address of a database may hold a password.
-    params = settings.validation.model_dump(mode="json", exclude={"database"})
-    with tracked_run("validate", "validate", settings, params, files.inputs) as tracked:
-        run(settings, files, probes, tracked)
+    params = settings.validation.model_dump(mode="json", exclude={"tables"})
+    if own := settings.validation.tables.get(name):
+        params |= own.model_dump(mode="json", exclude_unset=True)
+    with tracked_run("validate", name, settings, params, files.inputs(name)) as tracked:
+        run(settings, name, files, probes, tracked)
 
 
 def _validate(table: Synthesised, settings: Settings, files: Files, probes: Probes, suites: Suites) -> Documented:
-    """Check one table and write its accepted and its rejected rows."""
+    """Check the table and write its accepted and its rejected rows."""
     limits = settings.validation.limits(table.name)
     table = table if limits.judged else table.unjudged()
-    with join_answers(table, files.captions, files.pairs, files.validated) as joined:
+    answers, quarantine = files.captions / table.name, files.quarantine / table.name
+    with join_answers(table, answers, files.pairs, quarantine) as joined:
         if settings.validation.check_facts and table.about == "captions":
             joined.require_facts(files.pairs)
         rules = row_rules(table, limits, read_sidecar(files.encoder).context_length)
         check = TableCheck(table, limits, rules, probes, suites, settings.validation.shard_rows)
-        accepted, rejected = (files.validated / f"{name}.parquet" for name in (table.name, table.quarantine))
-        checked = check.run(joined, accepted, rejected)
+        accepted = files.project / settings.validation.file(table.name)
+        checked = check.run(joined, accepted, quarantine / REJECTED)
     shares = pd.DataFrame([checked.tally.shares()]).assign(row=0)
     result = suites.check_shares(f"{table.name}_shares", shares, share_rules(limits))
-    outcome = Outcome(table.name, checked.tally, result, _skipped(table, files.captions))
+    outcome = Outcome(table.name, checked.tally, result, _skipped(table, answers))
     return Documented(outcome, checked.sample, rules, share_rules(limits), checked.quality)
 
 
@@ -118,22 +128,25 @@ def _skipped(table: Synthesised, folder: Path) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _report(
-    files: Files, checked: Sequence[Documented], outcomes: Sequence[Outcome], tracked: TrackedRun | None
-) -> None:
-    summary = {
-        "passed": all(outcome.passed for outcome in outcomes),
-        "tables": {outcome.table: outcome.summary() for outcome in outcomes},
-    }
-    write_json(files.validated / "summary.json", summary)
-    write_docs(files.docs, checked)
-    show(outcomes)
+def _report(files: Files, checked: Documented, tracked: TrackedRun | None) -> None:
+    outcome = checked.outcome
+    summary, docs = files.quarantine / outcome.table / folders.SUMMARY, files.docs / outcome.table
+    write_json(summary, outcome.summary())
+    write_docs(docs, [checked])
+    show([outcome])
     if tracked is not None:
-        for outcome in outcomes:
-            tracked.log_metrics(metrics_of(outcome))
-        for path in (files.validated / "summary.json", files.docs):
+        tracked.log_metrics(metrics_of(outcome))
+        for path in (summary, docs):
             tracked.log_artifact(path)
 
 
+def main(table: Annotated[str, typer.Option(help="A key of validate.tables.")]) -> None:
+    """Check what language models wrote for a table.
+
+    Example: python -m components.validation.validate --table paraphrases
+    """
+    run_in_project(lambda: run_tracked(load_checked(), table))
+
+
 if __name__ == "__main__":
-    run_in_project(lambda: run_tracked(load_checked()))
+    typer.run(main)

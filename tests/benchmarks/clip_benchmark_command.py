@@ -1,4 +1,4 @@
-"""The command `clip_benchmark` with one line mended: its accuracy makes a scalar of an array, as NumPy no longer does.
+"""The command `clip_benchmark` with one line fixed: its accuracy makes a scalar of an array, as NumPy no longer does.
 
 python -m tests.benchmarks.clip_benchmark_command eval ...
 """

@@ -26,13 +26,13 @@ from tests.support.dvc_project import REPO, make_project, ran
 DVC = [sys.executable, "-m", "dvc"]
 FLOW = """
 from prefect import flow
-from flows.owner import working
+from flows.heartbeat import heartbeat
 from flows.pipeline import bring_up_to_date
 from flows.recording import record_state
 
 @flow(name="benchmark")
 def benchmark():
-    with working():
+    with heartbeat():
         bring_up_to_date(["compare"], parallel=1)
         record_state([])
 

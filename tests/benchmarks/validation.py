@@ -22,14 +22,16 @@ import typer
 from more_itertools import batched
 
 from components.core.files import write_json
+from components.core.folders import SUMMARY
 from components.core.records import GENERATIONS, PAIRS
-from components.core.settings import Settings, Task, load_settings
+from components.core.settings import Settings, load_settings
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
 from components.validation.measuring.probes import Probes
 from components.validation.validate import Files
 
 ROWS = (100_000, 1_000_000)
+TABLE = "paraphrases"
 TASKS = ("paraphrase_1", "paraphrase_2")
 SAMPLES = 2
 _BLOCK = 50_000
@@ -52,7 +54,7 @@ class Point:
 
 def write_world(root: Path, rows: int) -> Files:
     """Two tasks' answers about `rows / SAMPLES` captions: a fifth of the rows have a fault; all in one seeded draw."""
-    files = Files(*(root / name for name in ("captions", "train.parquet", "evaluation", "base", "validated", "docs")))
+    files = _files(root)
     pairs = rows // SAMPLES
     with PAIRS.writer(files.pairs) as append:
         for block in batched(range(pairs), _BLOCK):
@@ -61,7 +63,7 @@ def write_world(root: Path, rows: int) -> Files:
             ids = _ids(block)
             append({"id": ids, "image_id": ids, "image": images, "caption": [*captions], "facts": [None] * len(block)})
     for number, task in enumerate(TASKS):
-        with GENERATIONS.writer(files.captions / f"{task}.parquet") as append:
+        with GENERATIONS.writer(files.captions / TABLE / f"{task}.parquet") as append:
             for block in batched(range(pairs * SAMPLES), _BLOCK):
                 append(_answers(block, number))
     sidecar = Sidecar(
@@ -70,6 +72,11 @@ def write_world(root: Path, rows: int) -> Files:
     )  # fmt: skip
     write_json(files.encoder / SIDECAR, sidecar.model_dump())
     return files
+
+
+def _files(root: Path) -> Files:
+    inside = ("captions", "train.parquet", "evaluation", "base", ".", "quarantine", "docs")
+    return Files(*(root / name for name in inside))
 
 
 def _answers(rows: tuple[int, ...], number: int) -> dict[str, list[object]]:
@@ -114,9 +121,9 @@ def measure(files: Files) -> Point:
     """Run the stage here."""
     idle = _memory("VmHWM")
     start = time.perf_counter()
-    validate.run(_settings(), files, _fake_probes())
+    validate.run(_settings(), TABLE, files, _fake_probes())
     seconds = time.perf_counter() - start
-    summary = json.loads((files.validated / "summary.json").read_text("utf-8"))["tables"]["paraphrases"]
+    summary = json.loads((files.quarantine / TABLE / SUMMARY).read_text("utf-8"))
     rows = int(summary["rows"])
     return Point(
         rows, int(summary["accepted"]), round(seconds, 1), round(rows / seconds), round(idle), round(_memory("VmHWM"))
@@ -125,14 +132,8 @@ def measure(files: Files) -> Point:
 
 def _settings() -> Settings:
     settings = load_settings()
-    limits = {"check_facts": False, "min_accepted_share": 0.0, "max_echo_share": 1.0, "tables": {}}
-    tasks = {task: Task(input=Path("unused")) for task in TASKS}
-    return settings.model_copy(
-        update={
-            "validation": settings.validation.model_copy(update=limits),
-            "synthesize": settings.synthesize.model_copy(update={"tasks": tasks}),
-        }
-    )
+    limits = {"check_facts": False, "min_accepted_share": 0.0, "max_echo_share": 1.0}
+    return settings.model_copy(update={"validation": settings.validation.model_copy(update=limits)})
 
 
 def _fake_probes() -> Probes:
@@ -170,10 +171,7 @@ def main(
     Example: python -m tests.benchmarks.validation --rows 100000 --rows 1000000
     """
     if root is not None:
-        files = Files(
-            *(root / name for name in ("captions", "train.parquet", "evaluation", "base", "validated", "docs"))
-        )
-        print(json.dumps(asdict(measure(files))))
+        print(json.dumps(asdict(measure(_files(root)))))
         return
     points = []
     for point in _measured(rows or list(ROWS)):

@@ -64,5 +64,5 @@ def test_killed_and_run_again(project: Path) -> None:
     assert (int(counts[1]), int(counts[2])) == (len(kept), ROWS - len(kept))
     after = _stored(project)
     assert {key: after[key] for key in kept} == kept
-    table = GENERATIONS.read(project / "data" / "captions" / "paraphrase_1.parquet")
+    table = GENERATIONS.read(project / "data" / "captions" / "paraphrases" / "paraphrase_1.parquet")
     assert sorted(table["key"].to_pylist()) == sorted(after)

@@ -27,11 +27,13 @@ def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypat
         stack.run(deployment)
         stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
         family = psutil.Process(worker.pid).children(recursive=True)
-        leashes = [process for process in family if any(part.endswith("/leash.py") for part in command_line(process))]
+        supervisors = [
+            process for process in family if any(part.endswith("/supervisor.py") for part in command_line(process))
+        ]
         assert any("work.py" in command_line(process) for process in family)
 
-        flow_runs = {os.getpgid(leash.ppid()) for leash in leashes}
-        assert flow_runs.isdisjoint(os.getpgid(leash.pid) for leash in leashes)
+        flow_runs = {os.getpgid(supervisor.ppid()) for supervisor in supervisors}
+        assert flow_runs.isdisjoint(os.getpgid(supervisor.pid) for supervisor in supervisors)
         for group in {os.getpgid(worker.pid), *flow_runs}:
             os.killpg(group, signal.SIGKILL)
         stack.running.pop("worker").wait()

@@ -23,11 +23,11 @@ from tests.support.warm_stages import run_stage
 
 Kill = Callable[[list[psutil.Process]], None]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-STAGES = ("prepare", "base", "embed", "validate", "evaluate@base", "compare")
+STAGES = ("prepare", "base", "embed", "validate@paraphrases", "evaluate@base", "compare")
 MOMENTS = {
     "prepare": "data/evaluation",
     "base": "step-00000004",
-    "validate": "data/validated/summary.json",
+    "validate@paraphrases": "data/quarantine/paraphrases/summary.json",
     "evaluate-base": "reports/metrics/base.json",
     "compare": "reports/comparison.html",
 }
@@ -39,8 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "world": {"name": "killed"},
     "prepare": {"counts": {"train": 60, "val": 8, "test": 24}},
     "train": {"state": "state/train", "checkpoint_every": 2, "device": "cpu"},
-    "validate": {"check_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1}
-    | {"tables": {}},
+    "validate": {"check_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1},
     "evaluate": {"benchmarks": ["paraphrased_retrieval", "retrieval"], "ks": [1, 5, 10], "bootstrap": 20},
     "compare": {"gallery_queries": 2},
 }
@@ -50,8 +49,6 @@ def _write_params(folder: Path, raw: dict[str, Any]) -> None:
     for block, changes in SETTINGS.items():
         raw[block] |= changes
     raw["base"]["scratch"] |= {"epochs": 2, "batch_size": 16, "warmup_steps": 1}
-    tasks = raw["synthesize"]["tasks"]
-    raw["synthesize"]["tasks"] = {name: tasks[name] for name in ("paraphrase_1", "paraphrase_2")}
     raw["encoders"] = ["base"]
     (folder / "params.yaml").write_text(yaml.safe_dump(raw), "utf-8")
 
@@ -65,7 +62,7 @@ def _write_answers(folder: Path) -> None:
         text = [f"somebody drew this thing for us: {caption}" for caption in source]
         columns = {"id": [pair["id"] for pair in pairs], "source": source, "text": text, "sample": [0] * len(pairs)}
         columns |= {"key": ["key"] * len(pairs), "accepted": [True] * len(pairs)}
-        GENERATIONS.write(folder / f"data/captions/{task}.parquet", columns | absent)
+        GENERATIONS.write(folder / f"data/captions/paraphrases/{task}.parquet", columns | absent)
         source = text
 
 
@@ -75,7 +72,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calm")
     _write_params(folder, yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text("utf-8")))
     for stage in STAGES:
-        if stage == "validate":
+        if stage == "validate@paraphrases":
             _write_answers(folder)
         command = real_pipeline(stage)["stages"].popitem()[1]["cmd"].split()
         ended = run_stage(folder, command[2], *command[3:], environment={"MLFLOW_TRACKING_URI": _store(folder)})
@@ -88,7 +85,7 @@ def _store(folder: Path) -> str:
 
 
 def _kill_worker(family: list[psutil.Process]) -> None:
-    """The group of the flow run alone; the leash is in another."""
+    """The group of the flow run alone; the supervisor is in another."""
     os.killpg(family[0].pid, signal.SIGKILL)
 
 
@@ -98,7 +95,7 @@ def _kill_all(family: list[psutil.Process]) -> None:
         process.kill()
 
 
-# The leash does the same for every stage.
+# The supervisor does the same for every stage.
 @pytest.mark.parametrize(("stage", "kill"), [("prepare", _kill_worker), *((stage, _kill_all) for stage in MOMENTS)])
 def test_a_killed_stage_ends_like_an_undisturbed_one(
     stage: str, kill: Kill, calm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prefect.artifacts import Artifact
 
-from flows.owner import HEARTBEAT
+from flows.heartbeat import HEARTBEAT
 from tests.support.dvc_project import ran
 from tests.support.prefect_stack import prefect_stack
 from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, make_waiting_project

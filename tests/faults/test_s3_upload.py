@@ -1,4 +1,4 @@
-"""Uploads whose server or whose own process is killed: retried, taken up again, right, and never half visible."""
+"""Transfers whose server or whose own process is killed: retried or run again, right, and never half visible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +14,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from components.core.errors import InputError
-from components.core.files import file_hash
 from components.core.storage import S3
 from tests.support.restartable_s3 import RestartableS3, restartable_s3
 
 pytestmark = pytest.mark.integration
-PART = 5 << 20
+PART = 8 << 20
 URL = "s3://ready/shards/000.tar"
 
-# An uploader that is killed when this many bytes are in the store.
+# A process that is killed when this many bytes have travelled.
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -34,7 +32,7 @@ def on_bytes(size):
     sent += size
     if sent >= int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
-S3().put(Path(sys.argv[1]), sys.argv[2], on_bytes, part_size=5 << 20, state=Path("uploads"))
+getattr(S3(), sys.argv[4])(*(part if "://" in part else Path(part) for part in sys.argv[1:3]), on_bytes)
 """
 
 
@@ -46,7 +44,7 @@ def server() -> Iterator[RestartableS3]:
 
 @pytest.fixture
 def shard(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of eight parts; nothing lies at `URL`."""
+    """A file of ten parts; nothing lies at `URL`."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in server.environment.items():
@@ -54,7 +52,7 @@ def shard(server: RestartableS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     server.client().delete_object(Bucket="ready", Key="shards/000.tar")
     path = tmp_path / "shard.tar"
-    path.write_bytes(os.urandom(8 * PART - 1000))
+    path.write_bytes(os.urandom(10 * PART - 1000))
     return path
 
 
@@ -85,47 +83,59 @@ class _OnceSent:
             self.act()  # type: ignore[operator]
 
 
-def test_server_killed_during_upload(server: RestartableS3, shard: Path, tmp_path: Path) -> None:
+def _run_killed(verb: str, *places: str) -> None:
+    command = [sys.executable, "-c", _KILLED, *places, str(4 * PART), verb]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+
+
+def test_server_killed_during_upload(server: RestartableS3, shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "20")
+
     def fall() -> None:
         assert not _visible(server)
         server.kill()
         threading.Timer(3, server.start).start()
 
-    fallen = _OnceSent(3 * PART, fall)
-    stored = S3().put(shard, URL, fallen, part_size=PART, patience=240, state=tmp_path / "uploads")
+    fallen = _OnceSent(4 * PART, fall)
+    size = S3().put(shard, URL, fallen)
     assert fallen.done
-    assert fallen.sent == stored.size == shard.stat().st_size
-    assert S3().get(URL, tmp_path / "back.tar") == stored.sha256 == file_hash(shard)
-    assert (tmp_path / "back.tar").read_bytes() == shard.read_bytes()
-    assert list((tmp_path / "uploads").glob("*.json")) == []
+    assert fallen.sent == size == shard.stat().st_size
+    assert S3().read(URL) == shard.read_bytes()
     assert _uploads(server) == 0
 
 
-def test_uploader_killed_and_run_again(server: RestartableS3, shard: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _KILLED, str(shard), URL, str(3 * PART)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+def test_uploader_killed_and_run_again(server: RestartableS3, shard: Path) -> None:
+    _run_killed("put", str(shard), URL)
     assert not _visible(server)
     assert _uploads(server) == 1
-    stored = S3().put(shard, URL, part_size=PART, state=tmp_path / "uploads")
-    assert stored.sent <= stored.size - 3 * PART
-    assert S3().get(URL, tmp_path / "back.tar") == file_hash(shard)
-    assert _uploads(server) == 0
+    assert S3().put(shard, URL) == shard.stat().st_size
+    assert S3().read(URL) == shard.read_bytes()
 
 
-def test_server_that_stays_away_ends_the_upload_and_a_later_one_goes_on(
-    server: RestartableS3, shard: Path, tmp_path: Path
+def test_downloader_killed_and_run_again(server: RestartableS3, shard: Path, tmp_path: Path) -> None:
+    back = tmp_path / "back.tar"
+    S3().put(shard, URL)
+    _run_killed("get", URL, str(back))
+    assert not back.exists()
+    S3().get(URL, back)
+    assert back.read_bytes() == shard.read_bytes()
+    assert [path.name for path in tmp_path.glob("*back*")] + [path.name for path in tmp_path.glob(".back*")] == [
+        "back.tar"
+    ]
+
+
+def test_server_that_stays_away_ends_the_upload_and_a_later_one_completes(
+    server: RestartableS3, shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     try:
-        fallen = _OnceSent(3 * PART, server.kill)
-        started = time.monotonic()
+        fallen = _OnceSent(4 * PART, server.kill)
         with pytest.raises(InputError, match=r"000\.tar is out of reach .* check AWS_ENDPOINT_URL_S3"):
-            S3().put(shard, URL, fallen, part_size=PART, patience=1, state=tmp_path / "uploads")
-        assert time.monotonic() - started < 120
+            S3().put(shard, URL, fallen)
     finally:
         server.start()
         server.wait()
     assert not _visible(server)
-    stored = S3().put(shard, URL, part_size=PART, state=tmp_path / "uploads")
-    assert stored.sent <= stored.size - 3 * PART
-    assert S3().get(URL, tmp_path / "back.tar") == file_hash(shard)
+    assert S3().put(shard, URL) == shard.stat().st_size
+    assert S3().read(URL) == shard.read_bytes()

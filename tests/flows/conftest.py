@@ -24,9 +24,9 @@ base: prepare
 embed: base
 synthesize@paraphrase_1: prepare
 synthesize@paraphrase_2: synthesize@paraphrase_1
-validate: synthesize@paraphrase_2
-train@paraclip: validate embed
-train@other: validate
+validate@paraphrases: synthesize@paraphrase_2
+train@paraclip: validate@paraphrases embed
+train@other: validate@paraphrases
 evaluate@base: base
 evaluate@paraclip: train@paraclip
 evaluate@other: train@other
@@ -126,7 +126,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     import flows.promote
     import flows.stages
 
-    raw_params["methods"]["other"] = {"method": "paraclip"}
+    raw_params["methods"]["other"] = {"method": "paraclip", "reads": "data/validated/paraclip"}
     raw_params["encoders"] = ["base", "paraclip", "other"]
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
 

@@ -41,7 +41,7 @@ stages:
       cmd: python -m components.captions.synthesize --task ${item}
       deps: [data/pairs/train.parquet]
       outs:
-        - data/captions/${item}.parquet
+        - data/captions/paraphrases/${item}.parquet
 """
 
 # Real DVC takes seconds for each answer; one of the runners has it.

@@ -17,7 +17,7 @@ import flows.sweep
 from components.core.errors import InputError
 from components.core.worker_identity import new_worker
 from components.sweeping.finding import Finding
-from flows.owner import HEARTBEAT, OWNER
+from flows.heartbeat import HEARTBEAT, OWNER
 from flows.sweep import sweep, sweep_flow_runs
 
 REPO = Path(__file__).parents[2]
@@ -25,11 +25,11 @@ DYING = """
 import os, time
 from prefect import flow
 from prefect.runtime import flow_run
-from flows.owner import working
+from flows.heartbeat import heartbeat
 
 @flow(name="dying")
 def dying():
-    with working():
+    with heartbeat():
         open("run.txt", "w").write(str(flow_run.id))
         time.sleep(600)
 

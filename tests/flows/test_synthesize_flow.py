@@ -19,7 +19,7 @@ import yaml
 
 import flows.shards
 import flows.stages
-import flows.tether
+import flows.supervised_commands
 from components.core import stage_graph
 from components.core.errors import InputError
 from components.core.processes import CommandError
@@ -106,7 +106,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[s
         columns = {"id": ["a", "b", "c"], "sample": [0] * 3, "source": ["s"] * 3, "key": ["k"] * 3}
         rest = {"accepted": [True, False, True], "text": ["t", None, "t"], "reason": [None, "unparsable", None]}
         empty = dict.fromkeys(set(GENERATIONS.schema.names) - columns.keys() - rest.keys(), [None] * 3)
-        GENERATIONS.write(tmp_path / "data" / "captions" / f"{task}.parquet", {**columns, **rest, **empty})
+        GENERATIONS.write(
+            tmp_path / "data" / "captions" / "paraphrases" / f"{task}.parquet", {**columns, **rest, **empty}
+        )
     monkeypatch.chdir(tmp_path)
     for module in (flows.stages, stage_graph):
         monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))
@@ -148,7 +150,7 @@ def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Checkout) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_what_the_user_must_mend_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
+def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
     checkout.plan(
         zero="print('here'); sys.exit('error: data/pairs/train.parquet is missing')",
         one="time.sleep(1); Path('ended.txt').touch()",
@@ -205,7 +207,7 @@ def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.states import Cancelling
 
-    monkeypatch.setattr(flows.tether, "_POLLS_PER_QUESTION", 1)
+    monkeypatch.setattr(flows.supervised_commands, "_POLLS_PER_QUESTION", 1)
     checkout.plan(one=SLEEP)
     pids: list[int] = []
 

@@ -36,10 +36,10 @@ def _chromium() -> str:
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
-        mend = "no Chromium on the PATH: apt-get install chromium"
+        fix = "no Chromium on the PATH: apt-get install chromium"
         if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
-            pytest.fail(mend)
-        pytest.skip(mend)
+            pytest.fail(fix)
+        pytest.skip(fix)
     return found
 
 
@@ -108,7 +108,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, en
             assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).length") == 0
             assert page.locator("#gallery img").count() == 4 * (1 + len(encoders) * 2 * 5)
             drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.id)")
-            assert set(drawn) == {"plot-radar", "plot-pareto", "plot-metrics", "plot-groups", "plot-curves"}
+            assert set(drawn) == {"plot-pareto", "plot-metrics", "plot-groups", "plot-curves"}
             assert (seen.console, seen.errors) == ([], [])
             assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
 
@@ -119,7 +119,7 @@ def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
     for scheme in ("light", "dark"):
         with _opened(browser, file, DESK, scheme) as seen:
             ink = seen.page.evaluate("getComputedStyle(document.body).color")
-            label = seen.page.locator("#plot-radar .angularaxistick text").first
+            label = seen.page.locator("#plot-pareto .legendtext").first
             assert label.evaluate("text => getComputedStyle(text).fill") == ink
             inks[scheme] = ink
     assert inks["light"] != inks["dark"]
@@ -130,9 +130,6 @@ def test_encoders_and_metrics_of_the_curves_are_chosen(browser: Any, build: Any)
         visible = """id => document.getElementById(id).data.filter(trace => trace.visible)
             .map(trace => [trace.meta.encoder, trace.meta.choice])"""
         page = seen.page
-        assert len(page.evaluate(visible, "plot-radar")) == 6
-        page.locator("[data-plot=plot-radar] .chip", has_text="paraclip").click()
-        assert len(page.evaluate(visible, "plot-radar")) in (5, 7)
         page.locator("[data-plot=plot-curves] select").select_option("validation/loss")
         page.locator("[data-plot=plot-curves] .chip[data-encoder=paraclip]").click()
         shown = page.evaluate(visible, "plot-curves")

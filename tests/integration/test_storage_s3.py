@@ -1,8 +1,7 @@
-"""Files and folders in a real S3 server: checked, sent once, and never written outside the folder asked for."""
+"""Files and folders in a real S3 server: whole, sent once, and never written outside the folder asked for."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.errors import InputError
 from components.core.storage import S3
-from components.core.storage.digest import digest_file
-from components.core.storage.folder import MANIFEST
+from components.core.storage.url import path_inside
 
 pytestmark = pytest.mark.integration
-PART = 5 << 20
+LARGE = 40 << 20
+"""Bytes of a file that travels in several parts."""
 
 
 @pytest.fixture
@@ -36,18 +35,22 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_server_says_what_we_compute(s3: Any, bucket: str, tmp_path: Path) -> None:
-    for size in (0, 1000, PART, 2 * PART + 7):
-        path = tmp_path / f"{size}"
-        path.write_bytes(os.urandom(size))
-        stored = S3().put(path, f"s3://{bucket}/{size}", part_size=PART, state=tmp_path / "uploads")
-        digest = digest_file(path, PART)
-        head = s3.client().head_object(Bucket=bucket, Key=str(size), ChecksumMode="ENABLED")
-        assert head["ETag"] == digest.etag
-        assert head["ChecksumSHA256"].partition("-")[0] == digest.checksum.partition("-")[0]
-        assert (head["Metadata"]["sha256"], stored.sent) == (digest.sha256, size)
-        again = S3().put(path, f"s3://{bucket}/{size}", part_size=PART, state=tmp_path / "uploads")
-        assert again.sent == 0
+@pytest.mark.parametrize("size", [0, 1000, LARGE + 7])
+def test_file_there_and_back_and_sent_once(bucket: str, size: int, tmp_path: Path) -> None:
+    url, path, back = f"s3://{bucket}/file", tmp_path / "file", tmp_path / "back"
+    path.write_bytes(os.urandom(size))
+    told: list[int] = []
+    assert S3().put(path, url, told.append) == size
+    assert (sum(told), S3().put(path, url)) == (size, 0)
+    told.clear()
+    S3().get(url, back, told.append)
+    assert (sum(told), back.read_bytes()) == (size, path.read_bytes())
+    written = back.stat().st_mtime_ns
+    S3().get(url, back)
+    assert back.stat().st_mtime_ns == written
+    path.write_bytes(os.urandom(size + 1))
+    assert S3().put(path, url) == size + 1
+    assert S3().read(url) == path.read_bytes()
 
 
 def test_damaged_object_is_refused_and_the_file_stays(s3: Any, bucket: str, tmp_path: Path) -> None:
@@ -59,58 +62,95 @@ def test_damaged_object_is_refused_and_the_file_stays(s3: Any, bucket: str, tmp_
     assert target.read_bytes() == b"earlier"
 
 
+def test_object_that_nobody_described_is_fetched(s3: Any, bucket: str, tmp_path: Path) -> None:
+    s3.client().put_object(Bucket=bucket, Key="a", Body=b"of another program")
+    S3().get(f"s3://{bucket}/a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"of another program"
+
+
 def test_file_that_changes_during_the_upload_is_refused(bucket: str, tmp_path: Path) -> None:
     path = tmp_path / "grows"
-    path.write_bytes(os.urandom(6 * PART))
+    path.write_bytes(os.urandom(LARGE))
 
     def change(_size: int) -> None:
-        path.write_bytes(b"x" * (6 * PART))
+        with path.open("ab") as stream:
+            stream.write(b"x")
 
     with pytest.raises(InputError, match="changed while it was uploaded"):
-        S3().put(path, f"s3://{bucket}/grows", change, part_size=PART, state=tmp_path / "uploads")
+        S3().put(path, f"s3://{bucket}/grows", change)
     assert not S3().exists(f"s3://{bucket}/grows")
 
 
 def test_folder_there_and_back(bucket: str, folder: Path, tmp_path: Path) -> None:
     url = f"s3://{bucket}/laion"
     run = CliRunner().invoke
+    assert "3 of 3 files would travel" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
+    assert S3().list(url) == []
     assert "301,000 of them sent now" in run(app, ["s3", "put", str(folder), url]).stdout
     assert ", 0 of them sent now" in run(app, ["s3", "put", str(folder), url]).stdout
-    result = run(app, ["s3", "get", url, str(tmp_path / "back")])
+    assert "0 of 3 files would travel" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
+    back = str(tmp_path / "back")
+    assert f"{url}/empty -> {back}/empty" in run(app, ["s3", "get", "--dry-run", url, back]).stdout
+    assert not Path(back).exists()
+    result = run(app, ["s3", "get", url, back])
     assert (result.exit_code, _contents(tmp_path / "back")) == (0, _contents(folder))
 
 
-def test_folder_with_a_file_missing_or_replaced_is_refused(s3: Any, bucket: str, folder: Path, tmp_path: Path) -> None:
+def test_folder_whose_upload_stopped_goes_on(s3: Any, bucket: str, folder: Path) -> None:
     url = f"s3://{bucket}/laion"
-    S3().put_folder(folder, url)
-    s3.client().put_object(Bucket=bucket, Key="laion/000.tar", Body=b"other")
-    with pytest.raises(InputError, match=r"000\.tar is not what was stored"):
-        S3().get_folder(url, tmp_path / "back")
-    s3.client().delete_object(Bucket=bucket, Key="laion/000.tar")
-    with pytest.raises(InputError, match=r"000\.tar is missing"):
-        S3().get_folder(url, tmp_path / "back")
+    CliRunner().invoke(app, ["s3", "put", str(folder), url])
+    kept = s3.client().head_object(Bucket=bucket, Key="laion/000.tar")["LastModified"]
+    s3.client().delete_object(Bucket=bucket, Key="laion/more/001.tar")
+    s3.client().put_object(Bucket=bucket, Key="laion/empty", Body=b"other")
+    result = CliRunner().invoke(app, ["s3", "put", str(folder), url])
+    assert "301,000 bytes, 1,000 of them sent now" in result.stdout
+    assert s3.client().head_object(Bucket=bucket, Key="laion/000.tar")["LastModified"] == kept
+    assert [S3().read(f"{url}/{name}") for name in ("empty", "more/001.tar")] == [
+        b"",
+        (folder / "more" / "001.tar").read_bytes(),
+    ]
 
 
-@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside", ""])
-def test_nothing_is_written_outside(s3: Any, bucket: str, name: str, tmp_path: Path) -> None:
-    manifest = {"files": {name: {"size": 1, "sha256": "0" * 64}}}
-    s3.client().put_object(Bucket=bucket, Key=f"bad/{MANIFEST}", Body=json.dumps(manifest).encode())
+@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside", "", "a\\b"])
+def test_nothing_is_written_outside(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lies outside the folder"):
-        S3().get_folder(f"s3://{bucket}/bad", tmp_path / "inside")
-    assert not (tmp_path / "outside").exists()
+        path_inside(tmp_path, name, "s3://bucket/bad/")
 
 
 def test_buckets_are_made_once(s3: Any, bucket: str) -> None:
     url = f"s3://{bucket}-new"
     done = S3().make_bucket(url, versions=True)
-    assert done == (f"made {url}", "old versions are kept", "half uploads are removed after 7 days")
+    assert done == [f"made {url}", "old versions are kept", "half uploads are removed after 7 days"]
     assert S3().make_bucket(url)[0] == f"{url} is there"
     with pytest.raises(InputError, match="is no name for a bucket"):
         S3().make_bucket("s3://b")
 
 
-def test_wrong_keys_are_said_in_one_line(s3: Any, bucket: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
-    result = CliRunner().invoke(app, ["s3", "put", str(folder / "000.tar"), f"s3://{bucket}/000.tar"])
-    assert (result.exit_code, "planted-secret" in result.output) == (1, False)
-    assert "may not be written" in result.output or "may not be written" in str(result.stderr)
+@pytest.mark.parametrize(
+    ("environment", "bucket_name", "message"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "planted-secret"}, "", "may not be written"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "", "needs credentials"),
+        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "", "is out of reach"),
+        ({"AWS_ENDPOINT_URL_S3": "nowhere"}, "", "no S3 client"),
+        ({}, "A", "is no name for a bucket"),
+        ({}, "two words", "is no usable URL"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    environment: dict[str, str], bucket_name: str, message: str, bucket: str, folder: Path, monkeypatch: Any
+) -> None:
+    for name, value in ({"AWS_MAX_ATTEMPTS": "2", "AWS_EC2_METADATA_DISABLED": "true"} | environment).items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(app, ["s3", "put", str(folder / "000.tar"), f"s3://{bucket_name or bucket}/000.tar"])
+    assert (result.exit_code, result.stderr.count("error: "), result.stderr.count("\n")) == (1, 1, 1)
+    assert message in result.stderr
+    assert "planted-secret" not in result.output
+
+
+def test_what_is_not_there_is_named(bucket: str, tmp_path: Path) -> None:
+    for url in (f"s3://{bucket}/nothing", "s3://no-such-bucket", "s3://no-such-bucket/a"):
+        result = CliRunner().invoke(app, ["s3", "get", url, str(tmp_path / "back")])
+        assert (result.exit_code, f"error: {url}/ is missing" in result.stderr) == (1, True)
+    result = CliRunner().invoke(app, ["s3", "put", str(tmp_path / "nothing"), f"s3://{bucket}/a"])
+    assert (result.exit_code, "nothing is missing or holds no files" in result.stderr) == (1, True)

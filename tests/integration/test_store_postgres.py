@@ -91,7 +91,7 @@ def test_a_server_that_restarts_is_waited_for(own_postgres_server: PostgresServe
 def test_a_server_that_stays_away_is_one_line_and_nothing_is_lost(
     own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(database, "RETRY_S", 0.5)
     store = GenerationStore(own_postgres_server.new_database())
     with store.claims() as claims:
         claims.take(KEYS)

@@ -1,4 +1,7 @@
-"""Two promotions at once, by two processes with different candidates, on each kind of store: exactly one wins."""
+"""Two promotions at once, by two processes with different candidates, on each kind of store: exactly one wins.
+
+An MLflow server has no lock, so there the second takes its turn after the first: what it judged against is gone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ from components.core.errors import InputError
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.registry import locks
-from components.registry.locks import tickets
 from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
@@ -92,14 +94,19 @@ def _decision(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def test_exactly_one_wins_and_the_other_says_why(project: Project, tmp_path: Path, raw_params: dict[str, Any]) -> None:
-    go = tmp_path / "go"
+def test_exactly_one_wins_and_the_other_says_why(
+    project: Project, store: str, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
     folders = [_checkout(name, tmp_path / name, raw_params) for name in ("paraclip", "other")]
-    processes = [_promoting(folder, go) for folder in folders]
+    processes = [_promoting(folder, folder / "go") for folder in folders]
     for folder, process in zip(folders, processes, strict=True):
         _wait(folder / "ready", process)
-    go.touch()
-    decisions = [_decision(process) for process in processes]
+    decisions = []
+    for folder, process in zip(folders, processes, strict=True):
+        (folder / "go").touch()
+        if store.startswith("http"):
+            decisions.append(_decision(process))
+    decisions = decisions or [_decision(process) for process in processes]
     won, lost = sorted(decisions, key=lambda found: found["outcome"])
     assert (won["outcome"], lost["outcome"]) == ("promoted", "refused")
     champion = find_alias(make_client(), MODEL, CHAMPION)
@@ -111,20 +118,18 @@ def test_exactly_one_wins_and_the_other_says_why(project: Project, tmp_path: Pat
     assert (Path("..") / lost["encoder"] / "reports" / "promotion" / "latest.md").is_file()
 
 
-def _promoted_twice(project: Project) -> str:
-    """Make a champion and one before it; returns the champion's run."""
+def _promoted_twice(project: Project) -> None:
+    """Make a champion and one before it, and a candidate that is better than both."""
     promote(project.settings)
     project.add("paraclip", 4, 0.6)
     assert promote(project.settings).outcome == "promoted"
     project.add("paraclip", 5, 0.7)
-    champion = find_alias(make_client(), MODEL, CHAMPION)
-    assert champion is not None
-    return str(champion.run_id)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
 def test_who_holds_the_lock_is_named_and_a_later_try_succeeds(project: Project) -> None:
-    run_id = _promoted_twice(project)
-    with locks.held(make_client(), MODEL, "a test", run_id) as lock:
+    _promoted_twice(project)
+    with locks.held(MODEL, "a test") as lock:
         lock.confirm()
         refused = promote(project.settings)
         with pytest.raises(InputError, match=rf"a test by process {os.getpid()}"):
@@ -135,17 +140,18 @@ def test_who_holds_the_lock_is_named_and_a_later_try_succeeds(project: Project) 
 
 
 _HOLD = """
-import sys, time
+import time
 from components.registry import locks
-from components.tracking import make_client
-with locks.held(make_client(), "text-encoder", "a test", sys.argv[1]):
+with locks.held("text-encoder", "a test"):
     print("held", flush=True)
     time.sleep(1200)
 """
 
 
-def test_a_killed_promotion_keeps_nobody_out(project: Project, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-c", _HOLD, _promoted_twice(project)]
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
+def test_a_killed_promotion_keeps_nobody_out(project: Project) -> None:
+    _promoted_twice(project)
+    command = [sys.executable, "-c", _HOLD]
     environment = os.environ | {"PYTHONPATH": str(REPO)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -154,10 +160,6 @@ def test_a_killed_promotion_keeps_nobody_out(project: Project, store: str, monke
         rollback(project.settings)
     process.kill()
     process.wait()
-    if store.startswith("http"):
-        # Only its lease ends a ticket.
-        assert promote(project.settings).outcome == "refused"
-        monkeypatch.setattr(tickets, "LEASE", 0)
     # PostgreSQL sees a moment later that its client is gone.
     end = time.monotonic() + _PATIENCE
     while promote(project.settings).outcome != "promoted":

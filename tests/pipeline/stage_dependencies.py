@@ -157,8 +157,9 @@ def _scanned(module: str) -> Iterator[str]:
         if found[1] is None and _path(module).name != "__init__.py":
             continue
         imported = _graph().find_modules_directly_imported_by(module)
-        folder = next(name for name in imported if name.endswith(f".{found[1][:-1]}")) if found[1] else module
-        yield from _graph().find_children(folder)
+        named = [name for name in imported if name.endswith(f".{found[1][:-1]}")] if found[1] else [module]
+        for folder in named:
+            yield from _graph().find_children(folder)
 
 
 def _parents(module: str) -> Iterator[str]:
@@ -175,8 +176,8 @@ def _path(module: str, *, absolute: bool = False) -> Path:
 
 @cache
 def _is_empty(file: Path) -> bool:
-    """Whether a file is a package's docstring alone."""
-    return file.name == "__init__.py" and len(ast.parse(file.read_text("utf-8")).body) <= 1
+    """Whether a file holds nothing, or a package's docstring alone."""
+    return not file.stat().st_size or (file.name == "__init__.py" and len(ast.parse(file.read_text("utf-8")).body) <= 1)
 
 
 def _blocks() -> dict[str, Any]:

@@ -18,14 +18,14 @@ import pytest
 import yaml
 
 from components.core.processes import CommandError
-from flows import leash, locks
+from flows import locks, supervisor
 from infra.services import runs
 from tests.support.bytecode import kept_bytecode
 
 REPO = Path(__file__).parents[2]
 PATIENCE_S = 300.0
 GONE_WITHIN_S = 60.0
-"""The leash gives its command 20 s; the rest is for a slow machine."""
+"""The supervisor gives its command 20 s; the rest is for a slow machine."""
 _AT, _HELD = "HOLD_AT", "held"
 # Python imports it at its start. What a stage wrote so far is there; what it is about to put in place is not.
 _HOLD = f"""
@@ -39,7 +39,7 @@ def replace(source, target, **options):
 if "{_AT}" in os.environ:
     os.replace = replace
 """
-# As `flows.commands` does: the leash gets a group of its own.
+# As `flows.commands` does: the supervisor gets a group of its own.
 _WORKER = """
 import os, subprocess, sys
 subprocess.run([*sys.argv[1:3], str(os.getpid()), *sys.argv[3:]], process_group=0)
@@ -52,7 +52,10 @@ def real_pipeline(*stages: str) -> dict[str, Any]:
     made = {}
     for stage in stages:
         name, _, key = stage.partition("@")
-        body = yaml.safe_load(yaml.safe_dump(raw[name].get("do", raw[name])).replace("${item}", key))
+        written = yaml.safe_dump(raw[name].get("do", raw[name]))
+        for template, value in {"${item}": key, "${key}": key, "${item.folder}": "data/validated/paraclip"}.items():
+            written = written.replace(template, value)
+        body = yaml.safe_load(written)
         deps = [path for path in body["deps"] if not path.startswith("components")]
         kept = {part: body[part] for part in ("cmd", "outs", "metrics") if part in body}
         made[f"{name}-{key}" if key else name] = kept | {"deps": deps}
@@ -81,17 +84,17 @@ def _repro(stage: str) -> list[str]:
 
 @contextmanager
 def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]]:
-    """A stage under its leash, held when it is about to put `moment` in place.
+    """A stage under its supervisor, held when it is about to put `moment` in place.
 
     Yields all of its processes, the one that a worker runs its flow in first; the block must end all of them.
     """
     (folder / _HELD).unlink(missing_ok=True)
     token, log = folder / "token", folder / "log"
     token.touch()
-    tied = [sys.executable, leash.__file__, "20", str(folder), str(token), *_repro(stage)]
+    supervised = [sys.executable, supervisor.__file__, "20", str(folder), str(token), *_repro(stage)]
     with log.open("wb") as stream:
         worker = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, *tied],
+            [sys.executable, "-c", _WORKER, *supervised],
             cwd=folder,
             env=_environment(folder, **{_AT: moment}),
             stdout=stream,

@@ -15,8 +15,9 @@ from components.evaluation.results import Report, Result
 from components.tracking import tracked_run
 
 PRIMARY, RECALL, TOP1 = "paraphrased_retrieval/ao_at_10", "retrieval/t2i_recall_at_5", "zero_shot/top1"
-SUMMARY = {"passed": True, "tables": {"paraphrases": {"passed": True, "accepted": 90, "rows": 100}}}
-EXAMPLES = Path("data/validated/paraphrases.parquet")
+SUMMARY = {"passed": True, "accepted": 90, "rows": 100}
+SUMMARY_FILE = Path("data/quarantine/paraphrases/summary.json")
+EXAMPLES = Path("data/validated/paraclip/paraphrases.parquet")
 
 
 def results(name: str, sha256: str, primary: float, recall: float = 0.5, top1: float = 0.5, data: str = "d") -> Report:
@@ -58,7 +59,7 @@ def make_project(settings: Settings, architecture: dict[str, object]) -> Project
     """Validated examples and a base encoder that scores 0.4, in the current folder."""
     EXAMPLES.parent.mkdir(parents=True)
     EXAMPLES.write_bytes(b"examples")
-    write_json(EXAMPLES.parent / "summary.json", SUMMARY)
+    write_json(SUMMARY_FILE, SUMMARY)
     made = Project(settings, architecture)
     made.add("base", 1, 0.4)
     return made

@@ -35,7 +35,7 @@ class ServerProject:
         pairs = {"id": ids, "image_id": ids, "image": [b"i"] * rows, "caption": captions, "facts": nothing}
         PAIRS.write(folder / "data" / "pairs" / "train.parquet", pairs)
         models = {"fake": {"engine": "server", "urls": [url], "model": "fake", **options}}
-        task = {"input": "data/pairs/train.parquet"}
+        task = {"table": "paraphrases", "input": "data/pairs/train.parquet"}
         settings = {
             "models": models,
             "model": "fake",
@@ -50,7 +50,7 @@ class ServerProject:
     @property
     def table_path(self) -> Path:
         """Where the stage writes its table."""
-        return self.folder / "data" / "captions" / "paraphrase_1.parquet"
+        return self.folder / "data" / "captions" / "paraphrases" / "paraphrase_1.parquet"
 
     def table(self) -> pa.Table:
         """The stage's table."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import nn
 
 from components.core.errors import InputError
@@ -17,6 +16,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
 from components.training.rows.batch import Batch
+from tests.support.params import every_method
 
 REPO = Path(__file__).parents[2]
 WORDS = [
@@ -42,14 +42,15 @@ IMAGE_COLUMNS = {"image", "other_image", "neighbour.image"}
 
 
 def entries() -> list[str]:
-    """Every entry of the repository's params.yaml."""
-    return list(yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))["methods"])
+    """Every entry of the repository's methods."""
+    return list(every_method()["methods"])
 
 
 def find(name: str) -> tuple[Method, Any]:
     """The entry's method and hyper-parameters."""
-    given = dict(yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))["methods"][name])
+    given = every_method()["methods"][name]
     method = find_method(given.pop("method", name))
+    given.pop("reads")
     return method, method.settings(given, name)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from PIL import Image
 
 from components.core.files import image_id
@@ -27,7 +26,8 @@ from components.core.table import Table
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
 from components.training.files import Files
-from tests.support.synthetic_training import REPO, WORDS
+from tests.support.params import every_method
+from tests.support.synthetic_training import WORDS
 
 COUNTS = {"train": 120, "val": 12, "test": 1}
 HELD_OUT = 12
@@ -46,7 +46,7 @@ class World:
 
 def world_settings(state: Path, **train: Any) -> Settings:
     """The repository's settings with small batches: six steps of sixteen rows."""
-    raw = yaml.safe_load((REPO / "params.yaml").read_text("utf-8"))
+    raw = every_method()
     raw["train"] = {"state": str(state), "log_every": 1, "validate_every": 2, "held_out": HELD_OUT} | train
     for entry in raw["methods"].values():
         entry |= {"batch_size": 16, "epochs": 1, "warmup_steps": 1, "accumulate": 1}

@@ -33,7 +33,7 @@ class Ended:
 
     @property
     def complaints(self) -> list[str]:
-        """The lines that tell the user what to mend."""
+        """The lines that tell the user what to fix."""
         return [line for line in self.errors.splitlines() if line.startswith("error: ")]
 
 

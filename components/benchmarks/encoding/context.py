@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.preparation import CLIP, Preparation
 from components.benchmarks.encoding.text_features import embed_new
 from components.core.errors import InputError
 from components.core.metrics import Features
 
 
 @dataclass
-class Trial:
+class BenchmarkContext:
     """What a benchmark's `score` is given.
 
     Attributes:
-        subject: the encoder.
+        under_test: the encoder.
         folder: the benchmark's files.
         ks: depths of ranking metrics.
         seed: of everything that is drawn.
@@ -31,7 +32,7 @@ class Trial:
         image_features: the cache of image features.
     """
 
-    subject: Subject
+    under_test: EncoderUnderTest
     folder: Path
     ks: tuple[int, ...] = (1, 5, 10)
     seed: int = 0
@@ -47,15 +48,15 @@ class Trial:
         Raises:
             InputError: the encoder returns a non-finite feature.
         """
-        return embed_new(self.subject.encoder, texts, self._known)
+        return embed_new(self.under_test.encoder, texts, self._known)
 
-    def images(self, pictures: Sequence[Picture]) -> Features:
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
         """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.
 
         Raises:
             InputError: the encoder has no image tower, or a picture cannot be decoded.
         """
-        return self.image_features.of(self.subject, pictures)
+        return self.image_features.of(self.under_test, pictures, preparation=preparation)
 
     def expect(self, what: str, found: int, published: int) -> None:
         """Compare a count with the published one.

@@ -18,11 +18,11 @@ class ImageEncoder(TextEncoder, Protocol):
     """An encoder that also sees."""
 
     def embed_pixels(self, pixels: Tensor) -> Features:
-        """Unit vectors `[images, dim]` of RGB pixels, uint8 `[images, 3, size, size]`."""
+        """Unit vectors `[images, dim]` of RGB pixels, uint8 or already normalised float32 `[images, 3, size, size]`."""
 
 
 @dataclass(frozen=True)
-class Subject:
+class EncoderUnderTest:
     """An encoder with what identifies it.
 
     Attributes:

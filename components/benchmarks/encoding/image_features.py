@@ -14,9 +14,10 @@ import numpy.typing as npt
 from more_itertools import chunked
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import ImageEncoder, Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest, ImageEncoder
 from components.benchmarks.encoding.known_pictures import KnownPictures, known_pictures, picture_key
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.preparation import CLIP, Preparation
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import Features
@@ -42,35 +43,48 @@ class ImageFeatures:
     batch_size: int = 32
     threads: int = 4
 
-    def of(self, subject: Subject, pictures: Sequence[Picture], title: str = "embed images") -> Features:
+    def of(
+        self,
+        under_test: EncoderUnderTest,
+        pictures: Sequence[Picture],
+        title: str = "embed images",
+        preparation: Preparation = CLIP,
+    ) -> Features:
         """Unit features `[pictures, dim]`; a kept file that is damaged or holds NaN is computed again.
 
         Raises:
             InputError: the encoder has no image tower, a picture cannot be decoded, or its feature is not finite.
         """
-        encoder = subject.encoder
-        if subject.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
-            raise InputError(f"encoder '{subject.name}' has no image tower: choose a text-only benchmark for it")
-        key = content_hash(subject.image_tower_sha256, *(part for one in pictures for part in (one.name, one.stamp)))
+        encoder = under_test.encoder
+        if under_test.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
+            raise InputError(f"encoder '{under_test.name}' has no image tower: choose a text-only benchmark for it")
+        tower = (under_test.image_tower_sha256, *([preparation.name] if preparation.name else []))
+        key = content_hash(*tower, *(part for one in pictures for part in (one.name, one.stamp)))
         path = self.folder / f"{key}.npy"
         kept = _kept(path, len(pictures))
         if kept is not None:
             return kept
         # The tower's hash covers the size it sees pictures at.
-        with known_pictures(self.folder / f"{content_hash(subject.image_tower_sha256)}.db") as known:
-            features = self._compute(encoder, known, subject, pictures, title)
+        with known_pictures(self.folder / f"{content_hash(*tower)}.db") as known:
+            features = self._compute(encoder, known, under_test, pictures, title, preparation)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, features, allow_pickle=False)
         found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
     def _compute(
-        self, encoder: ImageEncoder, known: KnownPictures, subject: Subject, pictures: Sequence[Picture], title: str
+        self,
+        encoder: ImageEncoder,
+        known: KnownPictures,
+        under_test: EncoderUnderTest,
+        pictures: Sequence[Picture],
+        title: str,
+        preparation: Preparation,
     ) -> Features:
         blocks: list[Features] = []
         names = iter([picture.name for picture in pictures])
         with bar(title, len(pictures), "image") as progress:
-            for pixels in self._decoded(pictures, subject.image_size):
+            for pixels in self._decoded(pictures, under_test.image_size, preparation):
                 shown = list(islice(names, len(pixels)))
                 keys = [picture_key(one) for one in pixels]
                 features = known.find(keys)
@@ -79,8 +93,8 @@ class ImageFeatures:
                     import torch
 
                     tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
-                    vectors = encoder.embed_pixels(tensor)
-                    require_finite(vectors, subject.name, "picture", [shown[row] for row in new.values()])
+                    vectors = encoder.embed_pixels(preparation.normalised(tensor))
+                    require_finite(vectors, under_test.name, "picture", [shown[row] for row in new.values()])
                     embedded = dict(zip(new, vectors, strict=True))
                     known.add(embedded)
                     features |= embedded
@@ -88,13 +102,15 @@ class ImageFeatures:
                 progress.update(len(pixels))
         return np.concatenate(blocks)
 
-    def _decoded(self, pictures: Sequence[Picture], size: int) -> Iterator[npt.NDArray[np.uint8]]:
+    def _decoded(
+        self, pictures: Sequence[Picture], size: int, preparation: Preparation
+    ) -> Iterator[npt.NDArray[np.uint8]]:
         """Pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
         waiting: deque[list[Future[npt.NDArray[np.uint8]]]] = deque()
         with ThreadPoolExecutor(self.threads) as pool:
             try:
                 for batch in chunked(pictures, self.batch_size):
-                    waiting.append([pool.submit(_pixels, picture, size) for picture in batch])
+                    waiting.append([pool.submit(_pixels, picture, size, preparation) for picture in batch])
                     if len(waiting) > _AHEAD:
                         yield np.stack([one.result() for one in waiting.popleft()])
                 while waiting:
@@ -112,11 +128,9 @@ def _kept(path: Path, pictures: int) -> Features | None:
     return found if len(found) == pictures and non_finite_row(found) is None else None
 
 
-def _pixels(picture: Picture, size: int) -> npt.NDArray[np.uint8]:
-    from components.encoders.adapter.images import fitted
-
+def _pixels(picture: Picture, size: int, preparation: Preparation) -> npt.NDArray[np.uint8]:
     try:
         with picture.open() as image:
-            return fitted(image, size)
+            return preparation.fitted(image, size)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"image {picture.name} cannot be decoded ({error}): fetch it again") from None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from more_itertools import chunked
 
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 from components.core.metrics import Features
@@ -57,7 +57,7 @@ class SentenceEncoder:
         return vectors
 
 
-def load_sentence_encoder(folder: Path) -> Subject:
+def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
     """The sentence encoder in `folder`, as `SentenceTransformer.save` or `save_pretrained` wrote it.
 
     Args:
@@ -87,7 +87,7 @@ def load_sentence_encoder(folder: Path) -> Subject:
         raise InputError(
             f"{folder} cannot be loaded as a sentence encoder ({told}): fetch or export it again"
         ) from None
-    return Subject(_as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
+    return EncoderUnderTest(_as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
 
 
 def _refuse_pickles(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import checked, read_rows
 from components.core.errors import InputError
@@ -35,7 +35,7 @@ class Pairs:
     images: list[str]
 
 
-def read_pairs(trial: Trial) -> Pairs:
+def read_pairs(context: BenchmarkContext) -> Pairs:
     """The rows of `coco_p.json`, which is this project's format, for the authors' file is not public.
 
     A JSON list of objects: `image`, a file name in `val2017/`, or `image_id`, COCO's number; `query` or `caption`;
@@ -44,11 +44,11 @@ def read_pairs(trial: Trial) -> Pairs:
     Raises:
         InputError: rows are laid out otherwise, or are not the published number, and may not be left out.
     """
-    rows = [_renamed(row) for row in read_rows(trial, FILE, {})]
-    good = checked(trial, FILE, rows, {"image": str, "query": str, "paraphrase": str})
-    trial.expect(FILE, len(good), PAIRS)
+    rows = [_renamed(row) for row in read_rows(context, FILE, {})]
+    good = checked(context, FILE, rows, {"image": str, "query": str, "paraphrase": str})
+    context.expect(FILE, len(good), PAIRS)
     if not good:
-        raise InputError(f"{trial.folder / FILE} has no pair: fill it with image, query and paraphrase in each row")
+        raise InputError(f"{context.folder / FILE} has no pair: fill it with image, query and paraphrase in each row")
     return Pairs(*([row[name] for row in good] for name in ("query", "paraphrase", "image")))
 
 
@@ -57,7 +57,7 @@ def picture_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".png"})
 
 
-def gallery(trial: Trial, folders: Sequence[str]) -> tuple[list[str], Features]:
+def gallery(context: BenchmarkContext, folders: Sequence[str]) -> tuple[list[str], Features]:
     """File names and unit features `[images, dim]` of all images of `folders`, in their order, sorted by name in each.
 
     Each folder's features are cached by themselves, so the larger gallery costs only its own images.
@@ -68,13 +68,13 @@ def gallery(trial: Trial, folders: Sequence[str]) -> tuple[list[str], Features]:
     names: list[str] = []
     features = []
     for folder in folders:
-        paths = picture_files(trial.folder / folder)
-        trial.expect(f"{folder}: images", len(paths), IMAGES[folder])
+        paths = picture_files(context.folder / folder)
+        context.expect(f"{folder}: images", len(paths), IMAGES[folder])
         if paths:
             names += [path.name for path in paths]
-            features.append(trial.images([picture_file(path) for path in paths]))
+            features.append(context.images([picture_file(path) for path in paths]))
     if not features:
-        raise InputError(f"{trial.folder} has no image in {' or '.join(folders)}: put COCO's images there")
+        raise InputError(f"{context.folder} has no image in {' or '.join(folders)}: put COCO's images there")
     return names, np.concatenate(features)
 
 
@@ -87,9 +87,7 @@ def gold_rows(pairs: Pairs, names: Sequence[str]) -> Indices:
     rows = {name: row for row, name in enumerate(names)}
     for row, image in enumerate(pairs.images):
         if image not in rows:
-            raise InputError(
-                f"{FILE}: row {row} names image '{image}', which the gallery lacks: add it or mend the row"
-            )
+            raise InputError(f"{FILE}: row {row} names image '{image}', which the gallery lacks: add it or fix the row")
     return np.array([rows[image] for image in pairs.images], dtype=np.int64)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.core.errors import InputError
 from components.core.metrics import Reals
 
@@ -29,7 +29,7 @@ class Pairs:
     gold: Reals
 
 
-def senteval_pairs(trial: Trial, folder: str, subset: str) -> Pairs:
+def senteval_pairs(context: BenchmarkContext, folder: str, subset: str) -> Pairs:
     """One subset of a year in SentEval's layout: sentences in `STS.input.<subset>.txt`, scores in `STS.gs...`.
 
     Pairs without a score are left out, as they were never annotated.
@@ -38,65 +38,65 @@ def senteval_pairs(trial: Trial, folder: str, subset: str) -> Pairs:
         InputError: the files differ in length or are damaged, or a row is bad and may not be left out.
     """
     path, gold_path = f"{folder}/STS.input.{subset}.txt", f"{folder}/STS.gs.{subset}.txt"
-    sentences, gold = _lines(trial, path), _lines(trial, gold_path)
+    sentences, gold = _lines(context, path), _lines(context, gold_path)
     if len(sentences) != len(gold):
         raise InputError(
-            f"{trial.folder / path} has {len(sentences):,} lines, {gold_path} has {len(gold):,}: fetch both again"
+            f"{context.folder / path} has {len(sentences):,} lines, {gold_path} has {len(gold):,}: fetch both again"
         )
     rows = [[score, *line.split("\t")[:2]] for score, line in zip(gold, sentences, strict=True) if score.strip()]
-    return _pairs(trial, path, rows)
+    return _pairs(context, path, rows)
 
 
-def tsv_pairs(trial: Trial, path: str) -> Pairs:
+def tsv_pairs(context: BenchmarkContext, path: str) -> Pairs:
     """Pairs in one file without header: score, first and second sentence, separated by tabs; no quoting.
 
     Raises:
         InputError: the file is damaged, or a row is bad and may not be left out.
     """
-    rows = [line.split("\t") for line in _lines(trial, path)]
-    return _pairs(trial, path, [row for row in rows if row[0].strip()])
+    rows = [line.split("\t") for line in _lines(context, path)]
+    return _pairs(context, path, [row for row in rows if row[0].strip()])
 
 
-def sts_benchmark_pairs(trial: Trial, path: str) -> Pairs:
+def sts_benchmark_pairs(context: BenchmarkContext, path: str) -> Pairs:
     """Pairs of STS-B, whose `.csv` is separated by tabs and not quoted: score and sentences in columns 4 to 6 (from 0).
 
     Raises:
         InputError: the file is damaged, or a row is bad and may not be left out.
     """
-    return _pairs(trial, path, [line.split("\t")[4:7] for line in _lines(trial, path)])
+    return _pairs(context, path, [line.split("\t")[4:7] for line in _lines(context, path)])
 
 
-def sick_pairs(trial: Trial, path: str) -> Pairs:
+def sick_pairs(context: BenchmarkContext, path: str) -> Pairs:
     """Pairs of SICK: a header, then id, two sentences and the relatedness, separated by tabs.
 
     Raises:
         InputError: the header is that of another file (`SICK.txt` has the label in place of the score), the file is
             damaged, or a row is bad and may not be left out.
     """
-    header, *lines = _lines(trial, path)
+    header, *lines = _lines(context, path)
     if header.split("\t")[:4] != _SICK_HEADER:
-        raise InputError(f"{trial.folder / path} does not begin with {' '.join(_SICK_HEADER)}: fetch that file")
+        raise InputError(f"{context.folder / path} does not begin with {' '.join(_SICK_HEADER)}: fetch that file")
     fields = (line.split("\t")[1:4] for line in lines)
-    return _pairs(trial, path, [[*row[2:], *row[:2]] for row in fields])
+    return _pairs(context, path, [[*row[2:], *row[:2]] for row in fields])
 
 
-def _lines(trial: Trial, path: str) -> list[str]:
+def _lines(context: BenchmarkContext, path: str) -> list[str]:
     # Not `splitlines`: sentences may hold characters such as U+0085 that it takes for the end of a line.
     try:
-        return (trial.folder / path).read_text("utf-8-sig").removesuffix("\n").split("\n")
+        return (context.folder / path).read_text("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{trial.folder / path} is damaged ({error}): fetch it again") from None
+        raise InputError(f"{context.folder / path} is damaged ({error}): fetch it again") from None
     except OSError:
-        raise InputError(f"{trial.folder / path} cannot be read: put it there") from None
+        raise InputError(f"{context.folder / path} cannot be read: put it there") from None
 
 
-def _pairs(trial: Trial, path: str, rows: Sequence[Sequence[str]]) -> Pairs:
+def _pairs(context: BenchmarkContext, path: str, rows: Sequence[Sequence[str]]) -> Pairs:
     """Those of `rows`, each score, first and second sentence, that are whole."""
     scores = [_score(row[0]) if len(row) >= 3 else None for row in rows]
     bad = [number for number, score in enumerate(scores) if score is None]
     if bad:
         named = ", ".join(map(str, bad[:_NAMED])) + (", ..." if len(bad) > _NAMED else "")
-        trial.amiss(f"{path}: {len(bad)} rows are not two sentences and a score from 0 to 5 (row {named}, from 0)")
+        context.amiss(f"{path}: {len(bad)} rows are not two sentences and a score from 0 to 5 (row {named}, from 0)")
     good = [(score, row[1], row[2]) for score, row in zip(scores, rows, strict=True) if score is not None]
     return Pairs(
         [_words(first) for _, first, _ in good],

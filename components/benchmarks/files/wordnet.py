@@ -1,4 +1,7 @@
-"""Synonyms from WordNet's database files, read where a user has put them."""
+"""Synonyms from WordNet's database files, read where a user has put them.
+
+Own code: nltk's reader (3.10) also wants nltk's download of WordNet, and the package wn reads WN-LMF files only.
+"""
 
 from __future__ import annotations
 

@@ -55,14 +55,18 @@ def class_descriptions(path: Path, classes: Sequence[str]) -> list[list[str]] | 
     return [texts[_key(name)] for name in classes]
 
 
-def class_differences(path: Path, classes: Sequence[str]) -> Differences | None:
+def class_differences(path: Path, *names: Sequence[str]) -> Differences | None:
     """Differences between classes of the set; rows about other classes are left out, None where no row remains.
+
+    Args:
+        path: a table of class differences.
+        names: of all classes in their order; several lists where classes have several names.
 
     Raises:
         InputError: the file is missing or damaged.
     """
     table = CLASS_DIFFERENCES.read(path)
-    numbers = {_key(name): number for number, name in enumerate(classes)}
+    numbers = {_key(name): number for classes in names for number, name in enumerate(classes)}
     columns = (table[name].to_pylist() for name in ("class_name", "other_class_name", "difference"))
     rows = [
         (text, numbers[_key(name)], numbers[_key(other)])

@@ -26,6 +26,7 @@ class ImageSetFacts(BaseModel):
     classes: int
     test: tuple[int, ...]
     train: tuple[int, ...] = ()
+    whole: int | None = None
     templates: str
     class_names: tuple[str, ...] | str | None = None
     class_folders: tuple[str, ...] | str | None = None
@@ -37,8 +38,8 @@ class ImageSetFacts(BaseModel):
     citation: str
 
     def counts(self, split: str) -> tuple[int, ...]:
-        """Published numbers of images of `test` or `train`; none where no such split is published."""
-        return {"test": self.test, "train": self.train}[split]
+        """Published numbers of images of `test`, `train` or `whole`; none where no such split is published."""
+        return {"test": self.test, "train": self.train, "whole": (self.whole,) if self.whole else ()}[split]
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.core.metrics import Indices
@@ -21,12 +21,15 @@ class ImageSet:
         labels: class of each `[images]`, counted from 0.
         class_names: as the files call them; None where they do not.
         templates: published beside the images, with `{c}` for the class; None where there are none.
+        torchvision_names: letter by letter as torchvision has them, such as `apple_pie`, which is how the papers'
+            released code puts them into prompts; None where the files do not have them.
     """
 
     pictures: Sequence[Picture]
     labels: Indices
     class_names: Sequence[str] | None = None
     templates: Sequence[str] | None = None
+    torchvision_names: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Layout:
 
     told: str
     find: Callable[[Path, ImageSetFacts, str], Path | None]
-    read: Callable[[Trial, Path, ImageSetFacts, str], ImageSet]
+    read: Callable[[BenchmarkContext, Path, ImageSetFacts, str], ImageSet]
 
 
 def first_existing(folder: Path, *paths: str) -> Path | None:

@@ -39,4 +39,4 @@ def listed(source: Path, folder: Path, rows: Iterable[tuple[str, str]], classes:
         pictures.append(picture_file(folder / path))
         labels.append(numbers[name])
     spaced = [" ".join(name.replace("_", " ").split()) for name in classes]
-    return ImageSet(pictures, np.array(labels, dtype=np.int64), spaced)
+    return ImageSet(pictures, np.array(labels, dtype=np.int64), spaced, torchvision_names=list(classes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets import imagenet, layouts
 from components.benchmarks.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates
 from components.benchmarks.image_sets.image_set import ImageSet, Layout
@@ -20,8 +20,8 @@ SLOT = "{c}"
 _GENERAL = ("webdataset", "image_folder")
 
 
-def read_image_set(trial: Trial, facts: ImageSetFacts, split: str = "test") -> ImageSet:
-    """A split of the image set in the trial's folder, with class names and templates.
+def read_image_set(context: BenchmarkContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
+    """A split of the image set in the context's folder, with class names and templates.
 
     `classnames.txt` and `zeroshot_classification_templates.txt` beside the images, one per line, come before what is
     known of the set.
@@ -29,17 +29,17 @@ def read_image_set(trial: Trial, facts: ImageSetFacts, split: str = "test") -> I
     Raises:
         InputError: no known layout is there, files are missing or damaged, or images or classes are not as published.
     """
-    layout, path = find_layout(trial.folder, facts, split)
-    found = layout.read(trial, path, facts, split)
+    layout, path = find_layout(context.folder, facts, split)
+    found = layout.read(context, path, facts, split)
     published = facts.counts(split)
     count = len(found.pictures)
-    trial.expect(f"{path.name}: {split} images", count, count if count in published else published[0])
+    context.expect(f"{path.name}: {split} images", count, count if count in published else published[0])
     if not count:
         raise InputError(f"{path} holds no images: fetch the {split} split of {facts.title} again")
-    names = class_names(trial.folder, facts, found)
+    names = class_names(context.folder, facts, found)
     if found.labels.max() >= len(names):
         raise InputError(f"{path}: a label is {found.labels.max()}, but there are {len(names)} classes: fetch it again")
-    return replace(found, class_names=names, templates=templates(trial.folder, facts))
+    return replace(found, class_names=names, templates=templates(context.folder, facts))
 
 
 def find_layout(folder: Path, facts: ImageSetFacts, split: str) -> tuple[Layout, Path]:
@@ -69,7 +69,7 @@ def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence
         raise InputError(f"{folder / CLASS_NAMES} is missing: put there the {facts.classes} class names, one per line")
     if len(names) != facts.classes:
         raise InputError(
-            f"{folder}: {len(names)} class names, but {facts.title} has {facts.classes} classes: mend {CLASS_NAMES}"
+            f"{folder}: {len(names)} class names, but {facts.title} has {facts.classes} classes: fix {CLASS_NAMES}"
         )
     return names
 
@@ -86,7 +86,7 @@ def templates(folder: Path, facts: ImageSetFacts) -> Sequence[str]:
     found = lines(path)
     for number, template in enumerate(found):
         if SLOT not in template:
-            raise InputError(f"{path}: line {number} has no {SLOT} for the class: mend it")
+            raise InputError(f"{path}: line {number} has no {SLOT} for the class: fix it")
     if not found:
         raise InputError(f"{path} is empty: put a template with {SLOT} on each line, or delete it")
     return found

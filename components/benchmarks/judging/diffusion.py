@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.judging.tower_states import tower_states
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
@@ -34,7 +34,7 @@ class Painter(Protocol):
         """Identifies all that its images depend on besides encoder, texts and seed."""
         ...
 
-    def paint(self, subject: Subject, texts: tuple[str, ...], seed: int) -> Image.Image:
+    def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
         """An image of the sum of the texts' features in the encoder's space."""
         ...
 
@@ -55,7 +55,7 @@ class Xl:
         """Source and settings of the pipeline."""
         return f"{self.source} steps {_STEPS} guidance {_GUIDANCE}"
 
-    def paint(self, subject: Subject, texts: tuple[str, ...], seed: int) -> Image.Image:
+    def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
         """An image of the sum of the texts' token states and of their pooled features.
 
         Raises:
@@ -63,7 +63,7 @@ class Xl:
         """
         pipeline = self._loaded()
         with torch.inference_mode():
-            parts = [_states(pipeline, subject, text) for text in texts]
+            parts = [_states(pipeline, under_test, text) for text in texts]
             tokens, pooled = (torch.stack(part).sum(dim=0) for part in zip(*parts, strict=True))
             made = pipeline(
                 prompt_embeds=tokens.to(pipeline.device, pipeline.dtype),
@@ -111,11 +111,13 @@ def painter_of(chosen: object) -> Painter:
     return Xl(chosen) if isinstance(chosen, str) else chosen  # type: ignore[return-value]
 
 
-def painted(painter: Painter, subject: Subject, texts: tuple[str, ...], seed: int, cache: Path = CACHE) -> Image.Image:
+def painted(
+    painter: Painter, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int, cache: Path = CACHE
+) -> Image.Image:
     """The image, from the cache where it was made before."""
-    path = cache / f"{content_hash(painter.name, subject.sha256, *texts, str(seed))}.png"
+    path = cache / f"{content_hash(painter.name, under_test.sha256, *texts, str(seed))}.png"
     if not path.exists():
-        image = painter.paint(subject, texts, seed)
+        image = painter.paint(under_test, texts, seed)
         with atomic_file(path) as temporary:
             image.save(temporary, "PNG")
     with Image.open(path) as kept:
@@ -123,15 +125,15 @@ def painted(painter: Painter, subject: Subject, texts: tuple[str, ...], seed: in
         return kept
 
 
-def _states(pipeline: Any, subject: Subject, text: str) -> tuple[Tensor, Tensor]:
+def _states(pipeline: Any, under_test: EncoderUnderTest, text: str) -> tuple[Tensor, Tensor]:
     """Token states `[1, 77, 2048]` and pooled features `[1, 1280]` of one text, as the pipeline takes them."""
-    encoder, wanted = subject.encoder, int(pipeline.text_encoder_2.config.hidden_size)
+    encoder, wanted = under_test.encoder, int(pipeline.text_encoder_2.config.hidden_size)
     if not isinstance(encoder, Encoder):
-        raise InputError(f"encoder '{subject.name}' has no text tower of open_clip: choose a ViT-bigG-14")
-    states, pooled = tower_states(encoder.model, encoder.tokenizer([text]), subject.name)
+        raise InputError(f"encoder '{under_test.name}' has no text tower of open_clip: choose a ViT-bigG-14")
+    states, pooled = tower_states(encoder.model, encoder.tokenizer([text]), under_test.name)
     if states.shape[-1] != wanted:
         raise InputError(
-            f"encoder '{subject.name}' has a text tower {states.shape[-1]} wide, Stable Diffusion XL wants one of "
+            f"encoder '{under_test.name}' has a text tower {states.shape[-1]} wide, Stable Diffusion XL wants one of "
             f"{wanted}: choose a ViT-bigG-14"
         )
     tokenizer = pipeline.tokenizer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.captions.asking.asking import ask
 from components.captions.engine import Engine
 from components.captions.request import Chat, Picture, Request, Sampling
@@ -64,13 +64,13 @@ class Judge:
         return Request(task, chat, self.engine.model, _SAMPLING, 0, question.pictures)
 
 
-def judge_of(trial: Trial) -> Judge:
+def judge_of(context: BenchmarkContext) -> Judge:
     """The judge that the user chose.
 
     Raises:
         InputError: nobody was chosen, or params.yaml does not know the name.
     """
-    chosen = trial.options.get("judge")
+    chosen = context.options.get("judge")
     if isinstance(chosen, Judge):
         return chosen
     if not chosen:
@@ -85,12 +85,12 @@ def judge_of(trial: Trial) -> Judge:
 
 
 def judged(
-    trial: Trial, task: str, questions: Sequence[Question], score: Callable[[str], float | None]
+    context: BenchmarkContext, task: str, questions: Sequence[Question], score: Callable[[str], float | None]
 ) -> tuple[Reals, Indices]:
     """Scores of the questions that have a usable answer, and which these are; `[answered]` both.
 
     Args:
-        trial: names the judge, and says whether some answers may be unusable.
+        context: names the judge, and says whether some answers may be unusable.
         task: what the questions are called in the store.
         questions: at least one.
         score: reads an answer; None for one that says no score.
@@ -98,12 +98,12 @@ def judged(
     Raises:
         InputError: no answer is usable, or some are not and `allow_partial` is off.
     """
-    judge = judge_of(trial)
+    judge = judge_of(context)
     answers = judge.answers(task, questions)
     found = [None if answer is None else score(answer) for answer in answers]
     usable = [row for row, value in enumerate(found) if value is not None]
     if not usable:
         raise InputError(f"judge {judge.engine.model} gave no usable score: choose a larger model with --option judge=")
     if len(usable) < len(found):
-        trial.amiss(f"judge {judge.engine.model}: {len(found) - len(usable):,} of {len(found):,} scores are unusable")
+        context.amiss(f"judge {judge.engine.model}: {len(found) - len(usable):,} of {len(found):,} scores are unusable")
     return np.array([found[row] for row in usable], dtype=np.float64), np.array(usable, dtype=np.int64)

@@ -1,9 +1,18 @@
 """Comparative prompting: class prompts corrected by how two confused classes differ (PC-CLIP, section 3.4 and A.2).
 
-The authors take the three pairs of classes that are most confused on the test images themselves, and pairs of its own
-for each encoder (`comparative_released`). By default the pairs are those most confused on a fifth of the images,
-drawn by the seed, and only the other images count (`comparative`). A pair is only taken if the file of differences
-describes it; where it lacks one of the authors' three, their protocol is left out.
+`comparative_scores` takes the three pairs of classes that are most confused, in either direction, on a fifth of the
+images, drawn by the seed; only the other images count. A pair is only taken if the file of differences describes it,
+and updates every class that a text is about.
+
+`released_scores` is what the authors do: the three largest cells of the confusion matrix of the test images, which
+then are scored, and pairs of its own for each encoder. Each cell has one text, "how the true class differs from the
+answer", which updates the answer's class. For EuroSAT the released list of the base model has both directions of its
+three pairs (group `..._both`), that of the fine-tuned ones a single one. How the authors put cells into their list,
+which is written by hand, is read from its order and from what the code prints. Where the file lacks the text of a
+cell, the group is left out.
+
+`top1_confused` is the accuracy on images of the chosen pairs' classes when only these can be answered (table 3;
+`run_comparative_subset` of the released code).
 """
 
 from __future__ import annotations
@@ -16,11 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.class_texts import Differences, class_differences
 from components.benchmarks.protocols.zero_shot import (
     Pair,
+    accuracy_among,
     comparative_weights,
+    confused_cells,
     confusion_matrix,
     held_out,
     most_confused,
@@ -47,50 +58,82 @@ class Classified:
         """The chosen images before the same classifier."""
         return Classified(self.images[chosen], self.labels[chosen], self.weights)
 
-    def confused(self, among: set[Pair] | None = None) -> list[Pair]:
+    def confused(self, among: set[Pair]) -> list[Pair]:
         """The pairs of classes that are most often taken for each other."""
         answers = predicted(self.images, self.weights)
         return most_confused(confusion_matrix(self.labels, answers, len(self.weights)), PAIRS, among)
 
 
-def comparative_scores(trial: Trial, name: str, path: Path, classes: Sequence[str], plain: Classified) -> Scores:
-    """Accuracy at each alpha, by both ways of choosing pairs, in groups below the benchmark `name`.
-
-    `top1_confused` is the accuracy on images of the chosen pairs alone (PC-CLIP, table 3).
+def comparative_scores(
+    context: BenchmarkContext, name: str, path: Path, classes: Sequence[str], plain: Classified
+) -> Scores:
+    """Accuracy at each alpha with pairs chosen on images that do not count, in groups below the benchmark `name`.
 
     Raises:
         InputError: the file of differences is missing or damaged.
     """
+    scores = Scores({})
     differences = class_differences(path, classes)
     if differences is None:
-        return Scores({})
-    described = {(min(pair), max(pair)) for pair in zip(differences.described, differences.other, strict=True)}
-    aside = held_out(plain.labels, HELD_OUT, trial.seed)
-    scores = Scores({})
-    pairs = plain.part(aside).confused(described)
+        return scores
+    ends = _ends(differences)
+    aside = held_out(plain.labels, HELD_OUT, context.seed)
+    pairs = plain.part(aside).confused({(min(pair), max(pair)) for pair in ends})
     if pairs:
-        _add(scores, trial, f"{name}/comparative", plain.part(~aside), differences, pairs)
-    pairs = plain.confused()
-    if pairs and set(pairs) <= described:
-        _add(scores, trial, f"{name}/comparative_released", plain, differences, pairs)
+        used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
+        _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, used)
     return scores
 
 
+def released_scores(
+    context: BenchmarkContext, name: str, path: Path, names: Sequence[Sequence[str]], plain: Classified
+) -> Scores:
+    """Accuracy at each alpha as the authors have it, in groups below the benchmark `name`.
+
+    Args:
+        context: gives features of the differences.
+        name: the benchmark.
+        path: a table of class differences.
+        names: lists of the classes' names; the table may use any.
+        plain: the test images before the classifier of plain prompts.
+
+    Raises:
+        InputError: the file of differences is missing or damaged.
+    """
+    scores = Scores({})
+    differences = class_differences(path, *names)
+    if differences is None:
+        return scores
+    answers = predicted(plain.images, plain.weights)
+    cells = confused_cells(confusion_matrix(plain.labels, answers, len(plain.weights)), PAIRS)
+    ends = _ends(differences)
+    for group, wanted in (("", set(cells)), ("_both", {*cells, *(cell[::-1] for cell in cells)})):
+        if wanted and wanted <= set(ends):
+            used = [row for row, pair in enumerate(ends) if pair in wanted]
+            _add(scores, context, f"{name}/comparative{group}", plain, differences, used)
+    return scores
+
+
+def _ends(differences: Differences) -> list[Pair]:
+    """The described and the other class of each text."""
+    return list(zip(differences.described.tolist(), differences.other.tolist(), strict=True))
+
+
 def _add(
-    scores: Scores, trial: Trial, prefix: str, plain: Classified, differences: Differences, pairs: list[Pair]
+    scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, differences: Differences, used: list[int]
 ) -> None:
-    ends = zip(differences.described, differences.other, strict=True)
-    used = [row for row, (one, two) in enumerate(ends) if (min(one, two), max(one, two)) in pairs]
-    texts = trial.texts([differences.texts[row] for row in used])
-    confused = np.isin(plain.labels, sorted({number for pair in pairs for number in pair}))
+    """Scores of the classifier that the texts of rows `used` correct."""
+    texts = context.texts([differences.texts[row] for row in used])
+    described, other = differences.described[used], differences.other[used]
+    confused = {*described.tolist(), *other.tolist()}
 
     def report(group: str, weights: Features) -> None:
         right: Reals = top_accuracy(plain.images, weights, plain.labels)
         scores.values[f"{prefix}_{group}/top1"] = right
-        if confused.any():
-            scores.scalars[f"{prefix}_{group}/top1_confused"] = float(right[confused].mean())
+        among = accuracy_among(plain.images, weights, plain.labels, confused)
+        if among is not None:
+            scores.scalars[f"{prefix}_{group}/top1_confused"] = among
 
     report("plain", plain.weights)
     for alpha in ALPHAS:
-        described, other = differences.described[used], differences.other[used]
         report(f"alpha_{alpha}", comparative_weights(plain.weights, texts, described, other, alpha))

@@ -37,6 +37,19 @@ def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -
     return answers
 
 
+def few_of_each(labels: Indices, count: int, seed: int) -> Indices:
+    """Rows of `count` images of each class, or of all where a class has fewer, drawn by `seed`; sorted.
+
+    Args:
+        labels: classes `[images]`.
+        count: how many of a class.
+        seed: of the draw.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = [generator.permutation(np.flatnonzero(labels == number))[:count] for number in np.unique(labels)]
+    return np.sort(np.concatenate(drawn)).astype(np.int64)
+
+
 def best_exponent(accuracy: Callable[[float], float]) -> float:
     """The power of ten for C between -6 and 6 that a search in halving steps finds, down to an eighth of a decade.
 

@@ -81,6 +81,36 @@ def most_confused(confusion: Indices, count: int, among: Collection[Pair] | None
     return [(int(firsts[place]), int(seconds[place])) for place in order]
 
 
+def confused_cells(confusion: Indices, count: int) -> list[Pair]:
+    """The largest cells off the diagonal, as (true class, answer); of equal ones that of the smaller classes first.
+
+    Args:
+        confusion: `[classes, classes]`.
+        count: how many cells; fewer come back where fewer are above zero.
+    """
+    off = confusion * (1 - np.eye(len(confusion), dtype=np.int64))
+    order = np.argsort(-off, axis=None, kind="stable")[:count]
+    cells = [divmod(int(place), len(off)) for place in order]
+    return [(true, answer) for true, answer in cells if off[true, answer]]
+
+
+def accuracy_among(images: Features, weights: Features, labels: Indices, classes: Collection[int]) -> float | None:
+    """Share of the images of `classes` that get their class when only `classes` can be answered; None without images.
+
+    Args:
+        images: `[images, dim]`.
+        weights: of all classes `[classes, dim]`.
+        labels: class of each image `[images]`.
+        classes: class numbers.
+    """
+    finite(images, weights)
+    chosen = np.array(sorted(classes), dtype=np.int64)
+    shown = np.isin(labels, chosen)
+    if not shown.any():
+        return None
+    return float(top_accuracy(images[shown], weights[chosen], np.searchsorted(chosen, labels[shown])).mean())
+
+
 def comparative_weights(
     weights: Features, differences: Features, described: Indices, updated: Indices, alpha: float
 ) -> Features:

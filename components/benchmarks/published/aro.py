@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
@@ -41,42 +41,42 @@ _COLUMNS = {
 }
 
 
-def score_relations(trial: Trial) -> Scores:
+def score_relations(context: BenchmarkContext) -> Scores:
     """Accuracy over relations: `macro_accuracy` without those that are symmetric or too rare."""
     path = "visual_genome_relation.json"
-    rows = read_rows(trial, path, {**_COLUMNS, "relation_name": str})
-    trial.expect(path, len(rows), RELATIONS)
+    rows = read_rows(context, path, {**_COLUMNS, "relation_name": str})
+    context.expect(path, len(rows), RELATIONS)
     labels = [row["relation_name"] for row in rows]
     dropped = left_out_relations()
-    return _averages(RELATION, trial, rows, labels, [label not in dropped for label in labels])
+    return _averages(RELATION, context, rows, labels, [label not in dropped for label in labels])
 
 
-def score_attributions(trial: Trial) -> Scores:
+def score_attributions(context: BenchmarkContext) -> Scores:
     """Accuracy over ordered pairs of attributes: `macro_accuracy` without those of fewer than 25 cases."""
     path = "visual_genome_attribution.json"
-    rows = read_rows(trial, path, {**_COLUMNS, "attributes": list})
-    trial.expect(path, len(rows), ATTRIBUTIONS)
+    rows = read_rows(context, path, {**_COLUMNS, "attributes": list})
+    context.expect(path, len(rows), ATTRIBUTIONS)
     labels = ["_".join(map(str, row["attributes"])) for row in rows]
     counts = Counter(labels)
-    return _averages(ATTRIBUTION, trial, rows, labels, [counts[label] >= FEWEST for label in labels])
+    return _averages(ATTRIBUTION, context, rows, labels, [counts[label] >= FEWEST for label in labels])
 
 
-def _right(trial: Trial, rows: list[dict[str, Any]]) -> Reals:
+def _right(context: BenchmarkContext, rows: list[dict[str, Any]]) -> Reals:
     """1 for every case whose box is closer to the true caption `[cases]`."""
     boxes = [(row["bbox_x"], row["bbox_y"], row["bbox_w"], row["bbox_h"]) for row in rows]
     pictures = [
-        picture_file(trial.folder / "images" / row["image_path"], box) for row, box in zip(rows, boxes, strict=True)
+        picture_file(context.folder / "images" / row["image_path"], box) for row, box in zip(rows, boxes, strict=True)
     ]
-    images = trial.images(pictures)
-    true, false = (trial.texts([row[column] for row in rows]) for column in ("true_caption", "false_caption"))
+    images = context.images(pictures)
+    true, false = (context.texts([row[column] for row in rows]) for column in ("true_caption", "false_caption"))
     return strictly_greater(row_cosine(images, true), row_cosine(images, false))
 
 
 def _averages(
-    name: str, trial: Trial, rows: list[dict[str, Any]], labels: Sequence[str], kept: Sequence[bool]
+    name: str, context: BenchmarkContext, rows: list[dict[str, Any]], labels: Sequence[str], kept: Sequence[bool]
 ) -> Scores:
     """The three averages of right cases; the headline is left out where no case counts for it."""
-    right, shown = _right(trial, rows), group_numbers([row["image_path"] for row in rows])
+    right, shown = _right(context, rows), group_numbers([row["image_path"] for row in rows])
     groups, counted = group_numbers(labels), np.array(kept, dtype=bool)
     values = {f"{name}/micro_accuracy": right, f"{name}/macro_accuracy_all": right}
     pictures = dict.fromkeys(values, shown)
@@ -88,11 +88,11 @@ def _averages(
     return Scores(values, strata, pictures=pictures)
 
 
-def tested(path: str, trial: Trial) -> Tested:
+def tested(path: str, context: BenchmarkContext) -> Tested:
     """True and false captions, and the images, which are Visual Genome's."""
-    rows = read_rows(trial, path, _COLUMNS)
+    rows = read_rows(context, path, _COLUMNS)
     texts = [row[column] for row in rows for column in ("true_caption", "false_caption")]
-    return Tested(texts, [trial.folder / "images" / row["image_path"] for row in rows], names="VG_100K")
+    return Tested(texts, [context.folder / "images" / row["image_path"] for row in rows], names="VG_100K")
 
 
 _TIE = "a tie is a failure"

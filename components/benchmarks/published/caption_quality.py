@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.judging.judge import OPTION, Question, judged
 from components.benchmarks.protocols.difference import drawn
 from components.benchmarks.protocols.row_pairs import group_numbers
@@ -36,26 +36,26 @@ GOOD = 0.75
 TASK = "score_difference"
 
 
-def score(trial: Trial) -> Scores:
+def score(context: BenchmarkContext) -> Scores:
     """Mean score from 0 to 1 of 300 differences that are drawn, and the share of good ones."""
-    table = DIFFERENCES.read(trial.folder / "differences.parquet")
+    table = DIFFERENCES.read(context.folder / "differences.parquet")
     if not table.num_rows:
-        raise InputError(f"{trial.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
+        raise InputError(f"{context.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
     if table.num_rows < JUDGED:
-        trial.amiss(f"differences.parquet: {table.num_rows} differences, the paper judges {JUDGED}")
-    rows = table.take(drawn(table.num_rows, JUDGED, trial.seed)).to_pylist()
-    shown = (trial.folder / "pairs.parquet").exists()
-    questions = _with_pictures(trial, rows) if shown else [_question(row) for row in rows]
-    values, kept = judged(trial, TASK, questions, _score)
+        context.amiss(f"differences.parquet: {table.num_rows} differences, the paper judges {JUDGED}")
+    rows = table.take(drawn(table.num_rows, JUDGED, context.seed)).to_pylist()
+    shown = (context.folder / "pairs.parquet").exists()
+    questions = _with_pictures(context, rows) if shown else [_question(row) for row in rows]
+    values, kept = judged(context, TASK, questions, _score)
     group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
     found = {f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)}
     ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
     return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
 
 
-def _with_pictures(trial: Trial, rows: Sequence[dict[str, Any]]) -> list[Question]:
+def _with_pictures(context: BenchmarkContext, rows: Sequence[dict[str, Any]]) -> list[Question]:
     ids = {row[column] for row in rows for column in ("id", "other_id")}
-    with pictures_of(ids, trial.folder / "pairs.parquet") as picture:
+    with pictures_of(ids, context.folder / "pairs.parquet") as picture:
         return [
             Question(_question(row, SHOWN).messages, (picture(row["id"]), picture(row["other_id"]))) for row in rows
         ]

@@ -9,12 +9,12 @@ columns image_path, caption and negated.
 `cc_neg_semclip` is that of SemCLIP (arXiv 2511.16527): `ccneg_paraphrased.csv` with columns image_number, caption,
 negation and paraphrased, a random tenth held out. How it is drawn only the released code says, see `held_out`. The
 paper counts 22,825 held-out rows of 228,246; the code's rule gives 22,824, so a file that fits either number is taken
-as published. Values of the two protocols are not comparable.
+as published. Its images are squashed and have ImageNet's mean, as in training. Values of the two protocols are not
+comparable.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.rows import checked
+from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
+from components.benchmarks.files.rows import checked, read_csv
 from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
 from components.benchmarks.published_benchmark import Need, Published, Tested
@@ -40,44 +41,44 @@ _TABLE_COLUMNS = {"image_path": str, "caption": str, "negated": str}
 _CSV_COLUMNS = {"image_number": str, "caption": str, "negation": str, "paraphrased": str}
 
 
-def score_con_clip(trial: Trial) -> Scores:
+def score_con_clip(context: BenchmarkContext) -> Scores:
     """Share of images at least as close to the caption as to the negated one."""
-    rows = read_table(trial.folder / TABLE)
-    trial.expect(TABLE, len(rows), ROWS)
-    tested = _tested_rows(trial, rows)
-    images = _images(trial, [picture_name(row) for row in tested])
-    true = trial.texts([row["caption"] for row in tested])
-    negated = trial.texts([row["negated"].replace(",", "") for row in tested])
+    rows = read_table(context.folder / TABLE)
+    context.expect(TABLE, len(rows), ROWS)
+    tested = _tested_rows(context, rows)
+    images = _images(context, [picture_name(row) for row in tested])
+    true = context.texts([row["caption"] for row in tested])
+    negated = context.texts([row["negated"].replace(",", "") for row in tested])
     return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
 
 
-def score_semclip(trial: Trial) -> Scores:
+def score_semclip(context: BenchmarkContext) -> Scores:
     """Top-1 of originals and paraphrases, originals over negations, and their composite."""
-    rows, tested = _semclip_rows(trial)
+    rows, tested = _semclip_rows(context)
     if not tested:
-        raise InputError(f"{trial.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
+        raise InputError(f"{context.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
     if len(rows) != ROWS and len(tested) != HELD_OUT:
-        trial.expect(CSV, len(rows), ROWS)
+        context.expect(CSV, len(rows), ROWS)
     files = [semclip_picture_name(row) for row in tested]
-    images = _images(trial, files)
+    images = _images(context, files, SQUASHED)
     original, paraphrased, negated = (
-        trial.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
+        context.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
     )
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated, group_numbers(files))
 
 
-def tested_con_clip(trial: Trial) -> Tested:
+def tested_con_clip(context: BenchmarkContext) -> Tested:
     """The last 40,000 rows: captions, negated captions and images."""
-    rows = _tested_rows(trial, read_table(trial.folder / TABLE))
+    rows = _tested_rows(context, read_table(context.folder / TABLE))
     texts = [row[column] for row in rows for column in ("caption", "negated")]
-    return Tested(texts, [trial.folder / IMAGES / picture_name(row) for row in rows])
+    return Tested(texts, [context.folder / IMAGES / picture_name(row) for row in rows])
 
 
-def tested_semclip(trial: Trial) -> Tested:
+def tested_semclip(context: BenchmarkContext) -> Tested:
     """The held-out tenth: captions, negations, paraphrases and images."""
-    _, rows = _semclip_rows(trial)
+    _, rows = _semclip_rows(context)
     texts = [row[column] for row in rows for column in ("caption", "negation", "paraphrased")]
-    return Tested(texts, [trial.folder / IMAGES / semclip_picture_name(row) for row in rows])
+    return Tested(texts, [context.folder / IMAGES / semclip_picture_name(row) for row in rows])
 
 
 def picture_name(row: Mapping[str, Any]) -> str:
@@ -90,18 +91,18 @@ def semclip_picture_name(row: Mapping[str, Any]) -> str:
     return f"{row['image_number'].zfill(9)}.jpg"
 
 
-def _tested_rows(trial: Trial, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return checked(trial, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
+def _tested_rows(context: BenchmarkContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return checked(context, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
 
 
-def _semclip_rows(trial: Trial) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of SemCLIP's file, and those that are tested."""
-    rows = checked(trial, CSV, _read_csv(trial.folder / CSV), _CSV_COLUMNS)
+    rows = checked(context, CSV, read_csv(context.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def _images(trial: Trial, names: list[str]) -> Features:
-    return trial.images([picture_file(trial.folder / IMAGES / name) for name in names])
+def _images(context: BenchmarkContext, names: list[str], preparation: Preparation = CLIP) -> Features:
+    return context.images([picture_file(context.folder / IMAGES / name) for name in names], preparation)
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -120,14 +121,6 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is no Parquet file ({str(error).splitlines()[0][:120]}): convert it again") from None
     return rows
-
-
-def _read_csv(path: Path) -> list[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): fetch it again") from None
 
 
 _PICTURES = Need(
@@ -157,8 +150,8 @@ BENCHMARKS = (
     ),
     Published(
         name=SEMCLIP,
-        version=2,
-        protocol="SemCLIP's released code: a tenth of the rows by seed 42, ties a failure; composite of equation 8",
+        version=3,
+        protocol="SemCLIP's released code: a tenth of the rows by seed 42, squashed images; composite of equation 8",
         citation="SemCLIP (arXiv 2511.16527)",
         folder="cc_neg",
         needs=(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.files.coco_paraphrases import (
     FILE,
     IMAGES,
@@ -32,21 +32,23 @@ REPORTED = 10
 """The depth that the paper reports."""
 
 
-def score(name: str, folders: Sequence[str], trial: Trial) -> Scores:
+def score(name: str, folders: Sequence[str], context: BenchmarkContext) -> Scores:
     """AO@k and JS@k between the lists of query and paraphrase, and recall@k of both."""
-    pairs = read_pairs(trial)
-    names, images = gallery(trial, folders)
+    pairs = read_pairs(context)
+    names, images = gallery(context, folders)
     gold = gold_rows(pairs, names)
-    depths = sorted({*trial.ks, REPORTED})
-    found = paraphrase_agreement(trial.texts(pairs.queries), trial.texts(pairs.paraphrases), images, gold, depths)
+    depths = sorted({*context.ks, REPORTED})
+    found = paraphrase_agreement(context.texts(pairs.queries), context.texts(pairs.paraphrases), images, gold, depths)
     values = {f"{name}/{metric}": column for metric, column in found.items()}
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def tested(trial: Trial) -> Tested:
+def tested(context: BenchmarkContext) -> Tested:
     """Queries and paraphrases, and all images of the larger gallery that are there."""
-    pairs = read_pairs(trial)
-    files = [path for name in IMAGES if (trial.folder / name).is_dir() for path in picture_files(trial.folder / name)]
+    pairs = read_pairs(context)
+    files = [
+        path for name in IMAGES if (context.folder / name).is_dir() for path in picture_files(context.folder / name)
+    ]
     return Tested([*pairs.queries, *pairs.paraphrases], files)
 
 

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.karpathy_files import Captioned, read_caption_lists
 from components.benchmarks.files.perturbations import perturbations, perturbed
@@ -61,59 +61,59 @@ _PERTURBED = 5
 """Captions of an image that are perturbed; a sixth or seventh stays, as in the released code."""
 
 
-def score_published(trial: Trial) -> Scores:
+def score_published(context: BenchmarkContext) -> Scores:
     """RSUM and its drop on captions that were perturbed beforehand."""
-    clean, images = _clean(trial)
+    clean, images = _clean(context)
     sums: dict[str, float] = {}
     for methods in LEVELS.values():
         for name, method in methods.items():
-            found = [_rsum(trial, images, _same_images(read_caption_lists(trial, path), clean, path))
-                     for path in _paths(trial, name, method)]  # fmt: skip
+            found = [_rsum(context, images, _same_images(read_caption_lists(context, path), clean, path))
+                     for path in _paths(context, name, method)]  # fmt: skip
             if found:
                 sums[name] = float(np.mean(found))
     if not sums:
-        raise InputError(f"{trial.folder / FOLDER} has no perturbed captions: put COCO-TP's annotation folders there")
-    return Scores({}, scalars=_scalars(NAME, _rsum(trial, images, clean), sums))
+        raise InputError(f"{context.folder / FOLDER} has no perturbed captions: put COCO-TP's annotation folders there")
+    return Scores({}, scalars=_scalars(NAME, _rsum(context, images, clean), sums))
 
 
-def score_generated(trial: Trial) -> Scores:
+def score_generated(context: BenchmarkContext) -> Scores:
     """RSUM and its drop on captions that are perturbed here."""
-    clean, images = _clean(trial)
-    folder = trial.folder / WORDNET
+    clean, images = _clean(context)
+    folder = context.folder / WORDNET
     synonyms = cache(read_wordnet(folder).synonyms) if folder.exists() else None
     places = np.arange(len(clean.captions)) - np.searchsorted(clean.owners, clean.owners)
-    severities = _severities(trial)
+    severities = _severities(context)
     sums: dict[str, float] = {}
     for name, perturb in perturbations(synonyms).items():
         found = []
         for severity in severities:
             captions = [
-                perturbed(text, perturb, severity, trial.seed) if place < _PERTURBED else text
+                perturbed(text, perturb, severity, context.seed) if place < _PERTURBED else text
                 for text, place in zip(clean.captions, places, strict=True)
             ]
-            found.append(_rsum(trial, images, Captioned(clean.images, captions, clean.owners)))
+            found.append(_rsum(context, images, Captioned(clean.images, captions, clean.owners)))
         sums[name] = float(np.mean(found))
-    return Scores({}, scalars=_scalars(GENERATED, _rsum(trial, images, clean), sums))
+    return Scores({}, scalars=_scalars(GENERATED, _rsum(context, images, clean), sums))
 
 
-def _clean(trial: Trial) -> tuple[Captioned, Features]:
-    clean = COCO.read(trial)
-    return clean, trial.images([picture_file(trial.folder / COCO.pictures / name) for name in clean.images])
+def _clean(context: BenchmarkContext) -> tuple[Captioned, Features]:
+    clean = COCO.read(context)
+    return clean, context.images([picture_file(context.folder / COCO.pictures / name) for name in clean.images])
 
 
-def _rsum(trial: Trial, images: Features, found: Captioned) -> float:
-    # A trial of its own: one that knew the texts of all perturbations would fill the memory.
-    captions = Trial(trial.subject, trial.folder).texts(found.captions)
+def _rsum(context: BenchmarkContext, images: Features, found: Captioned) -> float:
+    # A context of its own: one that knew the texts of all perturbations would fill the memory.
+    captions = BenchmarkContext(context.under_test, context.folder).texts(found.captions)
     return recall_sum(caption_recalls(images, captions, found.owners, SUMMED))
 
 
-def _paths(trial: Trial, name: str, method: str) -> Iterator[str]:
+def _paths(context: BenchmarkContext, name: str, method: str) -> Iterator[str]:
     """Files of a perturbation: its one file, or that of each severity."""
-    if (trial.folder / FOLDER / f"{name}.json").exists():
+    if (context.folder / FOLDER / f"{name}.json").exists():
         yield f"{FOLDER}/{name}.json"
         return
-    for path in sorted((trial.folder / FOLDER).glob(f"annotation_{method}/*/coco_karpathy_test.json")):
-        yield path.relative_to(trial.folder).as_posix()
+    for path in sorted((context.folder / FOLDER).glob(f"annotation_{method}/*/coco_karpathy_test.json")):
+        yield path.relative_to(context.folder).as_posix()
 
 
 def _same_images(found: Captioned, clean: Captioned, path: str) -> Captioned:
@@ -122,8 +122,8 @@ def _same_images(found: Captioned, clean: Captioned, path: str) -> Captioned:
     return found
 
 
-def _severities(trial: Trial) -> list[int]:
-    chosen = str(trial.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
+def _severities(context: BenchmarkContext) -> list[int]:
+    chosen = str(context.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in chosen):
         raise InputError(f"--option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
     return [int(part) for part in chosen]

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture, picture_file
 from components.benchmarks.image_sets.attributes import awa2, cifar100, cub, flowers102
 from components.benchmarks.protocols import attribute_difference as attributes
@@ -82,23 +82,27 @@ class _Task:
     ties: Ties
     seeds: Iterable[int] = range(SEEDS)
 
-    def run(self, trial: Trial) -> Pooled:
+    def run(self, context: BenchmarkContext) -> Pooled:
         draws = [unlike_pairs(drawn(len(self.groups), DRAWN, seed), self.groups) for seed in self.seeds]
         texts = [[self.text(int(self.groups[a]), int(self.groups[b])) for a, b in pairs] for pairs in draws]
-        return _judged(trial, self.picture, draws, texts, self.ties)
+        return _judged(context, self.picture, draws, texts, self.ties)
 
 
 def _judged(
-    trial: Trial, picture: Callable[[int], Picture], draws: Sequence[Indices], texts: list[list[str]], ties: Ties
+    context: BenchmarkContext,
+    picture: Callable[[int], Picture],
+    draws: Sequence[Indices],
+    texts: list[list[str]],
+    ties: Ties,
 ) -> Pooled:
     if not all(len(pairs) for pairs in draws):
-        raise InputError(f"{trial.folder}: a draw has no pair of different groups: complete the data")
+        raise InputError(f"{context.folder}: a draw has no pair of different groups: complete the data")
     used = np.unique(np.concatenate(draws))
-    images = np.asarray(trial.images([picture(int(row)) for row in used]))
+    images = np.asarray(context.images([picture(int(row)) for row in used]))
     runs = []
     for pairs, told in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
-        runs.append(classified(margins(first, second, trial.texts(told)), ties))
+        runs.append(classified(margins(first, second, context.texts(told)), ties))
     return pooled(runs, draws)
 
 
@@ -117,11 +121,11 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
     return lambda first, _: first_is_one if first == 1 else first_is_zero
 
 
-def score_awa2(trial: Trial) -> Scores:
+def score_awa2(context: BenchmarkContext) -> Scores:
     """Pairs of different test classes with the attributes in which these differ; and which animal is large."""
-    data = awa2.read_awa2(trial)
+    data = awa2.read_awa2(context)
     if "big" not in data.predicates:
-        raise InputError(f"{trial.folder / 'predicates.txt'} lacks 'big': fetch it again")
+        raise InputError(f"{context.folder / 'predicates.txt'} lacks 'big': fetch it again")
 
     def picture(row: int) -> Picture:
         return picture_file(data.files[row])
@@ -134,17 +138,17 @@ def score_awa2(trial: Trial) -> Scores:
         "size_corrected": _Task(picture, by_name, size, "right"),
         "size_released": _Task(picture, as_released, _either(BIG_FIRST, slip), "wrong", (0,)),
     }
-    return _scores(AWA2, {group: task.run(trial) for group, task in tasks.items()})
+    return _scores(AWA2, {group: task.run(context) for group, task in tasks.items()})
 
 
-def tested_awa2(trial: Trial) -> Tested:
+def tested_awa2(context: BenchmarkContext) -> Tested:
     """The images of the test classes."""
-    return Tested(files=awa2.read_awa2(trial).files)
+    return Tested(files=awa2.read_awa2(context).files)
 
 
-def score_cifar100_size(trial: Trial) -> Scores:
+def score_cifar100_size(context: BenchmarkContext) -> Scores:
     """Which of two animals is larger, whatever their size in the image."""
-    data = cifar100.read_cifar100(trial)
+    data = cifar100.read_cifar100(context)
     coarse = np.array(data.coarse_names)[data.coarse]
 
     def task(large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: Ties) -> _Task:
@@ -160,44 +164,44 @@ def score_cifar100_size(trial: Trial) -> Scores:
             "wrong",
         ),
     }
-    return _scores(CIFAR, {group: found.run(trial) for group, found in tasks.items()})
+    return _scores(CIFAR, {group: found.run(context) for group, found in tasks.items()})
 
 
-def score_flowers102(trial: Trial) -> Scores:
+def score_flowers102(context: BenchmarkContext) -> Scores:
     """Which of two flowers is yellow and which blue."""
-    data = flowers102.read_flowers102(trial)
+    data = flowers102.read_flowers102(context)
 
     def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: Ties) -> _Task:
         rows, groups = _two_groups(np.isin(data.labels, yellow), np.isin(data.labels, blue))
         return _Task(lambda row: data.picture(int(rows[row])), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
 
     tasks = {"corrected": task(YELLOW, BLUE, "right"), "released": task(RELEASED_YELLOW, RELEASED_BLUE, "wrong")}
-    return _scores(FLOWERS, {group: found.run(trial) for group, found in tasks.items()})
+    return _scores(FLOWERS, {group: found.run(context) for group, found in tasks.items()})
 
 
-def score_cub(trial: Trial) -> Scores:
+def score_cub(context: BenchmarkContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
-    names = {name: row for row, name in enumerate(cub.read_cub_test_images(trial))}
-    table = DIFFERENCES_CUB.read(trial.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
+    names = {name: row for row, name in enumerate(cub.read_cub_test_images(context))}
+    table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
     if len(rows) < len(table):
         bad = next(row for row in table if row["id"] not in names or row["other_id"] not in names)
-        trial.amiss(
+        context.amiss(
             f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows name no two test images, "
             f"first {bad['id']} and {bad['other_id']}"
         )
     if len(rows) < CUB_PAIRS:
-        trial.amiss(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
+        context.amiss(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
     pairs = np.array([(names[row["id"]], names[row["other_id"]]) for row in rows], dtype=np.int64).reshape(-1, 2)
     draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(SEEDS)]
     texts = [[rows[row]["difference"] for row in draw] for draw in draws]
     files = list(names)
 
     def picture(row: int) -> Picture:
-        return picture_file(trial.folder / "images" / files[row])
+        return picture_file(context.folder / "images" / files[row])
 
     ties: dict[str, Ties] = {"paper": "right", "released": "wrong"}
-    found = {key: _judged(trial, picture, [pairs[draw] for draw in draws], texts, tie) for key, tie in ties.items()}
+    found = {key: _judged(context, picture, [pairs[draw] for draw in draws], texts, tie) for key, tie in ties.items()}
     return _scores(CUB, found)
 
 
@@ -226,8 +230,8 @@ def _declared(
     name: str,
     folder: str,
     needs: tuple[Need, ...],
-    score: Callable[[Trial], Scores],
-    tested: Callable[[Trial], Tested] | None = None,
+    score: Callable[[BenchmarkContext], Scores],
+    tested: Callable[[BenchmarkContext], Tested] | None = None,
 ) -> Published:
     return Published(
         name=name,

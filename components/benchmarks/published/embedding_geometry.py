@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import checked, read_rows
 from components.benchmarks.protocols import geometry
@@ -43,41 +43,41 @@ _SYNTACTIC = "gram"
 """How the names of syntactic sections begin."""
 
 
-def score_comparisons(trial: Trial) -> Scores:
+def score_comparisons(context: BenchmarkContext) -> Scores:
     """d(f_A - f_B, f_{A-B}) and its reverse for every pair of classes, by data set."""
     columns = {"dataset": str, "class_a": str, "class_b": str, "difference": str}
-    rows = read_rows(trial, "comparisons.json", columns)
+    rows = read_rows(context, "comparisons.json", columns)
     wrong = [row["dataset"] for row in rows if not re.fullmatch(r"[a-z0-9_]+", row["dataset"])]
     if wrong:
         raise InputError(
-            f"{trial.folder / 'comparisons.json'}: dataset '{wrong[0]}': write small letters, digits and _ only"
+            f"{context.folder / 'comparisons.json'}: dataset '{wrong[0]}': write small letters, digits and _ only"
         )
     sets: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         sets[row["dataset"]].append(row)
-    trial.expect("comparisons.json: data sets", len(sets), DATASETS)
+    context.expect("comparisons.json: data sets", len(sets), DATASETS)
     values: dict[str, Reals] = {}
     for dataset, found in sets.items():
         pairs = {frozenset((row["class_a"], row["class_b"])) for row in found}
-        trial.expect(f"comparisons.json: pairs of {dataset}", len(pairs), PAIRS_EACH)
+        context.expect(f"comparisons.json: pairs of {dataset}", len(pairs), PAIRS_EACH)
         for ending, prompt in PROMPTS.items():
             named = [(prompt.format(row["class_a"]), prompt.format(row["class_b"]), row["difference"]) for row in found]
-            values |= _distances(trial, f"{COMPARISONS}/{dataset}{ending}", named)
+            values |= _distances(context, f"{COMPARISONS}/{dataset}{ending}", named)
     return Scores(values)
 
 
-def score_captions(trial: Trial) -> Scores:
+def score_captions(context: BenchmarkContext) -> Scores:
     """The same for captions: how far the difference of two captions' features is from that of a text about it."""
-    table = DIFFERENCES.read(trial.folder / "differences.parquet", ["caption", "other_caption", "difference"])
+    table = DIFFERENCES.read(context.folder / "differences.parquet", ["caption", "other_caption", "difference"])
     told = [(row["caption"], row["other_caption"], row["difference"]) for row in table.to_pylist()]
     if not told:
-        raise InputError(f"{trial.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
-    return Scores(_distances(trial, CAPTIONS, told))
+        raise InputError(f"{context.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
+    return Scores(_distances(context, CAPTIONS, told))
 
 
-def _distances(trial: Trial, name: str, told: list[tuple[str, str, str]]) -> dict[str, Reals]:
+def _distances(context: BenchmarkContext, name: str, told: list[tuple[str, str, str]]) -> dict[str, Reals]:
     """Distances of pairs of texts with a text about how the first differs from the second."""
-    first, second, difference = (trial.texts(texts) for texts in zip(*told, strict=True))
+    first, second, difference = (context.texts(texts) for texts in zip(*told, strict=True))
     found = {
         f"{name}/comparison": geometry.comparison_distance(first, second, difference),
         f"{name}/reverse_comparison": geometry.reverse_comparison_distance(first, second, difference),
@@ -90,14 +90,14 @@ def _distances(trial: Trial, name: str, told: list[tuple[str, str, str]]) -> dic
     return found
 
 
-def score_gap(trial: Trial) -> Scores:
+def score_gap(context: BenchmarkContext) -> Scores:
     """Modality gap, alignment of images with their captions, and uniformity of each modality."""
-    captions = _first_captions(trial)
-    trial.expect("captions_val2017.json: images", len(captions), COCO_IMAGES)
+    captions = _first_captions(context)
+    context.expect("captions_val2017.json: images", len(captions), COCO_IMAGES)
     if len(captions) < 2:
-        raise InputError(f"{trial.folder}: {len(captions)} images with captions: complete the data")
-    images = np.asarray(trial.images([picture_file(trial.folder / "val2017" / file) for file in captions]))
-    texts = trial.texts(list(captions.values()))
+        raise InputError(f"{context.folder}: {len(captions)} images with captions: complete the data")
+    images = np.asarray(context.images([picture_file(context.folder / "val2017" / file) for file in captions]))
+    texts = context.texts(list(captions.values()))
     return Scores(
         {f"{GAP}/alignment": geometry.alignment(images, texts)},
         scalars={
@@ -108,33 +108,33 @@ def score_gap(trial: Trial) -> Scores:
     )
 
 
-def tested_gap(trial: Trial) -> Tested:
+def tested_gap(context: BenchmarkContext) -> Tested:
     """All images of COCO's val2017 with a caption, and the first caption of each."""
-    captions = _first_captions(trial)
-    return Tested(list(captions.values()), [trial.folder / "val2017" / file for file in captions])
+    captions = _first_captions(context)
+    return Tested(list(captions.values()), [context.folder / "val2017" / file for file in captions])
 
 
-def _first_captions(trial: Trial) -> dict[str, str]:
+def _first_captions(context: BenchmarkContext) -> dict[str, str]:
     """File name -> the image's caption with the lowest id, in the order of image ids."""
     path = "annotations/captions_val2017.json"
-    content = trial.read_json(path)
+    content = context.read_json(path)
     parts = [content.get(part) if isinstance(content, dict) else None for part in ("images", "annotations")]
     if not all(isinstance(part, list) for part in parts):
-        raise InputError(f"{trial.folder / path} has no lists 'images' and 'annotations': fetch it again")
-    images = checked(trial, f"{path}: images", parts[0] or [], {"id": int, "file_name": str})
-    told = checked(trial, f"{path}: annotations", parts[1] or [], {"id": int, "image_id": int, "caption": str})
+        raise InputError(f"{context.folder / path} has no lists 'images' and 'annotations': fetch it again")
+    images = checked(context, f"{path}: images", parts[0] or [], {"id": int, "file_name": str})
+    told = checked(context, f"{path}: annotations", parts[1] or [], {"id": int, "image_id": int, "caption": str})
     # Later ones are overwritten by earlier ones.
     captions = {row["image_id"]: row["caption"].strip() for row in sorted(told, key=lambda row: -row["id"])}
     found = sorted((row for row in images if row["id"] in captions), key=lambda row: int(row["id"]))
     return {row["file_name"]: captions[row["id"]] for row in found}
 
 
-def score_analogies(trial: Trial) -> Scores:
+def score_analogies(context: BenchmarkContext) -> Scores:
     """Share of questions whose word is the nearest, over all of the file's words: all, semantic and syntactic ones."""
-    words, questions, syntactic = _questions(trial)
-    trial.expect("questions-words.txt: semantic questions", int((~syntactic).sum()), SEMANTIC)
-    trial.expect("questions-words.txt: syntactic questions", int(syntactic.sum()), SYNTACTIC)
-    right = (geometry.analogy_ranks(trial.texts(words), questions) == 0).astype(np.float64)
+    words, questions, syntactic = _questions(context)
+    context.expect("questions-words.txt: semantic questions", int((~syntactic).sum()), SEMANTIC)
+    context.expect("questions-words.txt: syntactic questions", int(syntactic.sum()), SYNTACTIC)
+    right = (geometry.analogy_ranks(context.texts(words), questions) == 0).astype(np.float64)
     return Scores(
         {
             f"{ANALOGIES}/accuracy": right,
@@ -144,9 +144,9 @@ def score_analogies(trial: Trial) -> Scores:
     )
 
 
-def _questions(trial: Trial) -> tuple[list[str], Indices, npt.NDArray[np.bool_]]:
+def _questions(context: BenchmarkContext) -> tuple[list[str], Indices, npt.NDArray[np.bool_]]:
     """All words, the rows of each question's four `[questions, 4]`, and whether it is syntactic `[questions]`."""
-    path = trial.folder / "questions-words.txt"
+    path = context.folder / "questions-words.txt"
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.difference import difference_features
@@ -23,40 +23,40 @@ NAME = "spot_the_difference"
 TEST_ROWS = 1404
 
 
-def score(trial: Trial) -> Scores:
+def score(context: BenchmarkContext) -> Scores:
     """Recall@k of image pairs, one query per sentence."""
-    pairs = _pairs(trial)
-    folder = trial.folder / "resized_images"
+    pairs = _pairs(context)
+    folder = context.folder / "resized_images"
     before, after = (
-        np.asarray(trial.images([picture_file(folder / f"{image}{ending}.png") for image in pairs]))
+        np.asarray(context.images([picture_file(folder / f"{image}{ending}.png") for image in pairs]))
         for ending in ("", "_2")
     )
     sentences = [(sentence, row) for row, told in enumerate(pairs.values()) for sentence in told]
-    queries = trial.texts([sentence for sentence, _ in sentences])
+    queries = context.texts([sentence for sentence, _ in sentences])
     gold = np.array([row for _, row in sentences], dtype=np.int64)
     ranks = gold_ranks(queries, difference_features(after, before), gold, ties="pessimistic")
-    values = {f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in trial.ks}
+    values = {f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def tested(trial: Trial) -> Tested:
+def tested(context: BenchmarkContext) -> Tested:
     """All sentences, and both images of each pair."""
-    pairs = _pairs(trial)
-    folder = trial.folder / "resized_images"
+    pairs = _pairs(context)
+    folder = context.folder / "resized_images"
     files = [folder / f"{image}{ending}.png" for image in pairs for ending in ("", "_2")]
     return Tested([sentence for told in pairs.values() for sentence in told], files)
 
 
-def _pairs(trial: Trial) -> dict[str, list[str]]:
+def _pairs(context: BenchmarkContext) -> dict[str, list[str]]:
     """Image id -> the sentences about its pair, in the file's order."""
-    rows = read_rows(trial, "annotations/test.json", {"img_id": str, "sentences": list})
-    trial.expect("annotations/test.json", len(rows), TEST_ROWS)
+    rows = read_rows(context, "annotations/test.json", {"img_id": str, "sentences": list})
+    context.expect("annotations/test.json", len(rows), TEST_ROWS)
     pairs: dict[str, list[str]] = {}
     for row in rows:
         told = [sentence.strip() for sentence in row["sentences"] if isinstance(sentence, str)]
         pairs.setdefault(row["img_id"], []).extend(sentence for sentence in told if sentence)
     if not any(pairs.values()):
-        raise InputError(f"{trial.folder / 'annotations/test.json'} has no sentences: fetch it again")
+        raise InputError(f"{context.folder / 'annotations/test.json'} has no sentences: fetch it again")
     return pairs
 
 

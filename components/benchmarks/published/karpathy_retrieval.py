@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.karpathy_files import (
     Captioned,
@@ -40,17 +40,17 @@ class Split:
     images: int
     captions: int
     pictures: str
-    readers: dict[str, Callable[[Trial, str], Captioned]]
+    readers: dict[str, Callable[[BenchmarkContext, str], Captioned]]
 
-    def read(self, trial: Trial) -> Captioned:
+    def read(self, context: BenchmarkContext) -> Captioned:
         """The images and captions.
 
         Raises:
             InputError: no file is there, it is damaged, or its counts are not the published ones.
         """
-        path, found = read_captioned(trial, self.readers)
-        trial.expect(f"{path}: test images", len(found.images), self.images)
-        trial.expect(f"{path}: test captions", len(found.captions), self.captions)
+        path, found = read_captioned(context, self.readers)
+        context.expect(f"{path}: test images", len(found.images), self.images)
+        context.expect(f"{path}: test captions", len(found.captions), self.captions)
         return found
 
 
@@ -70,12 +70,12 @@ FLICKR = Split(
 )
 
 
-def score(split: Split, trial: Trial) -> Scores:
-    """Hit rates both ways at the trial's depths, their mean and sum at 1, 5 and 10."""
-    found = split.read(trial)
-    images = trial.images([picture_file(trial.folder / split.pictures / name) for name in found.images])
-    depths = sorted({*trial.ks, *SUMMED})
-    recalls = caption_recalls(images, trial.texts(found.captions), found.owners, depths)
+def score(split: Split, context: BenchmarkContext) -> Scores:
+    """Hit rates both ways at the context's depths, their mean and sum at 1, 5 and 10."""
+    found = split.read(context)
+    images = context.images([picture_file(context.folder / split.pictures / name) for name in found.images])
+    depths = sorted({*context.ks, *SUMMED})
+    recalls = caption_recalls(images, context.texts(found.captions), found.owners, depths)
     total = recall_sum(recalls)
     return Scores(
         {f"{split.name}/{name}": values for name, values in recalls.items()},
@@ -87,10 +87,10 @@ def score(split: Split, trial: Trial) -> Scores:
     )
 
 
-def tested(split: Split, trial: Trial) -> Tested:
+def tested(split: Split, context: BenchmarkContext) -> Tested:
     """All images of the split and their captions."""
-    _, found = read_captioned(trial, split.readers)
-    return Tested(found.captions, [trial.folder / split.pictures / name for name in found.images])
+    _, found = read_captioned(context, split.readers)
+    return Tested(found.captions, [context.folder / split.pictures / name for name in found.images])
 
 
 _TIES = "the earlier gallery row first, images sorted by name"

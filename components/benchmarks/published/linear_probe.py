@@ -1,41 +1,65 @@
 """Linear probes: logistic regression on the image tower's features of an image set (Radford et al. 2021, section 3.2).
 
+`linear_probe_<set>_pc_clip` are those of PC-CLIP's table 16: 100 training images of each class, or all of a class that
+has fewer, drawn by the seed, and the test images of `zero_shot_released`. How the paper fits its probe and which images
+it draws, it does not say, nor is there code; of ImageNet-A and -R, which have no training images, neither.
+
 Sets are read as for zero-shot classification, with their training split. A text tower that was trained alone has the
 probes of the encoder whose image tower it kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
+from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
-from components.benchmarks.protocols.linear_probe import probe_answers
+from components.benchmarks.protocols.linear_probe import few_of_each, probe_answers
 from components.benchmarks.published.zero_shot import image_needs
+from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS, pc_clip_images
 from components.benchmarks.published_benchmark import Published
 from components.core.errors import InputError
 
 _TIE = "the class of the smaller number"
+_PC_CLIP_IMAGES = 100
 
 
-def score(trial: Trial, facts: ImageSetFacts) -> Scores:
+def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     """Accuracy on the test split of the probe that was fitted to the training split.
 
     Raises:
         InputError: a split is missing or not as published, or the splits have other classes.
     """
-    train, test = read_image_set(trial, facts, "train"), read_image_set(trial, facts)
+    train, test = read_image_set(context, facts, "train"), read_image_set(context, facts)
+    return _probed(context, f"linear_probe_{facts.name}", train, test)
+
+
+def score_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+    """The same with 100 training images of each class.
+
+    Raises:
+        InputError: a split is missing or not as published, or the splits have other classes.
+    """
+    train, test = (pc_clip_images(context, facts, split) for split in ("train", "test"))
+    rows = few_of_each(train.labels, _PC_CLIP_IMAGES, context.seed)
+    pictures = [train.pictures[row] for row in rows]
+    few = replace(train, pictures=pictures, labels=train.labels[rows])
+    return _probed(context, f"linear_probe_{facts.name}_pc_clip", few, test)
+
+
+def _probed(context: BenchmarkContext, prefix: str, train: ImageSet, test: ImageSet) -> Scores:
     if list(train.class_names or ()) != list(test.class_names or ()):
-        raise InputError(f"{trial.folder}: the splits name classes differently: put both there in one layout")
+        raise InputError(f"{context.folder}: the splits name classes differently: put both there in one layout")
     if len(np.unique(train.labels)) == 1:
-        raise InputError(f"{trial.folder}: all training images are of one class: fetch the split again")
-    answers = probe_answers(trial.images(train.pictures), train.labels, trial.images(test.pictures), trial.seed)
+        raise InputError(f"{context.folder}: all training images are of one class: fetch the split again")
+    answers = probe_answers(context.images(train.pictures), train.labels, context.images(test.pictures), context.seed)
     right = (answers == test.labels).astype(np.float64)
-    prefix = f"linear_probe_{facts.name}"
     recall = f"{prefix}/mean_per_class_recall"
     return Scores({f"{prefix}/top1": right, recall: right}, {recall: test.labels})
 
@@ -49,12 +73,29 @@ def _benchmark(facts: ImageSetFacts) -> Published:
         citation="CLIP (arXiv 2103.00020)",
         folder=facts.name,
         needs=image_needs(facts, what),
-        metrics=(
-            Metric("top1", higher_is_better=True, ties=_TIE),
-            Metric("mean_per_class_recall", higher_is_better=True, ties=_TIE),
-        ),
+        metrics=_METRICS,
         score=partial(score, facts=facts),
     )
 
 
-BENCHMARKS = tuple(_benchmark(facts) for facts in image_sets().values() if facts.train)
+def _pc_clip_benchmark(facts: ImageSetFacts) -> Published:
+    return Published(
+        name=f"linear_probe_{facts.name}_pc_clip",
+        version=1,
+        protocol="PC-CLIP's text, C.6: 100 training images of each class; fitted as CLIP's paper does",
+        citation="PC-CLIP (arXiv 2409.09721)",
+        folder=facts.name,
+        needs=image_needs(facts, f"{facts.title}, training and test images of {facts.classes} classes"),
+        metrics=_METRICS,
+        score=partial(score_pc_clip, facts=facts),
+    )
+
+
+_METRICS = (
+    Metric("top1", higher_is_better=True, ties=_TIE),
+    Metric("mean_per_class_recall", higher_is_better=True, ties=_TIE),
+)
+BENCHMARKS = (
+    *(_benchmark(facts) for facts in image_sets().values() if facts.train),
+    *(_pc_clip_benchmark(image_sets()[name]) for name in PC_CLIP_SETS),
+)

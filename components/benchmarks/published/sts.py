@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from components.benchmarks.benchmark import Correlation, Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.files.sts_files import Pairs, senteval_pairs, sick_pairs, sts_benchmark_pairs, tsv_pairs
 from components.benchmarks.protocols.text_similarity import mean_spearman, pair_cosines, spearman_by_subset
 from components.benchmarks.published_benchmark import Need, Published, Tested
@@ -57,7 +57,7 @@ class _EitherLayout(Published):
         return folder
 
 
-def score_year(year: str, trial: Trial) -> Scores:
+def score_year(year: str, context: BenchmarkContext) -> Scores:
     """Every subset of a year, and all of them pooled.
 
     Raises:
@@ -65,22 +65,22 @@ def score_year(year: str, trial: Trial) -> Scores:
     """
     found: dict[str, Pairs] = {}
     for subset, count in SUBSETS[year].items():
-        pairs = _subset(trial, year, subset)
-        trial.expect(f"STS {year} {subset}, scored pairs", len(pairs.gold) if pairs else 0, count)
+        pairs = _subset(context, year, subset)
+        context.expect(f"STS {year} {subset}, scored pairs", len(pairs.gold) if pairs else 0, count)
         if pairs and len(pairs.gold):
             found[_short(subset)] = pairs
     if not found:
-        raise InputError(f"{trial.folder} has no pair of STS {year}: fetch {_SOURCE}")
+        raise InputError(f"{context.folder} has no pair of STS {year}: fetch {_SOURCE}")
     name = _name(year)
-    columns = _columns(trial, found)
+    columns = _columns(context, found)
     return Scores({}, correlations=spearman_by_subset(name, columns), scalars=mean_spearman(name, columns))
 
 
-def score_sts_b(trial: Trial) -> Scores:
+def score_sts_b(context: BenchmarkContext) -> Scores:
     """The test part of STS-B: Spearman, and Pearson, which its authors report."""
-    pairs = sts_benchmark_pairs(trial, STS_B)
-    trial.expect(f"{STS_B}, pairs", len(pairs.gold), STS_B_PAIRS)
-    gold, predicted = _columns(trial, {"test": pairs})["test"]
+    pairs = sts_benchmark_pairs(context, STS_B)
+    context.expect(f"{STS_B}, pairs", len(pairs.gold), STS_B_PAIRS)
+    gold, predicted = _columns(context, {"test": pairs})["test"]
     return Scores(
         {},
         correlations={
@@ -90,50 +90,50 @@ def score_sts_b(trial: Trial) -> Scores:
     )
 
 
-def score_sick(trial: Trial) -> Scores:
+def score_sick(context: BenchmarkContext) -> Scores:
     """The relatedness of SICK's test part."""
-    pairs = sick_pairs(trial, SICK)
-    trial.expect(f"{SICK}, pairs", len(pairs.gold), SICK_PAIRS)
-    columns = _columns(trial, {"test": pairs})["test"]
+    pairs = sick_pairs(context, SICK)
+    context.expect(f"{SICK}, pairs", len(pairs.gold), SICK_PAIRS)
+    columns = _columns(context, {"test": pairs})["test"]
     return Scores({}, correlations={"sickr/test/spearman": Correlation("spearman", *columns)})
 
 
-def tested_year(year: str, trial: Trial) -> Tested:
+def tested_year(year: str, context: BenchmarkContext) -> Tested:
     """The sentences of all subsets that are there."""
-    found = [_subset(trial, year, subset) for subset in SUBSETS[year]]
+    found = [_subset(context, year, subset) for subset in SUBSETS[year]]
     if not any(found):
-        raise InputError(f"{trial.folder} has no pair of STS {year}: fetch {_SOURCE}")
+        raise InputError(f"{context.folder} has no pair of STS {year}: fetch {_SOURCE}")
     return _sentences(*(pairs for pairs in found if pairs))
 
 
-def tested_sts_b(trial: Trial) -> Tested:
+def tested_sts_b(context: BenchmarkContext) -> Tested:
     """The sentences of the test part."""
-    return _sentences(sts_benchmark_pairs(trial, STS_B))
+    return _sentences(sts_benchmark_pairs(context, STS_B))
 
 
-def tested_sick(trial: Trial) -> Tested:
+def tested_sick(context: BenchmarkContext) -> Tested:
     """The sentences of the test part."""
-    return _sentences(sick_pairs(trial, SICK))
+    return _sentences(sick_pairs(context, SICK))
 
 
 def _sentences(*found: Pairs) -> Tested:
     return Tested([text for pairs in found for text in (*pairs.first, *pairs.second)])
 
 
-def _subset(trial: Trial, year: str, subset: str) -> Pairs | None:
-    if (trial.folder / _input(year, subset)).exists():
-        return senteval_pairs(trial, _senteval_folder(year), subset)
-    if (trial.folder / _tsv(year, subset)).exists():
-        return tsv_pairs(trial, _tsv(year, subset))
+def _subset(context: BenchmarkContext, year: str, subset: str) -> Pairs | None:
+    if (context.folder / _input(year, subset)).exists():
+        return senteval_pairs(context, _senteval_folder(year), subset)
+    if (context.folder / _tsv(year, subset)).exists():
+        return tsv_pairs(context, _tsv(year, subset))
     return None
 
 
-def _columns(trial: Trial, found: Mapping[str, Pairs]) -> dict[str, tuple[Reals, Reals]]:
+def _columns(context: BenchmarkContext, found: Mapping[str, Pairs]) -> dict[str, tuple[Reals, Reals]]:
     """Gold and predicted similarities of each subset."""
-    # All at once, for the encoder sorts them by length; the subsets then take theirs from the trial.
-    trial.texts([text for pairs in found.values() for text in (*pairs.first, *pairs.second)])
+    # All at once, for the encoder sorts them by length; the subsets then take theirs from the context.
+    context.texts([text for pairs in found.values() for text in (*pairs.first, *pairs.second)])
     return {
-        name: (pairs.gold, pair_cosines(trial.texts(pairs.first), trial.texts(pairs.second)))
+        name: (pairs.gold, pair_cosines(context.texts(pairs.first), context.texts(pairs.second)))
         for name, pairs in found.items()
     }
 

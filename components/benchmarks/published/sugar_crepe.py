@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
@@ -28,7 +28,7 @@ TYPES = {
 _COLUMNS = {"filename": str, "caption": str, "negative_caption": str}
 
 
-def score(trial: Trial) -> Scores:
+def score(context: BenchmarkContext) -> Scores:
     """Accuracy of each subset, and of each type as the mean of its subsets."""
     values: dict[str, Reals] = {}
     strata: dict[str, Indices] = {}
@@ -36,7 +36,7 @@ def score(trial: Trial) -> Scores:
     for kind, subsets in TYPES.items():
         found, files = {}, []
         for subset, count in subsets.items():
-            found[subset], shown = _right(trial, subset, count)
+            found[subset], shown = _right(context, subset, count)
             pictures[f"{NAME}/{subset}/accuracy"] = group_numbers(shown)
             files += shown
         values |= {f"{NAME}/{subset}/accuracy": right for subset, right in found.items()}
@@ -47,22 +47,22 @@ def score(trial: Trial) -> Scores:
     return Scores(values, strata, pictures=pictures)
 
 
-def _right(trial: Trial, subset: str, count: int) -> tuple[Reals, list[str]]:
+def _right(context: BenchmarkContext, subset: str, count: int) -> tuple[Reals, list[str]]:
     """1 for every row whose image is closer to the caption than to the negative one `[rows]`, and the images' files."""
     path = f"{subset}.json"
-    rows = read_rows(trial, path, _COLUMNS)
-    trial.expect(path, len(rows), count)
-    images = trial.images([picture_file(trial.folder / "images" / row["filename"]) for row in rows])
-    caption, negative = (trial.texts([row[column] for row in rows]) for column in ("caption", "negative_caption"))
+    rows = read_rows(context, path, _COLUMNS)
+    context.expect(path, len(rows), count)
+    images = context.images([picture_file(context.folder / "images" / row["filename"]) for row in rows])
+    caption, negative = (context.texts([row[column] for row in rows]) for column in ("caption", "negative_caption"))
     right = strictly_greater(row_cosine(images, caption), row_cosine(images, negative))
     return right, [row["filename"] for row in rows]
 
 
-def tested(trial: Trial) -> Tested:
+def tested(context: BenchmarkContext) -> Tested:
     """True and false captions of all subsets, and their images, which are COCO's."""
-    rows = [row for subsets in TYPES.values() for one in subsets for row in read_rows(trial, f"{one}.json", _COLUMNS)]
+    rows = [row for subsets in TYPES.values() for one in subsets for row in read_rows(context, f"{one}.json", _COLUMNS)]
     texts = [row[column] for row in rows for column in ("caption", "negative_caption")]
-    return Tested(texts, [trial.folder / "images" / row["filename"] for row in rows], names="val2017")
+    return Tested(texts, [context.folder / "images" / row["filename"] for row in rows], names="val2017")
 
 
 BENCHMARKS = (

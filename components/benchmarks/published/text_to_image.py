@@ -14,7 +14,7 @@ Images are kept in `state/generated_images`, answers in the generation store: no
 from __future__ import annotations
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.judging.image_judge import question_about, read_score
 from components.benchmarks.judging.judge import OPTION, judge_of, judged
 from components.benchmarks.protocols.row_pairs import group_numbers
@@ -28,25 +28,25 @@ COLOURS = ("black", "white", "blue", "brown", "gray", "orange", "red", "yellow")
 """The colours among the attributes of AwA2."""
 
 
-def score(trial: Trial) -> Scores:
+def score(context: BenchmarkContext) -> Scores:
     """The judge's mean score of all images."""
     from components.benchmarks.judging.diffusion import painted, painter_of
 
-    painter = painter_of(trial.options.get("diffusion"))
+    painter = painter_of(context.options.get("diffusion"))
     # Before hours of generation, not after them.
-    judge_of(trial)
-    names = (trial.folder / "fine_label_names.txt").read_text("utf-8").split()
-    trial.expect("fine_label_names.txt", len(names), CLASSES)
+    judge_of(context)
+    names = (context.folder / "fine_label_names.txt").read_text("utf-8").split()
+    context.expect("fine_label_names.txt", len(names), CLASSES)
     if not names:
-        raise InputError(f"{trial.folder / 'fine_label_names.txt'} is empty: fetch it again")
+        raise InputError(f"{context.folder / 'fine_label_names.txt'} is empty: fetch it again")
     wanted = [(name.replace("_", " "), colour) for name in names for colour in COLOURS]
     questions = []
     with bar("generate images", len(wanted), "image") as progress:
         for name, colour in wanted:
-            image = painted(painter, trial.subject, (f"This is a photo of {name}", colour), trial.seed)
+            image = painted(painter, context.under_test, (f"This is a photo of {name}", colour), context.seed)
             questions.append(question_about(f"This is a photo of a {colour} {name}", image))
             progress.update(1)
-    values, rows = judged(trial, NAME, questions, read_score)
+    values, rows = judged(context, NAME, questions, read_score)
     found = {f"{NAME}/score": values}
     shown = group_numbers([wanted[row][1] for row in rows])
     for number, colour in enumerate(sorted({wanted[row][1] for row in rows})):

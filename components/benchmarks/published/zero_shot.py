@@ -5,11 +5,11 @@ Groups of metrics below `zero_shot_<set>`:
 - `ensemble`: CLIP's templates, features averaged (Radford et al. 2021, section 3.1.4; as open_clip and CLIP_benchmark).
 - `pc_clip`: one prompt for all sets, "This is a photo of a ..." (PC-CLIP's released code).
 - `semclip`: the same and its negation; `delta` is by how much accuracy is higher without it (SemCLIP, section 4).
-- `extended`: a language model's description of each class in place of a prompt (PC-CLIP, A.3); `extended_released`:
-  after the prompt, as in the released code. Only with the option `class_descriptions`.
+- `extended`: a language model's description of each class in place of a prompt (PC-CLIP, A.3). Only with the option
+  `class_descriptions`.
 - `comparative...`: see `comparative_prompting`. Only with the option `class_differences`.
 
-`zero_shot_<set>_semclip_released` follows SemCLIP's released code, which scores torchvision's training splits.
+What the released code of PC-CLIP and SemCLIP scores, with other images and class names: see `zero_shot_released`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
@@ -32,72 +32,62 @@ from components.benchmarks.published_benchmark import Need, Published, Tested
 from components.core.metrics import Features, Indices, Reals
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
-RELEASED_SUFFIX = "semclip_released"
 DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"
-_SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
 _DEEP = 5
 
 
-def score(trial: Trial, facts: ImageSetFacts) -> Scores:
+def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     """All groups whose inputs are there.
 
     Raises:
         InputError: the images or a file of class texts are missing or not as published.
     """
     name = f"zero_shot_{facts.name}"
-    found = read_image_set(trial, facts)
-    images, classes = trial.images(found.pictures), found.class_names or ()
-    plain = Classified(images, found.labels, _weights(trial, [GENERIC], classes))
-    scores = Scores(_semclip(trial, f"{name}/semclip", plain, classes, NEGATED))
-    _ensemble(scores, trial, f"{name}/ensemble", plain, found)
+    found = read_image_set(context, facts)
+    images, classes = context.images(found.pictures), found.class_names or ()
+    plain = Classified(images, found.labels, class_weights(context, [GENERIC], classes))
+    scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
+    _ensemble(scores, context, f"{name}/ensemble", plain, found)
     _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
-    _extended(scores, trial, f"{name}/extended", plain, classes)
-    path = _class_texts(trial, DIFFERENCES)
+    _extended(scores, context, f"{name}/extended", plain, classes)
+    path = class_texts(context, DIFFERENCES)
     if path is not None:
-        comparative = comparative_scores(trial, name, path, classes, plain)
+        comparative = comparative_scores(context, name, path, classes, plain)
         scores.values.update(comparative.values)
         scores.scalars.update(comparative.scalars)
     return scores
 
 
-def score_semclip_released(trial: Trial, facts: ImageSetFacts) -> Scores:
-    """SemCLIP's accuracies on the training split, prompts in lower case, as its code has them."""
-    found = read_image_set(trial, facts, "train")
-    classes = found.class_names or ()
-    weights = _weights(trial, [GENERIC.lower()], classes)
-    plain = Classified(trial.images(found.pictures), found.labels, weights)
-    return Scores(_semclip(trial, f"zero_shot_{facts.name}_{RELEASED_SUFFIX}", plain, classes, NEGATED.lower()))
-
-
-def tested(trial: Trial, facts: ImageSetFacts) -> Tested:
+def tested(context: BenchmarkContext, facts: ImageSetFacts) -> Tested:
     """The images of the test split."""
-    return Tested(pictures=read_image_set(trial, facts).pictures)
+    return Tested(pictures=read_image_set(context, facts).pictures)
 
 
-def _ensemble(scores: Scores, trial: Trial, prefix: str, plain: Classified, found: ImageSet) -> None:
-    weights = _weights(trial, found.templates or (), found.class_names or ())
+def _ensemble(scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, found: ImageSet) -> None:
+    weights = class_weights(context, found.templates or (), found.class_names or ())
     _with_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
         scores.values[f"{prefix}/top5"] = top_accuracy(plain.images, weights, plain.labels, _DEEP)
 
 
-def _semclip(trial: Trial, prefix: str, plain: Classified, classes: Sequence[str], negated: str) -> dict[str, Reals]:
+def semclip_values(
+    context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str], negated: str
+) -> dict[str, Reals]:
+    """SemCLIP's accuracies with the plain prompt and with the negated one, and their difference."""
     right = top_accuracy(plain.images, plain.weights, plain.labels)
-    wrong = top_accuracy(plain.images, _weights(trial, [negated], classes), plain.labels)
+    wrong = top_accuracy(plain.images, class_weights(context, [negated], classes), plain.labels)
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
-def _extended(scores: Scores, trial: Trial, prefix: str, plain: Classified, classes: Sequence[str]) -> None:
-    path = _class_texts(trial, DESCRIPTIONS)
+def _extended(
+    scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str]
+) -> None:
+    path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
     if descriptions is None:
         return
-    beside = [
-        [f"{_filled(GENERIC, name)}. {one}" for one in some] for name, some in zip(classes, descriptions, strict=True)
-    ]
-    for group, texts in (("", descriptions), ("_released", beside)):
-        weights = np.concatenate([prompt_ensemble(trial.texts(some)[:, None]) for some in texts])
-        scores.values[f"{prefix}{group}/top1"] = top_accuracy(plain.images, weights, plain.labels)
+    weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in descriptions])
+    scores.values[f"{prefix}/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
 def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
@@ -106,21 +96,23 @@ def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> 
     scores.strata[f"{prefix}/mean_per_class_recall"] = labels
 
 
-def _weights(trial: Trial, templates: Sequence[str], classes: Sequence[str]) -> Features:
-    texts = [_filled(template, name) for template in templates for name in classes]
-    return prompt_ensemble(trial.texts(texts).reshape(len(templates), len(classes), -1))
+def class_weights(context: BenchmarkContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
+    """Classifier weights `[classes, dim]` of each class in every template, `{c}` standing for the class."""
+    texts = [filled(template, name) for template in templates for name in classes]
+    return prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
 
 
-def _filled(template: str, name: str) -> str:
+def filled(template: str, name: str) -> str:
+    """The template with the class in its place."""
     # Not `format`: templates come from files, and a format string can reach into objects.
     return template.replace(SLOT, name)
 
 
-def _class_texts(trial: Trial, option: str) -> Path | None:
+def class_texts(context: BenchmarkContext, option: str) -> Path | None:
     """The file that the option names, or the one beside the images; None where there is neither."""
-    beside = trial.folder / f"{option}.parquet"
-    if option in trial.options:
-        return Path(str(trial.options[option]))
+    beside = context.folder / f"{option}.parquet"
+    if option in context.options:
+        return Path(str(context.options[option]))
     return beside if beside.is_file() else None
 
 
@@ -132,10 +124,15 @@ def image_needs(facts: ImageSetFacts, what: str) -> tuple[Need, ...]:
 
 
 def _generated(option: str, told: str) -> Need:
+    """The file beside the images that the option stands for."""
     return Need(f"{option}.parquet", told, "1 MB", "of the model that wrote it", "`cliptune synthesize`", optional=True)
 
 
-_METRICS = (
+TEXT_NEEDS = (
+    _generated(DESCRIPTIONS, "descriptions of the classes"),
+    _generated(DIFFERENCES, "differences between classes"),
+)
+METRICS = (
     Metric("top1", higher_is_better=True, ties=TIE),
     Metric("top5", higher_is_better=True, ties=TIE),
     Metric("mean_per_class_recall", higher_is_better=True, ties=TIE),
@@ -143,7 +140,7 @@ _METRICS = (
     Metric("delta", higher_is_better=True, ties=TIE),
     Metric("top1_confused", higher_is_better=True, ties=TIE),
 )
-_OPTIONS = {
+OPTIONS = {
     DESCRIPTIONS: "a table of class descriptions, or a .txt with one line for each class of the set",
     DIFFERENCES: "a table of class differences",
 }
@@ -152,36 +149,19 @@ _OPTIONS = {
 def _benchmark(facts: ImageSetFacts) -> Published:
     return Published(
         name=f"zero_shot_{facts.name}",
-        version=1,
+        version=2,
         protocol="groups: CLIP's templates, PC-CLIP's and SemCLIP's prompt, descriptions and differences of classes",
         citation=facts.citation,
         folder=facts.name,
         needs=(
             *image_needs(facts, f"{facts.title}, {facts.test[0]:,} test images of {facts.classes} classes"),
-            _generated(DESCRIPTIONS, "descriptions of the classes"),
-            _generated(DIFFERENCES, "differences between classes"),
+            *TEXT_NEEDS,
         ),
-        metrics=_METRICS,
+        metrics=METRICS,
         score=partial(score, facts=facts),
-        options=_OPTIONS,
+        options=OPTIONS,
         tested=partial(tested, facts=facts),
     )
 
 
-def _semclip_benchmark(facts: ImageSetFacts) -> Published:
-    return Published(
-        name=f"zero_shot_{facts.name}_{RELEASED_SUFFIX}",
-        version=1,
-        protocol="SemCLIP's released code: torchvision's training split, one prompt and its negation",
-        citation="SemCLIP (arXiv 2511.16527)",
-        folder=facts.name,
-        needs=image_needs(facts, f"{facts.title}, {facts.train[0]:,} training images of {facts.classes} classes"),
-        metrics=_METRICS,
-        score=partial(score_semclip_released, facts=facts),
-    )
-
-
-BENCHMARKS = (
-    *(_benchmark(facts) for facts in image_sets().values()),
-    *(_semclip_benchmark(image_sets()[name]) for name in _SEMCLIP_SETS),
-)
+BENCHMARKS = tuple(_benchmark(facts) for facts in image_sets().values())

@@ -82,7 +82,7 @@ class Claims:
         self.ended = True
         if self._held:
             with suppress(InputError):
-                self._database.write(self._give_back, patience_s=_SHORT_S)
+                self._database.write(self._give_back, retry_s=_SHORT_S)
 
     def _take(self, keys: list[str]) -> set[str]:
         if not keys:
@@ -95,7 +95,7 @@ class Claims:
         while not self._end.wait(pause):
             try:
                 if self._held:
-                    self._database.write(self._prolong, patience_s=0)
+                    self._database.write(self._prolong, retry_s=0)
                 pause = self._lease_s / 3
             except InputError:
                 pause = min(_SHORT_S, self._lease_s) / 10

@@ -109,7 +109,7 @@ class Questions:
 
     def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int) -> Request:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
-        chat = tuple((message["role"], message["content"]) for message in task.messages(inputs))
+        chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
         return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse)
 

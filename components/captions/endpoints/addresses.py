@@ -32,7 +32,7 @@ _CANARY = "Say yes."
 
 @dataclass(frozen=True)
 class Limits:
-    """What is asked for, and how patiently.
+    """What is asked for, with its limits and retries.
 
     Attributes:
         model: what the servers call the model.

@@ -23,7 +23,8 @@ from components.core.settings import Block
 
 _AHEAD = 2
 """Blocks that a worker has at a time, so that it need not wait while replies are stored and prompts rendered."""
-_PATIENCE = 5.0
+_POLL_S = 5.0
+"""How often workers that say nothing are looked at, in seconds."""
 _CPU = {"enforce_eager": True, "kv_cache_memory_bytes": 4 << 30}
 """Arguments on a machine without GPUs, where vLLM would take nearly all memory and compile for minutes."""
 
@@ -174,7 +175,7 @@ class _Again:
 def _next_line(workers: list[Worker], inbox: Inbox) -> tuple[Worker, Line]:
     while True:
         try:
-            worker, line = inbox.get(timeout=_PATIENCE)
+            worker, line = inbox.get(timeout=_POLL_S)
         except queue.Empty:
             # Its end shows in the inbox, unless a child of its own holds its output open.
             dead = [worker for worker in workers if worker.process.poll() is not None]

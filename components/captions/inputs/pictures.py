@@ -26,7 +26,7 @@ def to_picture(image: bytes, path: Path, pair: str) -> Picture:
         with Image.open(io.BytesIO(image)) as opened:
             return Picture(image, Image.MIME[opened.format or ""])
     except (OSError, KeyError, Image.DecompressionBombError):
-        raise InputError(f"{path}: pair {pair} has an image that cannot be shown: mend or remove the row") from None
+        raise InputError(f"{path}: pair {pair} has an image that cannot be shown: fix or remove the row") from None
 
 
 @contextmanager

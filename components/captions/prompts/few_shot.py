@@ -1,4 +1,4 @@
-"""Prompts with worked examples, as turns of a chat: small models follow these better than one long text."""
+"""Prompts with worked examples: turns of a chat, which small models follow better, or one text, as papers print."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: s
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
     return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
+
+
+def few_shot_text(demonstrations: Sequence[tuple[str, str]], question: str) -> str:
+    """One text of questions and answers, which ends where the last answer begins."""
+    told = [f"Q: {asked}\n\nA: {answer}" for asked, answer in demonstrations]
+    return "\n\n".join([*told, f"Q: {question}\n\nA:"])

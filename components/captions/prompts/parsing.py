@@ -31,7 +31,11 @@ def cut(answer: str) -> str | None:
 
 
 def first_line(answer: str) -> str | None:
-    """The first line that says something, without a list's mark and quotes around it; None when there is none."""
+    """The first line that says something, without a list's mark and quotes around it; None when there is none.
+
+    >>> first_line('1. "A dog on a beach."\\nI hope this helps.')
+    'A dog on a beach.'
+    """
     for line in lines(answer):
         cleaned = unwrapped(_LIST_MARK.sub("", line.strip()))
         if cleaned:
@@ -66,7 +70,11 @@ def _closes_last(text: str, opening: str, closing: str) -> bool:
 
 
 def verdict(answer: str) -> str | None:
-    """`yes` or `no`; an answer that says both is a yes, as in SemCLIP's released code, one with neither is none."""
+    """`yes` or `no`; an answer that says both is a yes, as in SemCLIP's released code, one with neither is none.
+
+    >>> verdict("No, it says something else."), verdict("I cannot tell.")
+    ('no', None)
+    """
     said = {word.lower() for word in re.findall(r"\b(?:yes|no)\b", answer, re.IGNORECASE)}
     return next((word for word in ("yes", "no") if word in said), None)
 

@@ -27,6 +27,14 @@ class GenerationStore:
     """Answers and failures in a SQL database, SQLite by default, PostgreSQL by URL, shared by any number of workers.
 
     Every method raises `InputError` when the database refuses or stays away. While a server restarts, methods wait.
+
+    >>> from components.captions.request import Reply, Request, Sampling
+    >>> store = GenerationStore(f"sqlite:///{folder}/generations.db")
+    >>> request = Request("rewrite", (("user", "Say otherwise: a dog"),), "a model", Sampling(0.7, 0.9, 64), 0)
+    >>> store.add([Reply(request, "one hound")])
+    >>> store.answers([request.key])[request.key]
+    'one hound'
+    >>> store.close()
     """
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:

@@ -14,7 +14,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from components.captions.store.databases import find_dialect
 from components.core.errors import InputError
 
-PATIENCE_S = 60.0
+RETRY_S = 60.0
 """How long a database may be away, for example to restart, before the work stops."""
 
 _ALIASES = {"postgres": "postgresql"}
@@ -54,18 +54,18 @@ class Database:
         Raises:
             InputError: the database stays away or refuses.
         """
-        return self._patiently(lambda: self._once(self._reading, operation))
+        return self._with_retries(lambda: self._once(self._reading, operation))
 
-    def write(self, operation: Callable[[Connection], T], patience_s: float | None = None) -> T:
+    def write(self, operation: Callable[[Connection], T], retry_s: float | None = None) -> T:
         """Run `operation` and commit what it changed.
 
         It runs again when the connection broke, even if its changes were committed and only the news of that was
         lost: doing it twice must be as good as once.
 
         Raises:
-            InputError: the database stays away longer than `patience_s` (`PATIENCE_S` when not given) or refuses.
+            InputError: the database stays away longer than `retry_s` (`RETRY_S` when not given) or refuses.
         """
-        return self._patiently(lambda: self._once(self._writing, operation), patience_s)
+        return self._with_retries(lambda: self._once(self._writing, operation), retry_s)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -82,7 +82,7 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise InputError(
-                f"generation store {self.shown} failed ({self._reason(error)}): mend that and run the same command "
+                f"generation store {self.shown} failed ({self._reason(error)}): fix that and run the same command "
                 "again, which goes on where this one stopped"
             ) from None
 
@@ -109,11 +109,11 @@ class Database:
         with connect() as connection:
             return operation(connection)
 
-    def _patiently(self, work: Callable[[], T], patience_s: float | None = None) -> T:
+    def _with_retries(self, work: Callable[[], T], retry_s: float | None = None) -> T:
         retrying = Retrying(
             retry=retry_if_exception(self._passes),
             wait=wait_exponential_jitter(initial=0.1, max=5, jitter=0.1),
-            stop=stop_after_delay(PATIENCE_S if patience_s is None else patience_s),
+            stop=stop_after_delay(RETRY_S if retry_s is None else retry_s),
             before_sleep=self._warn,
             reraise=True,
         )

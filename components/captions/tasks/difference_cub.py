@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from components.captions.inputs.readers import read_caption_pairs
 from components.captions.inputs.sources import Inputs, anything
-from components.captions.prompts.few_shot import few_shot
+from components.captions.prompts.few_shot import few_shot, few_shot_text
 from components.captions.prompts.parsing import cut
 from components.captions.request import Chat
-from components.captions.task import PromptTask
+from components.captions.task import PromptTask, completion
 
 
 def _question(one: str, other: str) -> str:
@@ -36,6 +36,10 @@ def _messages(inputs: Inputs) -> Chat:
     return few_shot("You compare images by their captions.", _DEMONSTRATIONS, question)
 
 
+def _published(inputs: Inputs) -> Chat:
+    return completion(few_shot_text(_DEMONSTRATIONS, _question(inputs["caption"], inputs["other_caption"])))
+
+
 TASK = PromptTask(
     name="difference_cub",
     citation="PC-CLIP (TMLR 2025), appendix B.1, the prompt for CUB-200-2011; the cutting is appendix B.2's",
@@ -44,5 +48,6 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=cut,
+    published=_published,
     outputs=("difference",),
 )

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from components.captions.inputs.readers import read_answers
 from components.captions.inputs.sources import Inputs, anything
 from components.captions.prompts.parsing import verdict
 from components.captions.request import Chat
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
 
 
-def _messages(inputs: Inputs) -> Chat:
-    question = (
+def _question(inputs: Inputs) -> str:
+    return (
         f'The original sentence is: "{inputs["caption"]}"\n'
         f'The generated false sentence is: "{inputs["negation"]}"\n'
         'Does the false sentence contradict or misrepresent the original? Respond with "Yes" or "No".'
     )
-    return chat("You judge captions.", question)
+
+
+def _messages(inputs: Inputs) -> Chat:
+    return chat("You judge captions.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(f"\n{indent(_question(inputs), '    ')}\n    ")
 
 
 TASK = PromptTask(
@@ -26,6 +35,7 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=verdict,
+    published=_published,
     outputs=("verdict",),
     judges="negate_semclip",
 )

@@ -6,12 +6,19 @@ from components.captions.inputs.readers import read_captions
 from components.captions.inputs.sources import Inputs, short_captions
 from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
+
+
+def _question(inputs: Inputs) -> str:
+    return f'Paraphrase the given caption "{inputs["caption"]}" concisely while preserving the meaning.'
 
 
 def _messages(inputs: Inputs) -> Chat:
-    question = f'Paraphrase the given caption "{inputs["caption"]}" concisely while preserving the meaning.'
-    return chat("You rewrite captions.", question)
+    return chat("You rewrite captions.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(_question(inputs))
 
 
 TASK = PromptTask(
@@ -22,5 +29,6 @@ TASK = PromptTask(
     accepts=short_captions,
     messages=_messages,
     parse=first_line,
+    published=_published,
     outputs=("paraphrase_1",),
 )

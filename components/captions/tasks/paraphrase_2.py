@@ -6,19 +6,26 @@ from components.captions.inputs.readers import read_answers
 from components.captions.inputs.sources import Inputs
 from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
 
 
 def _accepts(inputs: Inputs) -> str | None:
     return None if inputs["paraphrase_1"].strip() else "there is no first paraphrase to rewrite"
 
 
-def _messages(inputs: Inputs) -> Chat:
-    question = (
+def _question(inputs: Inputs) -> str:
+    return (
         f'Paraphrase the given text "{inputs["paraphrase_1"]}" concisely while preserving the meaning and avoiding use '
         "of existing words."
     )
-    return chat("You rewrite captions.", question)
+
+
+def _messages(inputs: Inputs) -> Chat:
+    return chat("You rewrite captions.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(_question(inputs))
 
 
 TASK = PromptTask(
@@ -29,5 +36,6 @@ TASK = PromptTask(
     accepts=_accepts,
     messages=_messages,
     parse=first_line,
+    published=_published,
     outputs=("paraphrase_2",),
 )

@@ -6,12 +6,16 @@ from components.captions.inputs.readers import read_captions
 from components.captions.inputs.sources import Inputs, anything
 from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
 
 
 def _messages(inputs: Inputs) -> Chat:
     question = f"Rephrase the following sentence with the same meaning: {inputs['caption']}"
     return chat("You rewrite captions.", question)
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(f"Rephrase the following sentence with the same meaning:\n{inputs['caption']}")
 
 
 TASK = PromptTask(
@@ -22,5 +26,6 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=first_line,
+    published=_published,
     outputs=("paraphrase",),
 )

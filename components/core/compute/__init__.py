@@ -1,1 +1,1 @@
-"""Torch beyond one model: devices, ranks and resume checkpoints. Training and students share it."""
+"""Torch code that training and students share: devices, ranks and resume checkpoints."""

@@ -1,4 +1,4 @@
-"""Resume checkpoints: safetensors and JSON, whole or not at all, the newest sound one found by itself."""
+"""Resume checkpoints of training and students: safetensors and JSON, written atomically; the newest intact one wins."""
 
 from __future__ import annotations
 

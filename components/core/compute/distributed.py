@@ -1,4 +1,4 @@
-"""The ranks of a run: one process without torchrun, torchrun's processes with it."""
+"""The ranks of a run: torchrun's processes, or this one process without torchrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to compute, in what precision, and how fast the hardware could be."""
+"""Chooses the device and precision to compute in; knows peak FLOP/s and peak memory."""
 
 from __future__ import annotations
 

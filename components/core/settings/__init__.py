@@ -54,6 +54,9 @@ def load_settings(path: Path = PARAMS) -> Settings:
     Raises:
         InputError: the file is missing, is no YAML, or has an unknown, missing or ill-typed key;
             the message names the key.
+
+    >>> load_settings(Path("params.yaml")).promote.primary
+    'paraphrased_retrieval/ao_at_10'
     """
     try:
         raw = read_yaml(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""What all groups of settings have in common."""
+"""The base class of all blocks of settings."""
 
 from __future__ import annotations
 

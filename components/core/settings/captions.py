@@ -1,4 +1,4 @@
-"""Which captions a language model writes, who answers, and the students that learn to."""
+"""Settings of `synthesize` and `students`: prompt tasks, engines, language models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from components.core.settings.block import Block, Seed
 class Task(Block):
     """One prompt task: the table it reads and how many answers each row gets."""
 
+    table: str
+    """The synthesised table that its answers belong to, a key of `validate.tables`."""
     input: Path
     samples: PositiveInt = 1
     temperature: float = Field(1.0, ge=0)
@@ -29,6 +31,8 @@ class Task(Block):
     one_per_image: bool = False
     """Ask about one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two
     captions always do, because two captions of one image have no difference."""
+    prompt: Literal["own", "published"] = "own"
+    """Which wording of the question: the task's own, or that of its paper or released code to the letter."""
     pictures: bool = False
     """Show the model the captions' pictures too, where the task and the engine can."""
 
@@ -63,6 +67,10 @@ class Synthesize(Block):
     def model_of(self, asked: Task) -> str:
         """Who answers a task: a key of `models`."""
         return asked.model or self.model
+
+    def answers(self, name: str) -> Path:
+        """Where in `data/captions` a task's answers are written."""
+        return Path(self.tasks[name].table, f"{name}.parquet")
 
 
 class Student(Block):

@@ -1,4 +1,4 @@
-"""Which world, where its pairs come from, and the encoder that everything starts from."""
+"""Settings of `world`, `prepare`, `base` and `embed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How encoders are scored and shown."""
+"""Settings of `evaluate` and `compare`."""
 
 from __future__ import annotations
 

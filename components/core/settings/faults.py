@@ -1,4 +1,4 @@
-"""Faults of settings in one line that names the key."""
+"""Turns pydantic's errors about settings into one line that names the key."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a synthesised table must fulfil."""
+"""Settings of `validate`: what each table of answers must fulfil."""
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from components.core.settings.block import Block
 
@@ -33,8 +33,6 @@ class Limits(Block):
     """Want the source's capitalised names in paraphrases and rewrites."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
-    near_duplicate: float | None = Field(None, ge=0.5, le=1)
-    """Jaccard similarity, of pairs of neighbouring words, from which a row repeats an earlier one; null is no limit."""
     judged: bool = True
     """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)
@@ -42,26 +40,28 @@ class Limits(Block):
     max_leak_share: float = Field(1.0, ge=0, le=1)
 
 
+class Checked(Limits):
+    """A synthesised table: the folder it is written to, and the limits that differ from those of every table."""
+
+    folder: str = Field(pattern=r"^data/(validated|untrained)(/[A-Za-z0-9_-]+)*$")
+    """Where its rows are written: methods name it, or one above it, in `reads`. No method reads `data/untrained`."""
+
+
 class Validate(Limits):
-    """The limits of every table; `tables` has what differs for some."""
+    """The limits of every table; `tables` names the tables, and has what differs for some."""
 
     check_facts: bool
     """Check sizes, objects, relation and colour against the scene (embedded world only)."""
     shard_rows: PositiveInt = 50_000
     """Rows that are held in memory at once; no result depends on it."""
-    database: str | None = None
-    """SQLAlchemy URL of a database that runs the suites; pandas does when not given. The password belongs into the
-    environment (PGPASSWORD) or a password file: dvc.lock keeps this block."""
-    tables: dict[str, Limits] = Field(default_factory=dict)
-
-    @field_validator("database")
-    @classmethod
-    def _has_no_password(cls, url: str | None) -> str | None:
-        if url is not None and re.search(r"://[^/@:\s]*:[^/@\s]+@|[?&]\w*password=", url):
-            raise ValueError("it holds a password, which dvc.lock would keep: give it in PGPASSWORD or a password file")
-        return url
+    tables: dict[str, Checked] = Field(default_factory=dict)
 
     def limits(self, table: str) -> Limits:
         """The limits of one table."""
-        own = self.tables[table].model_dump(exclude_unset=True) if table in self.tables else {}
+        found = self.tables.get(table)
+        own = found.model_dump(exclude_unset=True, exclude={"folder"}) if found else {}
         return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | own)
+
+    def file(self, table: str) -> Path:
+        """Where a table's accepted rows are written."""
+        return Path(self.tables[table].folder, f"{table}.parquet")

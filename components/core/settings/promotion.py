@@ -1,4 +1,4 @@
-"""When an encoder becomes the champion, and what its card says."""
+"""Settings of `promote`: the rules of the gate and what the model card says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Promote(Block):
     guards: dict[str, Annotated[float, Field(ge=0)] | None]
     """Guard metric -> the largest loss against the champion that is allowed; null is no guard, for profiles."""
     validation: tuple[str, ...] = ()
-    """Tables that must have passed validation with rows left, besides that no table failed."""
+    """Tables that must have passed validation with rows left, besides those that the candidate was trained on."""
     benchmarks: tuple[str, ...] = ()
     """Benchmarks that the candidate must have results of."""
     clean: bool = False

@@ -1,4 +1,4 @@
-"""The loop's settings."""
+"""Settings of `train`: the loop, shards, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML as people write it: a key that stands twice is a fault, and faults are told by line."""
+"""Parses YAML strictly: a key that stands twice is an error, and errors name the line."""
 
 from __future__ import annotations
 

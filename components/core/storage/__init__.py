@@ -1,4 +1,4 @@
-"""Objects in S3 and compatible stores: sent and fetched in checked parts, taken up again after a stop."""
+"""Files and folders in S3 and compatible stores, sent and fetched by boto3's transfer manager."""
 
 from components.core.storage.s3 import S3
 

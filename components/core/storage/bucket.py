@@ -8,10 +8,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from components.core.errors import InputError
-from components.core.storage.faults import explained, fault_code
+from components.core.storage.faults import UNKNOWN, explained, fault_code
 from components.core.storage.url import split_url
 
-_UNKNOWN = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 _DAYS = 7
 _RULE = {
@@ -28,15 +27,16 @@ def make_bucket(client: Any, url: str, versions: bool) -> list[str]:
     Rules for the life of objects that the bucket has already stay as they are.
 
     Raises:
-        InputError: the name is no bucket's or another's, or the store refuses.
+        InputError: the name is no bucket's or another's, or the store refuses or keeps no versions.
     """
     bucket, key = split_url(url)
     if key:
         raise InputError(f"{url} names an object: write s3://bucket")
-    with explained(url, "made"):
+    with explained(f"s3://{bucket}", "made"):
         done = [_create(client, bucket)]
         if versions:
-            done.append(_keep_versions(client, bucket))
+            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            done.append("old versions are kept")
         done.append(_remove_half_uploads(client, bucket))
     return done
 
@@ -47,33 +47,16 @@ def _create(client: Any, bucket: str) -> str:
     try:
         client.create_bucket(Bucket=bucket, **place)
     except ClientError as error:
-        if fault_code(error) in _THERE:
-            return _own(client, bucket)
-        if fault_code(error) == "InvalidBucketName":
-            raise InputError(
-                f"s3://{bucket} is no name for a bucket: write 3 to 63 of lower-case letters, digits, dots and hyphens"
-            ) from None
-        raise
-    return f"made s3://{bucket}"
-
-
-def _own(client: Any, bucket: str) -> str:
-    """Not every store tells one's own buckets from others': whether we may look into it does."""
+        if fault_code(error) not in _THERE:
+            raise
+    else:
+        return f"made s3://{bucket}"
+    # Not every store tells one's own buckets from others': whether we may look into it does.
     try:
         client.head_bucket(Bucket=bucket)
     except ClientError:
         raise InputError(f"s3://{bucket} belongs to someone else: choose another name") from None
     return f"s3://{bucket} is there"
-
-
-def _keep_versions(client: Any, bucket: str) -> str:
-    try:
-        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    except ClientError as error:
-        if fault_code(error) in _UNKNOWN:
-            raise InputError(f"the store of s3://{bucket} keeps no versions: leave out --versions") from None
-        raise
-    return "old versions are kept"
 
 
 def _remove_half_uploads(client: Any, bucket: str) -> str:
@@ -83,7 +66,7 @@ def _remove_half_uploads(client: Any, bucket: str) -> str:
     try:
         client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [_RULE]})
     except ClientError as error:
-        if fault_code(error) in _UNKNOWN:
+        if fault_code(error) in UNKNOWN:
             return "the store has no lifecycle rules: remove half uploads by hand"
         raise
     return f"half uploads are removed after {_DAYS} days"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -12,19 +13,15 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from components.core.errors import InputError
+from components.core.files import atomic_file, file_hash
 from components.core.storage.bucket import make_bucket
-from components.core.storage.digest import PART
-from components.core.storage.download import download
-from components.core.storage.faults import PATIENCE, MissingError, explained, patiently
-from components.core.storage.folder import check_inside, put_folder, read_manifest
-from components.core.storage.reading import ATTEMPTS, ObjectReader
-from components.core.storage.state import UPLOADS
-from components.core.storage.upload import Stored, Uploader
-from components.core.storage.url import split_url
+from components.core.storage.faults import MissingError, explained
+from components.core.storage.reading import ObjectReader
+from components.core.storage.url import object_url, path_inside, split_url
 
 _BUFFER = 1 << 20
-_PATIENT = Config(retries={"mode": "standard", "max_attempts": ATTEMPTS}, connect_timeout=10, read_timeout=60)
-_HURRIED = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=4, read_timeout=8)
+_SHA256 = "sha256"
+"""Metadata key with the SHA-256 of the whole content, which S3 itself does not keep for objects of several parts."""
 
 
 def _silent(_size: int) -> None:
@@ -32,7 +29,9 @@ def _silent(_size: int) -> None:
 
 
 class S3:
-    """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's. Requests are retried by botocore.
+    """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's.
+
+    Requests are retried by botocore for about a minute, long enough for a restart; `AWS_MAX_ATTEMPTS` changes that.
 
     Args:
         hurry: one attempt of a few seconds at each request, to learn whether the store answers at all.
@@ -56,11 +55,19 @@ class S3:
         profile: str | None = None,
     ) -> None:
         try:
+            attempts = 1 if hurry else int(os.environ.get("AWS_MAX_ATTEMPTS", "10"))
+            config = Config(
+                retries={"mode": "standard", "total_max_attempts": attempts},
+                connect_timeout=4 if hurry else 10,
+                read_timeout=8 if hurry else 60,
+            )
             # boto3's own session would keep the first credentials it found, and is not made for threads.
             session = boto3.session.Session(access_key, secret_key, region_name=region, profile_name=profile)
-            self._client: Any = session.client("s3", endpoint_url=endpoint, config=_HURRIED if hurry else _PATIENT)
+            self._client: Any = session.client("s3", endpoint_url=endpoint, config=config)
         except (ValueError, BotoCoreError) as error:
-            raise InputError(f"no S3 client ({error}): check AWS_ENDPOINT_URL_S3 and AWS_PROFILE") from None
+            raise InputError(
+                f"no S3 client ({error}): check AWS_ENDPOINT_URL_S3, AWS_PROFILE and AWS_MAX_ATTEMPTS"
+            ) from None
 
     def open(self, url: str) -> BinaryIO:
         """A stream of the object's bytes; a broken connection is taken up again where it broke.
@@ -81,84 +88,86 @@ class S3:
         Raises:
             InputError: it may not be looked at, or the store is out of reach.
         """
-        bucket, key = split_url(url)
-        try:
-            with explained(url):
-                self._client.head_object(Bucket=bucket, Key=key)
-        except MissingError:
-            return False
-        return True
+        return bool(self._head(url))
 
-    def put(
-        self,
-        source: Path,
-        url: str,
-        on_bytes: Callable[[int], None] = _silent,
-        part_size: int = PART,
-        patience: float = PATIENCE,
-        state: Path = UPLOADS,
-    ) -> Stored:
-        """Store a file: it appears whole or not at all, and holds what the file holds, checked by SHA-256.
+    def holds(self, path: Path, url: str) -> bool:
+        """Whether the object is there and holds what the file holds; raises as `exists`."""
+        return _is_same(path, self._head(url))
 
-        An upload that was stopped goes on with the parts that are missing; a store that goes away is waited for.
+    def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _silent) -> int:
+        """Store a file, unless its content is there already; the object appears whole or not at all.
 
         Args:
             source: the file.
             url: `s3://bucket/key`.
-            on_bytes: called with how many more bytes are in the store.
-            part_size: bytes of one part.
-            patience: seconds that the store may stay away.
-            state: folder that remembers uploads which have begun.
+            on_bytes: called with how many more bytes are in the store; less than 0 where some are sent again.
+
+        Returns:
+            How many bytes had to travel.
 
         Raises:
             InputError: the file is missing, changes meanwhile, or the store refuses it or stays away.
         """
-        uploader = Uploader(self._client, part_size=part_size, patience=patience, state=state, on_bytes=on_bytes)
-        return uploader.put(source, url)
+        bucket, key = object_url(url)
+        if not source.is_file():
+            raise InputError(f"{source} is no file: name one that is there")
+        before = source.stat()
+        if _is_same(source, self._head(url, "written")):
+            on_bytes(before.st_size)
+            return 0
+        metadata = {_SHA256: file_hash(source)}
+        with explained(url, "written"), source.open("rb") as stream:
+            self._client.upload_fileobj(stream, bucket, key, {"Metadata": metadata}, on_bytes)
+            after = source.stat()
+            if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                self._client.delete_object(Bucket=bucket, Key=key)
+                raise InputError(f"{source} changed while it was uploaded: run the command again when it is complete")
+        return before.st_size
 
-    def put_folder(self, folder: Path, url: str, on_bytes: Callable[[int], None] = _silent) -> list[Stored]:
-        """Store every file below a folder under `url`, and then a manifest of them.
-
-        Raises:
-            InputError: as `put`; or the folder holds no files.
-        """
-        return put_folder(lambda path, target: self.put(path, target, on_bytes), self._put_bytes, folder, url)
-
-    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> str:
-        """Write an object to a file and return its SHA-256; a file that holds it already is left alone.
-
-        Raises:
-            InputError: the object is missing, cannot be read, or is not what was stored.
-        """
-        return download(self._client, url, target, on_bytes)
-
-    def get_folder(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> list[Path]:
-        """Write every object below `url` to a folder; by the manifest, where there is one. Another call continues.
+    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> None:
+        """Write an object to a file, whole or not at all; a file that holds it already is left alone.
 
         Raises:
-            InputError: as `get`; or nothing is there, or a name would be written outside the folder.
+            InputError: the object is missing, cannot be read, or is not what was stored; or the file cannot be written.
         """
+        bucket, key = object_url(url)
+        with explained(url):
+            head = self._client.head_object(Bucket=bucket, Key=key)
+            if _is_same(target, head):
+                on_bytes(head["ContentLength"])
+                return
+            try:
+                with atomic_file(target) as temporary:
+                    with temporary.open("wb") as stream:
+                        self._client.download_fileobj(bucket, key, stream, None, on_bytes)
+                    wanted, found = head["Metadata"].get(_SHA256), file_hash(temporary)
+                    if wanted not in (None, found):
+                        raise InputError(f"{url} is not what was stored (SHA-256 {found}): upload it again")
+            except OSError as error:
+                reason = error.strerror
+                raise InputError(f"{target} cannot be written ({reason}): make room, or correct the path") from None
+
+    def download_pairs(self, url: str, target: Path) -> list[tuple[str, Path]]:
+        """An object, or all below `url`, sorted, each with its file.
+
+        Raises:
+            InputError: nothing is there, or may not be looked at, or a file would lie outside the folder.
+        """
+        if split_url(url)[1] and not url.endswith("/") and self.exists(url):
+            return [(url, target / url.rpartition("/")[2] if target.is_dir() else target)]
         url = url.rstrip("/") + "/"
-        manifest = read_manifest(self.read, url)
-        if manifest is not None:
-            wanted = {name: entry.sha256 for name, entry in manifest.files.items()}
-        else:
-            names = [one.removeprefix(url) for one in self.list(url) if not one.endswith("/")]
-            wanted = dict.fromkeys(names, "")
-        if not wanted:
+        names = [one.removeprefix(url) for one in self.list(url) if not one.endswith("/")]
+        if not names:
             raise MissingError(f"{url} is missing: put it there or correct the URL")
-        for name, sha256 in wanted.items():
-            check_inside(name, url)
-            download(self._client, url + name, target / name, on_bytes, sha256 or None)
-        return [target / name for name in wanted]
+        return [(url + name, path_inside(target, name, url)) for name in names]
 
-    def make_bucket(self, url: str, versions: bool = False) -> tuple[str, ...]:
+    def make_bucket(self, url: str, versions: bool = False) -> list[str]:
         """Make a bucket, or bring one that is there to these settings; what was done, in words.
 
         Raises:
             InputError: the name is no bucket's or another's, or the store refuses.
         """
-        return tuple(make_bucket(self._client, url, versions))
+        return make_bucket(self._client, url, versions)
 
     def check_bucket(self, url: str) -> None:
         """Raise `InputError` when the bucket of `url` is not there or may not be used."""
@@ -166,14 +175,14 @@ class S3:
         with explained(f"s3://{bucket}", "used"):
             self._client.head_bucket(Bucket=bucket)
 
-    def buckets(self) -> tuple[str, ...]:
+    def buckets(self) -> list[str]:
         """Names of all buckets.
 
         Raises:
             InputError: they may not be listed, or the store is out of reach.
         """
         with explained("s3://", "listed"):
-            return tuple(bucket["Name"] for bucket in self._client.list_buckets()["Buckets"])
+            return [bucket["Name"] for bucket in self._client.list_buckets()["Buckets"]]
 
     def list(self, url: str) -> list[str]:
         """URLs of all objects whose key starts with the key of `url`, sorted.
@@ -195,7 +204,17 @@ class S3:
             found = [entry for page in pages for entry in page.get("Contents", [])]
         return {f"s3://{bucket}/{entry['Key']}": entry["ETag"] for entry in found}
 
-    def _put_bytes(self, content: bytes, url: str) -> None:
-        bucket, key = split_url(url)
-        with explained(url, "written"):
-            patiently(lambda: self._client.put_object(Bucket=bucket, Key=key, Body=content))
+    def _head(self, url: str, verb: str = "read") -> dict[str, Any]:
+        """What the store says of an object; nothing when it is not there."""
+        bucket, key = object_url(url)
+        try:
+            with explained(url, verb):
+                return dict(self._client.head_object(Bucket=bucket, Key=key))
+        except MissingError:
+            return {}
+
+
+def _is_same(path: Path, head: dict[str, Any]) -> bool:
+    """Whether a file is there and has the size and the SHA-256 that an object was stored with."""
+    size, sha256 = head.get("ContentLength"), head.get("Metadata", {}).get(_SHA256)
+    return bool(sha256) and path.is_file() and path.stat().st_size == size and file_hash(path) == sha256

@@ -44,9 +44,9 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
             f"{folder / cc_neg.TABLE} has {len(rows):,} of {cc_neg.ROWS:,} rows, so its last {cc_neg.TESTED:,} are not "
             "the published test: convert all of it"
         )
-    trial, named = reading(folder), {cc_neg.picture_name(row): row for row in rows}
-    tested = {path.name for path in cc_neg.tested_con_clip(trial).files}
-    held_out = {path.name for path in cc_neg.tested_semclip(trial).files} if (folder / cc_neg.CSV).exists() else set()
+    context, named = reading(folder), {cc_neg.picture_name(row): row for row in rows}
+    tested = {path.name for path in cc_neg.tested_con_clip(context).files}
+    held_out = {path.name for path in cc_neg.tested_semclip(context).files} if (folder / cc_neg.CSV).exists() else set()
     rng, counts = random.Random(f"cc-neg-{settings.world.seed}"), settings.prepare.counts
     tests = _shuffled([named[name] for name in named if name in tested], rng)
     rest = _shuffled([named[name] for name in named if name not in tested | held_out], rng)

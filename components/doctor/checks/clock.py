@@ -1,4 +1,4 @@
-"""This machine's clock agrees with those of the servers: leases, schedules and S3's signatures depend on it."""
+"""Checks that this machine's clock agrees with the servers': leases, schedules and S3's signatures depend on it."""
 
 from __future__ import annotations
 

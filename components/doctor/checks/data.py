@@ -1,4 +1,4 @@
-"""What the pipeline reads and does not make itself: image folder, shards, weights."""
+"""Checks that data which the pipeline does not make itself is there: image folder, shards, weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _examine(around: Surroundings) -> Finding:
     settings = around.settings
     missing = [fault for look in (_folder, _benchmarks, _weights, _shards) for fault in look(around, settings)]
     if missing:
-        return fail("; ".join(what for what, _ in missing), "; ".join(mend for _, mend in missing))
+        return fail("; ".join(what for what, _ in missing), "; ".join(fix for _, fix in missing))
     if settings.prepare.source == "embedded":
         return not_used("the embedded world makes its data itself")
     return ok(f"{settings.prepare.folder} and what else params.yaml names")
@@ -35,8 +35,8 @@ def _folder(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
         return []
     with (around.folder / table).open(encoding="utf-8", errors="replace") as stream:
         columns = stream.readline().rstrip("\n").split("\t")
-    mend = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
-    fault = (f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", mend)
+    fix = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
+    fault = (f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", fix)
     return [] if "paraphrase" in columns else [fault]
 
 
@@ -61,9 +61,9 @@ def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
     from braceexpand import braceexpand
 
     first = next(iter(braceexpand(settings.train.shards.urls)))
-    mend = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
+    fix = "put the shards there (`cliptune s3 put`), or correct train.shards.urls"
     if not first.startswith("s3://"):
-        return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", mend)]
+        return [] if (around.folder / first).exists() else [(f"train.shards {first} is missing", fix)]
     from components.core.storage import S3
 
     try:
@@ -72,7 +72,7 @@ def _shards(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
     except InputError as error:
         detail, _, how = str(error).rpartition(": ")
         return [(f"train.shards: {detail}", how)]
-    return [] if there else [(f"train.shards {first} is missing", mend)]
+    return [] if there else [(f"train.shards {first} is missing", fix)]
 
 
 CHECK = Check("data", 13, _examine, needs_settings=True)

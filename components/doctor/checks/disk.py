@@ -1,4 +1,4 @@
-"""Room for what stages write."""
+"""Checks that there is room on the disk for what stages write."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LEAST, GOOD = 1e9, 10e9
 def _examine(around: Surroundings) -> Finding:
     usage = shutil.disk_usage(around.folder)
     detail = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free"
-    mend = "make room: `dvc gc --workspace` removes outputs that no stage has any longer"
+    fix = "make room: `dvc gc --workspace` removes outputs that no stage has any longer"
     if usage.free < LEAST:
-        return fail(detail, mend)
-    return warn(detail, mend) if usage.free < GOOD else ok(detail)
+        return fail(detail, fix)
+    return warn(detail, fix) if usage.free < GOOD else ok(detail)
 
 
 CHECK = Check("disk space", 11, _examine)

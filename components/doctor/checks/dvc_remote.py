@@ -1,4 +1,4 @@
-"""The DVC remote can be reached with the credentials that DVC would use."""
+"""Checks that the DVC remote can be reached with the credentials that DVC would use."""
 
 from __future__ import annotations
 

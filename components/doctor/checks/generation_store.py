@@ -1,4 +1,4 @@
-"""The store of everything that language models have answered."""
+"""Checks that the generation store, which holds all answers of language models, can be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs, their driver, and whether both fit torch and the settings."""
+"""Checks GPUs and driver against torch and the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language models that answer over HTTP are up and serve the model that is asked for."""
+"""Checks that the HTTP endpoints of language models are up and serve the wanted model."""
 
 from __future__ import annotations
 

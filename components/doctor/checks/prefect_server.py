@@ -1,4 +1,4 @@
-"""The Prefect server answers, takes our credentials, and has our version."""
+"""Checks that the Prefect server answers, accepts the credentials and has the installed version."""
 
 from __future__ import annotations
 

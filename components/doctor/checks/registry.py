@@ -1,4 +1,4 @@
-"""The registry has a champion, or nothing was promoted yet."""
+"""Checks that the registry answers, and tells its champion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 takes our credentials, where anything of this installation lies there."""
+"""Checks that S3 accepts the credentials, where anything of this installation lies there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs are recorded: MLflow's server or database answers."""
+"""Checks that MLflow's server or database answers."""
 
 from __future__ import annotations
 

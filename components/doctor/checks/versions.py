@@ -1,4 +1,4 @@
-"""Python and packages are those that cliptune asks for."""
+"""Checks that Python and packages have the versions that cliptune asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every work pool that prefect.yaml deploys to is there and has a worker."""
+"""Checks that every work pool of prefect.yaml exists and has a worker."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _examine(around: Surroundings) -> Finding:
     detail = ", ".join(f"{name}: {count} online" for name, count in online.items())
     idle = [name for name, count in online.items() if count == 0]
     if FIRST in idle:
-        return fail(detail, _mend(FIRST))
-    return warn(detail, _mend(idle[0])) if idle else ok(detail)
+        return fail(detail, _fix(FIRST))
+    return warn(detail, _fix(idle[0])) if idle else ok(detail)
 
 
-def _mend(pool: str) -> str:
+def _fix(pool: str) -> str:
     return f"start one: `prefect worker start --pool {pool}`"
 
 

@@ -1,4 +1,4 @@
-"""An image-text encoder: its towers, its tokenizer, its sidecar, and how texts and images become unit vectors."""
+"""`Encoder`: towers, tokenizer and sidecar; embeds texts and images as unit vectors, loads and saves itself."""
 
 from __future__ import annotations
 
@@ -77,6 +77,8 @@ class Encoder:
         Raises:
             InputError: the folder holds none, its files are damaged or not those that the sidecar describes, or the
                 model built from the sidecar has another activation than the sidecar says.
+
+        >>> encoder = Encoder.load(Path("models/paraclip"))  # doctest: +SKIP
         """
         sidecar = read_sidecar(folder)
         text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
@@ -124,7 +126,11 @@ class Encoder:
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
-        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short."""
+        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short.
+
+        >>> encoder.embed_texts(["a dog", "one hound"]).shape  # doctest: +SKIP
+        (2, 512)
+        """
         tokens = self.tokenizer(texts)
         lengths = self.tokenizer.lengths(tokens)
 
@@ -144,6 +150,9 @@ class Encoder:
 
         Raises:
             InputError: an image cannot be decoded; the message gives its name or row.
+
+        >>> encoder.embed_images([Path("dog.jpg").read_bytes()]).shape  # doctest: +SKIP
+        (1, 512)
         """
         return unit_rows(self.image_features(images, batch_size, title, names))[0]
 
@@ -169,12 +178,12 @@ class Encoder:
 
     @torch.inference_mode()
     def embed_pixels(self, pixels: Tensor) -> Vectors:
-        """Unit vectors `[images, dim]` of RGB pixels, uint8 `[images, 3, size, size]`."""
+        """Unit vectors `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised float32."""
         self.model.eval()
         return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
 
     def _of_pixels(self, pixels: Tensor) -> Tensor:
-        raw: Tensor = self.model.encode_image(normalise(pixels))
+        raw: Tensor = self.model.encode_image(pixels if pixels.is_floating_point() else normalise(pixels))
         return raw.float()
 
     def _in_batches(

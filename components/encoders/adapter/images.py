@@ -1,4 +1,4 @@
-"""Encoded image bytes to the pixels an image tower expects."""
+"""Decodes images and resizes them to the pixels that an image tower expects."""
 
 from __future__ import annotations
 

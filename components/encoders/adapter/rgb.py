@@ -1,4 +1,4 @@
-"""Pictures of any depth in 8-bit RGB."""
+"""Converts pictures of any mode and depth to 8-bit RGB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about a saved encoder, as JSON beside its weights."""
+"""The sidecar: `encoder.json` beside saved weights, with model, tokenizer, method and provenance."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Encoders whose text tower starts anew beside an existing image tower."""
+"""Builds encoders whose text tower is new and whose image tower is the base's."""

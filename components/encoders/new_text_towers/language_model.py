@@ -1,4 +1,4 @@
-"""An encoder whose text side is a pretrained language model, made of a base encoder's image side."""
+"""Gives a base encoder a pretrained language model as text tower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder whose text side starts from nothing."""
+"""Gives a base encoder a text tower of random weights."""
 
 from __future__ import annotations
 

@@ -90,6 +90,12 @@ class Method:
             key = ".".join(str(part) for part in fault["loc"])
             raise InputError(where.format("key", key, fault["msg"])) from None
 
+    def needs(self, hyper: Optimisation) -> frozenset[str]:
+        """The columns that the tables must hold, be it for the losses or so that variants train on the same rows."""
+        draws = self.draws(hyper)
+        drawn = {column for shares in draws.values() for column in shares}
+        return (self.columns(hyper) - set(draws)) | drawn | self.rows(hyper)
+
     def start(self, base: Encoder, hyper: Optimisation) -> Encoder:
         """The encoder that training starts from; `base` may be changed."""
         encoder = self.tower(base, hyper)

@@ -1,4 +1,4 @@
-"""open_clip's CLIP as transformers' `CLIPModel`: which encoders that class can hold, its configuration, its weights."""
+"""Converts open_clip's CLIP to transformers' `CLIPModel`: configuration and weights, or why it cannot be held."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def refuse(encoder: Encoder) -> None:
     """
     name, config = encoder.sidecar.name, encoder.sidecar.architecture
     where = f"'{name}' cannot be a CLIPModel of transformers"
-    mend = "use `--format open_clip`, or serve it with `mlflow models serve`"
+    fix = "use `--format open_clip`, or serve it with `mlflow models serve`"
     if "language_model" in config["text_cfg"]:
         raise InputError(
             f"{where}: its text tower is an adapted language model with a projection of its own: serve it with "
             "`mlflow models serve`, or export an encoder with CLIP's own text tower"
         )
     if not isinstance(encoder.tokenizer, ClipTokenizer):
-        raise InputError(f"{where}: its tokenizer is not CLIP's: {mend}")
+        raise InputError(f"{where}: its tokenizer is not CLIP's: {fix}")
     for tower, (settings, free) in _SAME.items():
         defaults = {field.name: field.default for field in fields(settings)}
         for key, value in config[tower].items():
             if key not in free and value != defaults.get(key):
-                raise InputError(f"{where}: its {tower}.{key} is {value}, which that class does not know: {mend}")
+                raise InputError(f"{where}: its {tower}.{key} is {value}, which that class does not know: {fix}")
     if not all(isinstance(config["vision_cfg"].get(key, 0), int) for key in ("layers", "image_size", "patch_size")):
-        raise InputError(f"{where}: its image tower is no square vision transformer: {mend}")
+        raise InputError(f"{where}: its image tower is no square vision transformer: {fix}")
 
 
 def configuration(encoder: Encoder, start: int, end: int) -> dict[str, Any]:

@@ -1,32 +1,32 @@
-"""One promotion at a time: a lock of the kind that the registry's store has."""
+"""One promotion at a time where the registry's store has a lock: a file beside SQLite, PostgreSQL's advisory lock.
+
+Any other store, an MLflow server above all, has none: there nobody is kept out, and a promotion that finds another
+champion than the one it judged against, looked up again right before it moves the aliases, is refused. Two that look in
+the same instant both say that they won, and the later one is champion.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from components.registry.locks.lock import Asked, BusyError, Lock
 from components.tracking import tracking_uri
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
 __all__ = ["BusyError", "Lock", "held"]
 
 _KINDS = {"sqlite": "file", "postgresql": "database"}
-"""Scheme of the store's address -> the module here; every other store, a server above all, has tickets."""
+"""Scheme of the store's address -> the module here."""
 
 
-def held(client: MlflowClient, model: str, purpose: str, run_id: str) -> AbstractContextManager[Lock]:
-    """Keep every other promotion and rollback of `model`, on this host or another, out of the block.
+def held(model: str, purpose: str) -> AbstractContextManager[Lock]:
+    """Keep every other promotion and rollback of `model` out of the block, as far as the store can.
 
     Args:
         purpose: what this process wants to do, for those that are kept out.
-        run_id: a run of the store that this is about.
 
     Raises:
         BusyError: another process has the lock; the message names it.
@@ -34,7 +34,8 @@ def held(client: MlflowClient, model: str, purpose: str, run_id: str) -> Abstrac
     """
     uri = os.environ.get("MLFLOW_REGISTRY_URI") or tracking_uri()
     scheme = uri.partition(":")[0].partition("+")[0]
-    take: Callable[[Asked], AbstractContextManager[Lock]]
-    take = import_module(f"{__name__}.{_KINDS.get(scheme, 'tickets')}").take
+    if scheme not in _KINDS:
+        return nullcontext(Lock(confirm=lambda: None))
+    take: Callable[[Asked], AbstractContextManager[Lock]] = import_module(f"{__name__}.{_KINDS[scheme]}").take
     who = f"{purpose} by process {os.getpid()} on {socket.gethostname()}"
-    return take(Asked(client, uri, model, who, run_id))
+    return take(Asked(uri, model, who))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from components.core.errors import InputError
 
@@ -18,13 +17,11 @@ class BusyError(InputError):
 
 @dataclass(frozen=True)
 class Asked:
-    """Which lock is wanted, by whom; `run_id` is a run that the wish is about."""
+    """Which lock is wanted, by whom."""
 
-    client: Any
     uri: str
     model: str
     who: str
-    run_id: str
 
 
 @dataclass(frozen=True)

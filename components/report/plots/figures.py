@@ -8,16 +8,11 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from components.report.comparison.comparison import Comparison
-from components.report.comparison.families import Family, explain, families
 from components.report.plots import bars as plots
 from components.report.plots.bars import fragment, line_style
 from components.report.plots.loss_curves import curve_names, loss_curves
-from components.report.plots.pareto import AGAINST, NAMED, frontier, pareto, positions
-from components.report.plots.radar import FEWEST, radar
+from components.report.plots.pareto import AGAINST, frontier, pareto, positions
 from components.tracking.curves import Curves
-
-FIRST = 6
-"""Encoders whose lines are drawn before the reader chooses."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +22,6 @@ class Chip:
     encoder: str
     colour: str
     dash: str
-    pressed: bool
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,6 @@ class Plot:
         notes: sentences below the plot; those that say why where there is none.
         chips: encoders that can be shown and hidden.
         choices: metrics to choose one of.
-        key: encoder names for numbered points.
     """
 
     name: str
@@ -50,7 +43,6 @@ class Plot:
     notes: tuple[str, ...] = ()
     chips: tuple[Chip, ...] = ()
     choices: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
 
     @property
     def html(self) -> str:
@@ -72,25 +64,6 @@ def bar_plots(comparison: Comparison, primary: str) -> list[Plot]:
     ]
 
 
-def radar_plot(comparison: Comparison, primary: str) -> Plot:
-    """The radar of all benchmark families, or why there is none."""
-    title = "Benchmark families, 0 to 100, larger is better"
-    axes, left_out = families(comparison, primary)
-    if len(axes) < FEWEST:
-        return Plot("radar", title, None, (f"A radar needs {FEWEST} benchmarks; {len(axes)} were measured.",))
-    shown = shown_first(comparison, primary)
-    notes = [_axis_note(axes)]
-    if left_out:
-        notes.append(f"Not between 0 and 1, so on no axis: {', '.join(left_out)}.")
-    return Plot(
-        "radar", title, radar(axes, comparison.encoders, shown), tuple(notes), _chips(comparison.encoders, shown)
-    )
-
-
-def _axis_note(axes: Sequence[Family]) -> str:
-    return "Axes: " + "; ".join(f"{family.name} ({explain(family)})" for family in axes) + "."
-
-
 def pareto_plot(comparison: Comparison, primary: str) -> Plot:
     """The primary metric against zero-shot accuracy, or why there is no such plot."""
     title = f"{primary} against {AGAINST}, with 95% intervals"
@@ -100,8 +73,7 @@ def pareto_plot(comparison: Comparison, primary: str) -> Plot:
     best = frontier(positions(comparison, primary))
     names = ", ".join(comparison.encoders[row] for row in best)
     note = f"Filled, joined by the dotted line: no other encoder is better in one and as good in the other ({names})."
-    key = comparison.encoders if len(comparison.encoders) > NAMED else ()
-    return Plot("pareto", title, pareto(comparison, primary), (note,), key=key)
+    return Plot("pareto", title, pareto(comparison, primary), (note,))
 
 
 def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
@@ -113,29 +85,15 @@ def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
     notes = tuple(f"No curves of {', '.join(names)}: {reason}." for reason, names in reasons.items())
     if not curves.found:
         return Plot("curves", title, None, notes)
-    trained = [encoder for encoder in encoders if encoder in curves.found]
-    chips = tuple(chip for chip in _chips(encoders, trained) if chip.encoder in curves.found)
+    styles = ((encoder, *line_style(number)) for number, encoder in enumerate(encoders))
+    chips = tuple(Chip(*style) for style in styles if style[0] in curves.found)
     return Plot("curves", title, loss_curves(curves, encoders), notes, chips, tuple(curve_names(curves)))
-
-
-def shown_first(comparison: Comparison, primary: str) -> list[str]:
-    """The reference and the best by `primary`, so many that their lines can be told apart."""
-    others = list(comparison.encoders[1:])
-    if primary in comparison.cells:
-        row = comparison.cells[primary]
-        others.sort(key=lambda name: row[name].value.value, reverse=row[comparison.reference].higher_is_better)
-    return [comparison.reference, *others[: FIRST - 1]]
-
-
-def _chips(encoders: Sequence[str], shown: Sequence[str]) -> tuple[Chip, ...]:
-    return tuple(Chip(name, *line_style(number), name in shown) for number, name in enumerate(encoders))
 
 
 def all_plots(comparison: Comparison, primary: str, curves: Curves) -> list[Plot]:
     """Every plot of the page."""
     return [
         *bar_plots(comparison, primary),
-        radar_plot(comparison, primary),
         pareto_plot(comparison, primary),
         curve_plot(curves, comparison.encoders),
     ]

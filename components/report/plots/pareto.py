@@ -9,13 +9,12 @@ import plotly.graph_objects as go
 
 from components.core.metrics import Reals
 from components.report.comparison.comparison import Cell, Comparison
-from components.report.plots.bars import COLOURS, REFERENCE_COLOUR, set_layout
-from components.report.plots.label_places import label_places
+from components.report.plots.bars import COLOURS, line_style, set_layout
 
 AGAINST = "zero_shot/top1"
 """What fine-tuning of the text side puts at risk (ParaCLIP, table 2)."""
-NAMED = 6
-"""Up to so many points bear their encoder's name; more bear numbers, for which the page has a key."""
+_SYMBOLS = {"solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up"}
+"""Dash of an encoder's lines in other plots -> its symbol here."""
 
 
 def frontier(points: Reals) -> list[int]:
@@ -42,67 +41,63 @@ def positions(comparison: Comparison, primary: str, against: str = AGAINST) -> R
 
 
 def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.Figure:
-    """Points with 95% intervals and labels; filled and joined by a line are those on the frontier."""
-    encoders = comparison.encoders
+    """A point with 95% intervals for each encoder, named in the legend; filled and joined are those on the frontier."""
     best = frontier(positions(comparison, primary, against))
-    named = len(encoders) <= NAMED
-    x, y = ([comparison.cells[name][encoder] for encoder in encoders] for name in (against, primary))
-    centres = np.array([[100 * a.value.value, 100 * b.value.value] for a, b in zip(x, y, strict=True)])
-    labels = list(encoders) if named else [str(number + 1) for number in range(len(encoders))]
+    x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (against, primary))
     figure = go.Figure()
     figure.add_scatter(
-        x=centres[best, 0],
-        y=centres[best, 1],
+        x=[100 * x[row].value.value for row in best],
+        y=[100 * y[row].value.value for row in best],
         mode="lines",
         line={"color": COLOURS[2], "width": 2, "dash": "dot"},
         hoverinfo="skip",
+        showlegend=False,
     )
-    colours = [REFERENCE_COLOUR if number == 0 else COLOURS[0] for number in range(len(encoders))]
-    figure.add_scatter(
-        x=centres[:, 0],
-        y=centres[:, 1],
-        error_x=_errors(x),
-        error_y=_errors(y),
-        mode="markers+text",
-        text=labels,
-        textposition=label_places(centres, labels),
-        customdata=list(encoders),
-        marker={
-            "size": 11,
-            "color": [colour if row in best else "rgba(0,0,0,0)" for row, colour in enumerate(colours)],
-            "line": {"width": 2, "color": colours},
-        },
-        hovertemplate="%{customdata}<br>%{x:.1f}, %{y:.1f}<extra></extra>",
-        cliponaxis=False,
-    )
+    for number, encoder in enumerate(comparison.encoders):
+        colour, dash = line_style(number)
+        figure.add_scatter(
+            name=encoder,
+            x=[100 * x[number].value.value],
+            y=[100 * y[number].value.value],
+            error_x=_errors(x[number]),
+            error_y=_errors(y[number]),
+            mode="markers",
+            marker={
+                "size": 11,
+                "color": colour,
+                "symbol": _SYMBOLS[dash] + ("" if number in best else "-open"),
+                "line": {"width": 2, "color": colour},
+            },
+            hovertemplate="%{x:.1f}, %{y:.1f}<extra>" + encoder + "</extra>",
+            cliponaxis=False,
+        )
     return set_layout(
         figure,
-        height=460,
+        height=520,
         margin={"l": 56, "r": 20, "t": 24, "b": 56},
-        showlegend=False,
+        showlegend=True,
+        legend={"orientation": "h", "y": -0.15, "yanchor": "top", "x": 0},
         dragmode=False,
         xaxis={"title": {"text": against}, "fixedrange": True, "range": _span(x)},
         yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True, "range": _span(y)},
     )
 
 
-def _errors(cells: Sequence[Cell]) -> dict[str, object]:
+def _errors(cell: Cell) -> dict[str, object]:
     return {
         "type": "data",
         "symmetric": False,
-        "array": [100 * (cell.value.high - cell.value.value) for cell in cells],
-        "arrayminus": [100 * (cell.value.value - cell.value.low) for cell in cells],
+        "array": [100 * (cell.value.high - cell.value.value)],
+        "arrayminus": [100 * (cell.value.value - cell.value.low)],
         "thickness": 0.8,
         "width": 0,
-        # Else plotly would take the list of the points' colours for one.
-        "color": REFERENCE_COLOUR,
     }
 
 
 def _span(cells: Sequence[Cell]) -> list[float]:
-    """Limits of an axis with room for labels beside the outermost intervals."""
+    """Limits of an axis with room beside the outermost intervals."""
     low, high = min(100 * cell.value.low for cell in cells), max(100 * cell.value.high for cell in cells)
-    room = max(0.12 * (high - low), 1)
+    room = max(0.05 * (high - low), 1)
     return [low - room, high + room]
 
 

@@ -13,32 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from components.core.errors import InputError
-from components.core.records import (
-    DIFFERENCES,
-    HARD_NEGATIVES,
-    NEGATED_TERMS,
-    NEGATIONS,
-    PAIRS,
-    PARAPHRASES,
-    REWRITES,
-    SEMCLIP_PARAPHRASES,
-)
-from components.core.table import Table
-
-NEIGHBOUR = "neighbour."
-_HOLDERS: tuple[tuple[str, Table, tuple[str, ...]], ...] = (
-    ("paraphrases", PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
-    ("rewrites", REWRITES, ("rewrite",)),
-    ("semclip_paraphrases", SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
-    ("negations", NEGATIONS, ("negation",)),
-    ("negated_terms", NEGATED_TERMS, ("negated_term",)),
-    ("hard_negatives", HARD_NEGATIVES, ("hard_negative",)),
-    ("differences", DIFFERENCES, ("difference", "other_caption", "other_id")),
-)
-"""File, table and the columns that only this table has."""
-
-IMAGES = {"image": "id", "other_image": "other_id"}
-"""Image columns and the column of pair ids that they come from."""
+from components.core.records import PAIRS
+from components.core.training_columns import HOLDERS, IMAGES, NEIGHBOUR, holders_of, table_file
 
 IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
 """Columns of pair ids and the column of ids of these pairs' images."""
@@ -66,7 +42,7 @@ class Columns:
             InputError: a name is unknown.
         """
         bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
-        known = {"caption", *IMAGES, *(column for _, _, columns in _HOLDERS for column in columns)}
+        known = {"caption", *IMAGES, *(column for _, columns in HOLDERS.values() for column in columns)}
         if unknown := sorted(bare - known):
             raise InputError(f"no training table has the column '{unknown[0]}': known are {', '.join(sorted(known))}")
         return Columns(
@@ -79,7 +55,8 @@ class Columns:
 def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataFrame:
     """One row per combination of samples of a pair that has all the `wanted` columns; `id` first.
 
-    Captions alone come from the pairs; otherwise a row must be in every table that holds a wanted column.
+    Captions alone come from the pairs; otherwise a row must be in every table, at or below `validated`, that holds a
+    wanted column.
 
     Raises:
         InputError: a column is unknown, a table is missing or damaged, or no pair is in all tables.
@@ -88,11 +65,11 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
     needed = {*columns.texts, *(IMAGES[image] for image in columns.images)} - {"id", "caption"}
     joined: pd.DataFrame | None = None
     used = []
-    for name, table, only in _HOLDERS:
+    for name, (table, only) in HOLDERS.items():
         chosen = [column for column in only if column in needed]
         if not chosen:
             continue
-        path = validated / f"{name}.parquet"
+        path = table_file(validated, name)
         caption = ["caption"] if joined is None else []
         found = table.read(path, ["id", *caption, *chosen]).to_pandas()
         joined = found if joined is None else joined.merge(found, on="id", how="inner")
@@ -123,6 +100,5 @@ def with_image_ids(rows: pd.DataFrame, image_of: Mapping[str, str]) -> pd.DataFr
 
 def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:
     """The files that `join_rows` reads, by name."""
-    needed = {*Columns.of(wanted).texts, *(IMAGES[image] for image in Columns.of(wanted).images)}
-    used = {name: validated / f"{name}.parquet" for name, _, only in _HOLDERS if needed & set(only)}
+    used = {name: table_file(validated, name) for name in holders_of(wanted)}
     return used or {"pairs": pairs}

@@ -16,10 +16,11 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.progress import track
 from components.core.records import PAIRS
+from components.core.training_columns import IMAGES, NEIGHBOUR
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.texts.tokens import Tokenizer
 from components.methods.contract.visits import Visits
-from components.training.rows.examples import IMAGE_IDS, IMAGES, NEIGHBOUR, Columns
+from components.training.rows.examples import IMAGE_IDS, Columns
 from components.training.rows.neighbours import nearest
 from components.training.rows.sampler import Rows, Sampler, groups_of
 from components.training.rows.table_source import TableSource

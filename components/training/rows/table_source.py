@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.texts.tokens import Tokens
 from components.training.rows.batch import Batch
-from components.training.rows.examples import NEIGHBOUR
 from components.training.rows.sampler import Rows, Sampler
 
 

@@ -49,5 +49,5 @@ class ErrorCount:
             causes = ", ".join(f"{count} {name}" for name, count in self.reasons.most_common())
             raise InputError(
                 f"{total} of {self.samples} samples cannot be used ({causes}; the last is {sample.key!a} in "
-                f"{sample.shard}): mend the shards or raise max_error_share above {self._most}"
+                f"{sample.shard}): fix the shards or raise max_error_share above {self._most}"
             )

@@ -10,7 +10,7 @@ import pandas as pd
 from components.captions.tasks import find_task
 from components.core.settings import Limits
 from components.validation.measuring.probes import Probes
-from components.validation.repeats import Repeated
+from components.validation.repeats import Rows
 from components.validation.table import Answer, Synthesised, View
 
 
@@ -20,12 +20,12 @@ def measured(name: str, answer: Answer) -> str:
 
 
 def add_columns(
-    joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: Repeated
+    joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: Rows
 ) -> pd.DataFrame:
     """`joined` with a column for every check of every answer that the limits leave on, null where there is no answer.
 
-    A check's column holds numbers, or texts that name a fault and null where there is none. So do `duplicate`, of rows
-    that say what an earlier sample of their pair says, and `near_duplicate`, of rows nearly like one of the table.
+    A check's column holds numbers, or texts that name a fault and null where there is none. So does `duplicate`, of the
+    rows that are `repeated`: they say what an earlier sample of their pair says.
     """
     derived: dict[str, pd.Series[Any]] = {}
     for answer in table.answers:
@@ -36,8 +36,8 @@ def add_columns(
             kind = np.float64 if check.is_number else object
             values = pd.Series(check.measure(view), index=present.index, dtype=kind)
             derived[measured(check.column, answer)] = values.reindex(joined.index)
-    for name, fault, rows in (("duplicate", "sample", repeated.exact), ("near_duplicate", "table", repeated.near)):
-        derived[name] = pd.Series(fault, index=joined.index, dtype=object).where(joined["row"].isin(rows))
+    sample = pd.Series("sample", index=joined.index, dtype=object)
+    derived["duplicate"] = sample.where(joined["row"].isin(repeated))
     return joined.assign(**{name: _nullable(column) for name, column in derived.items()})
 
 

@@ -10,6 +10,5 @@ TABLE = Synthesised(
     name="class_descriptions",
     table=CLASS_DESCRIPTIONS,
     answers=(Answer("description", "class_description", ABOUT_CLASSES),),
-    quarantine="class_descriptions_quarantine",
     about="classes",
 )

@@ -10,6 +10,5 @@ TABLE = Synthesised(
     name="class_differences",
     table=CLASS_DIFFERENCES,
     answers=(Answer("difference", "class_difference", ABOUT_CLASSES),),
-    quarantine="class_differences_quarantine",
     about="classes",
 )

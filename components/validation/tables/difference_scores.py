@@ -19,5 +19,4 @@ TABLE = Synthesised(
     name="difference_scores",
     table=DIFFERENCE_SCORES,
     answers=(Answer("judgement", "score_difference", (SCORE,)),),
-    quarantine="difference_scores_quarantine",
 )

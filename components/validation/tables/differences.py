@@ -52,5 +52,4 @@ TABLE = Synthesised(
     name="differences",
     table=DIFFERENCES,
     answers=(Answer("difference", "difference", COMPARED),),
-    quarantine="differences_quarantine",
 )

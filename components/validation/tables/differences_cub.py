@@ -10,5 +10,4 @@ TABLE = Synthesised(
     name="differences_cub",
     table=DIFFERENCES_CUB,
     answers=(Answer("difference", "difference_cub", COMPARED),),
-    quarantine="differences_cub_quarantine",
 )

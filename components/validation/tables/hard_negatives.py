@@ -30,5 +30,4 @@ TABLE = Synthesised(
     name="hard_negatives",
     table=HARD_NEGATIVES,
     answers=(Answer("hard_negative", "swap_negative", (*COMMON, OVERLAP, FALSE)),),
-    quarantine="hard_negatives_quarantine",
 )

@@ -25,5 +25,4 @@ TABLE = Synthesised(
     name="negated_terms",
     table=NEGATED_TERMS,
     answers=(Answer("negated_term", "negate_terms", (*COMMON, ONE_TERM, NO_STRANGER)),),
-    quarantine="negated_terms_quarantine",
 )

@@ -46,5 +46,4 @@ TABLE = Synthesised(
     name="negations",
     table=NEGATIONS,
     answers=(Answer("negation", "judge_negation", (*COMMON, AFFIRMED)),),
-    quarantine="negations_quarantine",
 )

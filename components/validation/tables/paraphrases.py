@@ -13,5 +13,4 @@ TABLE = Synthesised(
         Answer("paraphrase_1", "paraphrase_1", (*COMMON, *KEPT, FAITHFUL), suffix="_1"),
         Answer("paraphrase_2", "paraphrase_2", (*COMMON, *KEPT, FAITHFUL, NEW_WORDS), suffix="_2"),
     ),
-    quarantine="quarantine",
 )

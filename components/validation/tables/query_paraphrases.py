@@ -11,6 +11,5 @@ TABLE = Synthesised(
     name="query_paraphrases",
     table=QUERY_PARAPHRASES,
     answers=(Answer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),),
-    quarantine="query_paraphrases_quarantine",
     about="queries",
 )

@@ -10,5 +10,4 @@ TABLE = Synthesised(
     name="rewrites",
     table=REWRITES,
     answers=(Answer("rewrite", "rewrite", (*COMMON, *KEPT, FAITHFUL, NEW_WORDS)),),
-    quarantine="rewrites_quarantine",
 )

@@ -10,5 +10,4 @@ TABLE = Synthesised(
     name="semclip_paraphrases",
     table=SEMCLIP_PARAPHRASES,
     answers=(Answer("semclip_paraphrase", "judge_paraphrase", (*COMMON, *KEPT, FAITHFUL)),),
-    quarantine="semclip_paraphrases_quarantine",
 )

@@ -29,7 +29,7 @@ NUMBERS = np.arange(ROWS)
 ARGUMENTS: dict[str, Any] = {
     "k": 2, "depth": 1, "ks": (1, 2), "seed": 0, "queries": None, "alpha": 0.5, "ties": None, "name": "x",
     "gold": NUMBERS, "owners": NUMBERS, "labels": LABELS, "described": NUMBERS, "updated": NUMBERS[::-1],
-    "pictures": NUMBERS, "questions": np.array([[0, 1, 2, 3]]),
+    "pictures": NUMBERS, "classes": {0, 1}, "questions": np.array([[0, 1, 2, 3]]),
 }  # fmt: skip
 """Arguments that are no features and no scores, by name."""
 SPECIAL: dict[tuple[str, str], Any] = {
@@ -45,7 +45,7 @@ SPECIAL: dict[tuple[str, str], Any] = {
 NO_NUMBERS = {
     "finite", "shared", "drawn", "unlike_pairs", "held_out", "group_numbers", "most_confused", "confusion_matrix",
     "synonym_expansions", "best_exponent", "left_out_relations", "paper_text", "released_text", "big_by_name",
-    "big_as_released",
+    "big_as_released", "comparative_scores", "released_scores", "confused_cells", "few_of_each",
 }  # fmt: skip
 """Public functions that are given neither features nor scores."""
 

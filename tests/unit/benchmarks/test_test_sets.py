@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.preparation import CLIP, Preparation
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import cc_neg, find_published, published_benchmarks
 from components.benchmarks.published.sts import SICK, STS_B
@@ -22,7 +23,7 @@ from components.benchmarks.test_sets import test_sets as read_test_sets
 from components.core.errors import InputError
 from components.core.metrics import Features
 from components.data.leaks.keys import text_key
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 NO_TEST_SET = {
     "analogies": "words, not sentences",
@@ -35,8 +36,8 @@ NO_TEST_SET = {
 
 
 @dataclass
-class _Watched(Trial):
-    """A trial that notes what it is asked to show."""
+class _Watched(BenchmarkContext):
+    """A context that notes what it is asked to show."""
 
     shown: list[str] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
@@ -45,9 +46,9 @@ class _Watched(Trial):
         self.shown += texts
         return super().texts(texts)
 
-    def images(self, pictures: Sequence[Picture]) -> Features:
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
         self.pictures += [picture.name.partition("[")[0] for picture in pictures]
-        return super().images(pictures)
+        return super().images(pictures, preparation)
 
 
 def _json(path: Path, content: object) -> None:
@@ -135,14 +136,14 @@ def test_all_that_is_shown_is_told(tmp_path: Path, name: str, monkeypatch: pytes
     benchmark = find_published(name)
     folder = tmp_path / benchmark.folder
     WRITERS[name](folder)
-    toy = toy_trial(folder, {})
-    trial = _Watched(toy.subject, folder, allow_partial=True, image_features=toy.image_features)
-    benchmark.score(trial)
+    toy = toy_context(folder, {})
+    context = _Watched(toy.under_test, folder, allow_partial=True, image_features=toy.image_features)
+    benchmark.score(context)
     told = [found.tested for found in read_test_sets(tmp_path) if found.tested is not None]
     keys = {text_key(text) for tested in told for text in tested.texts}
-    assert trial.shown
-    assert {text_key(text) for text in trial.shown} <= keys
-    assert set(trial.pictures) <= {path.name for tested in told for path in tested.files}
+    assert context.shown
+    assert {text_key(text) for text in context.shown} <= keys
+    assert set(context.pictures) <= {path.name for tested in told for path in tested.files}
 
 
 def test_what_is_only_trained_on_there_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

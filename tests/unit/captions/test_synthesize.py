@@ -172,6 +172,20 @@ def test_a_task_takes_captions_of_the_words_that_its_settings_say(
         taken("paraphrase_2", (2, 15))
 
 
+def test_the_published_wording_is_asked_where_the_settings_say_so(
+    world: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    own = {request.key for request in engine.asked}
+    assert {role for request in engine.asked for role, _ in request.chat} == {"system", "user"}
+    engine.asked.clear()
+    task = world.synthesize.tasks["paraphrase_1"].model_copy(update={"prompt": "published"})
+    chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {"paraphrase_1": task}})
+    synthesize.run(world.model_copy(update={"synthesize": chosen}), "paraphrase_1", tmp_path / "captions")
+    assert {role for request in engine.asked for role, _ in request.chat} == {"user"}
+    assert not own & {request.key for request in engine.asked}
+
+
 def test_a_question_about_two_captions_keeps_both(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     counts = synthesize.run(world, "difference", tmp_path / "captions")
     rows = pq.read_table(tmp_path / "captions" / "difference.parquet").to_pylist()

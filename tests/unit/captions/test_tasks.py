@@ -26,7 +26,7 @@ OLDER_PROMPTS = {
     "rewrite": 'Rewrite the image caption "a cake plate" in your own words.',
     "negate_semclip": "Generate a completely false version of this sentence: a cake plate",
     "negate_terms": (
-        'Put one of the words "no", "not" and "without" into the subject or the predicate of the caption '
+        'Put one of the words "no", "not" and "without" into the under_test or the predicate of the caption '
         '"a cake plate" so that it denies what the picture shows.'
     ),
     "swap_negative": 'Exchange two things of the caption "a cake plate" so that it describes another picture.',
@@ -49,6 +49,69 @@ def test_questions_with_stored_answers_stay(name: str) -> None:
     assert question["content"] == OLDER_PROMPTS[name]
     false = name in ("negate_semclip", "negate_terms", "swap_negative")
     assert system["content"] == ("You write captions that are false." if false else "You rewrite captions.")
+
+
+def _published(name: str, **inputs: str) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in find_task(name).render(inputs, "published")]
+
+
+def test_published_questions_of_paraclip_have_no_system_message() -> None:
+    """paraphrasing/call_openai.py of github.com/dmis-lab/ParaCLIP: one message, of the user."""
+    for name in ("paraphrase_1", "paraphrase_2"):
+        (column,) = find_task(name).inputs
+        assert _published(name, **{column: "a cake plate"}) == [("user", OLDER_PROMPTS[name])]
+
+
+def test_published_questions_of_semclip_are_those_of_its_notebook() -> None:
+    assert _published("paraphrase_semclip", caption="a cake plate") == [
+        ("user", "Rephrase the following sentence with the same meaning:\na cake plate")
+    ]
+    assert _published("negate_semclip", caption="a cake plate") == [
+        ("user", "Generate a completely false version of this sentence:\na cake plate")
+    ]
+    # The notebook's text blocks are indented by four spaces and end on an indented empty line.
+    assert _published("judge_paraphrase", caption="a dog", paraphrase="one hound") == [
+        (
+            "user",
+            '\n    The original sentence is: "a dog"\n    The generated paraphrase is: "one hound"\n'
+            '    Does the paraphrase accurately retain the meaning of the original? Respond with "Yes" or "No".\n    ',
+        )
+    ]
+    assert _published("judge_negation", caption="a dog", negation="no dog") == [
+        (
+            "user",
+            '\n    The original sentence is: "a dog"\n    The generated false sentence is: "no dog"\n'
+            "    Does the false sentence contradict or misrepresent the original? "
+            'Respond with "Yes" or "No".\n    ',
+        )
+    ]
+
+
+def test_published_differences_are_one_text_to_go_on_with() -> None:
+    """PC-CLIP, appendix B.1."""
+    asked = (
+        "What is the visual difference between an image with a description of "
+        '"{}" and an image with a description of "{}"?'
+    ).format
+    first = asked("a grey bird with small wings and a yellow beak", "a blue bird with large wings and a brown beak")
+    second = asked("a brown bird with an orange beak", "a black bird with yellow beak")
+    text = (
+        f"Q: {first}\n\nA: Difference in color and size of the wings. One is grey and has small wings and a yellow "
+        "beak, while the other is blue and has large wings and a brown beak.\n\n"
+        f"Q: {second}\n\nA: The color of the body and the beaks. One has a brown body and orange beak, while the other "
+        f"is black with a yellow beak.\n\nQ: {asked('a red bird', 'a jay')}\n\nA:"
+    )
+    assert _published("difference_cub", caption="a red bird", other_caption="a jay") == [(COMPLETION, text)]
+    ((role, text),) = _published("difference", caption="a cat", other_caption="a dog")
+    assert (role, text.count("Q: "), text.count("A: ")) == (COMPLETION, 5, 4)
+    assert text.endswith('image captioned with "a cat" and an image captioned with "a dog"?\n\nA:')
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if find_task(name).published is None])
+def test_a_task_of_one_wording_says_so(name: str) -> None:
+    with pytest.raises(InputError, match=rf"synthesize.tasks.{name}.prompt: the task has one wording"):
+        find_task(name).render(_inputs(name), "published")
+    assert find_task(name).render(_inputs(name), "own") == find_task(name).messages(_inputs(name))
 
 
 def test_the_semclip_questions_are_the_papers() -> None:

@@ -62,7 +62,7 @@ def _output(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.mark.parametrize(("outcome", "line"), [("promoted", "already champion"), ("refused", "already refused")])
-def test_standing_decision_is_printed_again(
+def test_cached_decision_is_printed_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, outcome: records.Outcome, line: str
 ) -> None:
     _decide(settings, outcome)
@@ -163,7 +163,7 @@ def test_a_decision_that_was_not_written_points_at_no_record(
     stand_in = types.ModuleType("components.registry.promotion")
     stand_in.promote = lambda *_args, **_options: found  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
-    monkeypatch.setattr("components.registry.cached_decision.standing_decision", lambda _settings: None)
+    monkeypatch.setattr("components.registry.cached_decision.cached_decision", lambda _settings: None)
     monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
     for options in ([], ["--dry-run"]):
         last = _output("promote", *options).splitlines()[-1]

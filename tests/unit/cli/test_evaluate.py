@@ -56,7 +56,7 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
     assert told.startswith("table,encoder,source,column,value,half_width")
 
 
-def test_without_partial_data_the_command_fails_and_names_the_mend(data: Path) -> None:
+def test_without_partial_data_the_command_fails_and_names_the_fix(data: Path) -> None:
     code, told = _run("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data))
     assert code == 1
     assert "swap_obj.json: 3 found, 245 published: complete the data, or give --allow-partial" in told

@@ -54,8 +54,39 @@ SLIPS: dict[str, tuple[Change, str]] = {
         "prepare.source 'folders' is unknown: did you mean 'folder'?",
     ),
     "task": (
-        lambda raw: raw["synthesize"]["tasks"].update(rewrites={"input": "data/pairs/train.parquet"}),
+        lambda raw: raw["synthesize"]["tasks"].update(
+            rewrites={"table": "rewrites", "input": "data/pairs/train.parquet"}
+        ),
         "synthesize.tasks: 'rewrites' is unknown: did you mean 'rewrite'?",
+    ),
+    "table of a task": (
+        lambda raw: raw["synthesize"]["tasks"]["rewrite"].update(table="rewrite"),
+        "synthesize.tasks.rewrite.table 'rewrite' is unknown: did you mean 'rewrites'?",
+    ),
+    "table": (
+        lambda raw: raw["validate"]["tables"].update(paraphrase={"folder": "data/validated/paraclip"}),
+        "validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",
+    ),
+    "method without reads": (
+        lambda raw: raw["methods"]["negclip"].pop("reads"),
+        "methods.negclip.reads is missing: name data/validated/negclip/hard_negatives.parquet, or a folder above",
+    ),
+    "pairs' method without reads": (
+        lambda raw: raw["methods"]["clip_scratch"].pop("reads"),
+        "methods.clip_scratch.reads is missing: name data/pairs/train.parquet",
+    ),
+    "reads another folder": (
+        lambda raw: raw["methods"]["joint"].update(reads="data/validated/semclip"),
+        "methods.joint.reads: data/validated/semclip does not hold data/validated/paraclip/paraphrases.parquet and "
+        "data/validated/pc_clip/differences.parquet, which the method needs",
+    ),
+    "reads a folder whose name begins alike": (
+        lambda raw: raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
+        "methods.negclip.reads: data/validated/negclip does not hold data/validated/negclip_2/hard_negatives.parquet",
+    ),
+    "reads a table that nothing makes": (
+        lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
+        "methods.negclip.reads: the method needs table 'hard_negatives': add it to validate.tables",
     ),
     "engine": (
         lambda raw: raw["synthesize"]["models"].update(llm={"engine": "sever"}),
@@ -101,14 +132,14 @@ def test_plan_and_doctor_tell_it(slip: str) -> None:
     "command",
     [
         "data.prepare",
-        "encoders.base",
+        "base.base",
         "encoders.embed",
-        "captions.student",
+        "students.students",
         "captions.synthesize",
-        "validation.validate",
+        "validation.validate --table paraphrases",
         "training.train --method paraclip",
         "evaluation.evaluate --encoder base",
-        "evaluation.compare",
+        "report.compare",
     ],
 )
 def test_every_stage_begins_with_the_check(
@@ -129,6 +160,10 @@ def test_the_repositorys_own_settings_pass() -> None:
     assert load_checked(REPO / "params.yaml").encoders == ("base", "paraclip")
 
 
+def _tables(raw: dict[str, Any]) -> dict[str, str]:
+    return {name: f"{table['folder']}/{name}.parquet" for name, table in raw["validate"]["tables"].items()}
+
+
 def test_methods_are_checked_without_torch(raw_params: dict[str, Any]) -> None:
     code = (
         "import sys; from components.methods.check_entries import main; main(); "
@@ -136,7 +171,7 @@ def test_methods_are_checked_without_torch(raw_params: dict[str, Any]) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        input=json.dumps(raw_params["methods"]),
+        input=json.dumps({"entries": raw_params["methods"], "tables": _tables(raw_params)}),
         cwd=REPO,
         capture_output=True,
         text=True,
@@ -150,16 +185,16 @@ def test_a_method_that_computes_when_imported_gets_the_real_libraries(tmp_path: 
     package = tmp_path / "components"
     package.mkdir()
     for entry in (REPO / "components").iterdir():
-        if entry.name not in ("methods", "checking.py"):
+        if entry.name not in ("methods", "core"):
             (package / entry.name).symlink_to(entry)
     shutil.copytree(REPO / "components" / "methods", package / "methods")
-    shutil.copy(REPO / "components" / "checking.py", package)
+    shutil.copytree(REPO / "components" / "core", package / "core")
     (package / "methods" / "computing.py").write_text(
         "import dataclasses\nimport torch\nfrom components.methods import paraclip\n"
         "RATE = float(torch.ones(2).sum()) / 10\nassert RATE == 0.2\n"
         "METHOD = dataclasses.replace(paraclip.METHOD, name='computing')\n"
     )
-    code = "from components.core.checking import check_methods; check_methods({'computing': {'epochs': 'many'}})"
+    code = "from components.core.checking import check_methods; check_methods({'computing': {'epochs': 'many'}}, {})"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -175,4 +210,4 @@ def test_a_method_that_computes_when_imported_gets_the_real_libraries(tmp_path: 
 
 def test_values_that_json_does_not_know_are_refused_by_the_method() -> None:
     with pytest.raises(InputError, match=r"methods\.paraclip\.epochs"):
-        check_methods({"paraclip": {"epochs": yaml.safe_load("2025-01-31")}})
+        check_methods({"paraclip": {"epochs": yaml.safe_load("2025-01-31")}}, {})

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.profiles import difference, merge, overlaid, profile_names, write
 from components.core.settings import load_settings
 from components.methods.contract.optimisation import Optimisation
+from components.methods.registry import method_names
 from components.training.train import find_entry
 
 REPO = Path(__file__).parents[3]
+OVER_VIT = ("cc-neg", "coco", "distilroberta", "laion", "paper-student")
 
 
 @pytest.fixture
@@ -83,14 +86,51 @@ def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
         overlaid("other", params, _profile(tmp_path, "{}"))
 
 
+def _use(name: str, params: Path) -> None:
+    """Lay a shipped profile over params.yaml, after the one that it says it is laid over."""
+    folder = REPO / "infra" / "profiles"
+    for one in (*(["vit-b-32"] if name in OVER_VIT else []), name):
+        text = overlaid(one, params, folder)
+        assert difference(text, params)
+        write(text, params)
+
+
+def test_a_profile_lies_over_another(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "over: below\nworld: {name: mine}\n")
+    (profiles / "below.yaml").write_text("world: {name: below, seed: 7}\n")
+    world = yaml.safe_load(overlaid("mine", params, profiles))["world"]
+    assert world == {"name": "mine", "seed": 7}
+    (profiles / "below.yaml").unlink()
+    with pytest.raises(InputError, match=r"mine\.yaml: over: 'below' is unknown"):
+        overlaid("mine", params, profiles)
+
+
 @pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
 def test_shipped_profiles_fit(params: Path, name: str) -> None:
-    assert difference(overlaid(name, params, REPO / "infra" / "profiles"), params)
+    """What each method reads covers the tables that it needs, too."""
+    _use(name, params)
+    load_checked(params)
+
+
+def test_without_what_it_lies_over_a_profile_is_refused(params: Path) -> None:
+    with pytest.raises(InputError, match=r"coco\.yaml does not fit: key 'synthesize\.tasks\.rewrite\.table'"):
+        overlaid("coco", params, REPO / "infra" / "profiles")
+
+
+def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(params: Path) -> None:
+    before = load_settings(params)
+    assert (list(before.methods), list(before.validation.tables)) == (["paraclip"], ["paraphrases"])
+    assert list(before.synthesize.tasks) == ["paraphrase_1", "paraphrase_2"]
+    _use("methods", params)
+    after = load_settings(params)
+    assert after.encoders == ("base", *after.methods)
+    assert {entry["method"] for entry in after.methods.values()} == set(method_names())
+    assert after.methods["paraclip"] == before.methods["paraclip"]
 
 
 @pytest.mark.parametrize("name", profile_names(REPO / "infra" / "profiles"))
 def test_shipped_profiles_have_valid_methods(params: Path, name: str) -> None:
-    write(overlaid(name, params, REPO / "infra" / "profiles"), params)
+    _use(name, params)
     settings = load_settings(params)
     assert [find_entry(settings, entry).name for entry in settings.methods] == list(settings.methods)
 

@@ -1,4 +1,4 @@
-"""`cliptune doctor`: every part is looked at, says how to mend it, and none can hold up or hide the others."""
+"""`cliptune doctor`: every part is looked at, says how to fix it, and none can hold up or hide the others."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _around(settings: Settings | None, **environment: str) -> Surroundings:
-    return Surroundings(environment, Path(), settings, "params.yaml: key 'x': mend it")
+    return Surroundings(environment, Path(), settings, "params.yaml: key 'x': fix it")
 
 
 def _find(name: str, settings: Settings | None = None, **environment: str) -> Finding:
     check = all_checks()[name]
     line = examine(_around(settings, **environment), 120, {name: check})[0]
-    return Finding(line.status, line.detail, line.mend)  # type: ignore[arg-type]
+    return Finding(line.status, line.detail, line.fix)  # type: ignore[arg-type]
 
 
 def _changed(raw: dict[str, Any], **blocks: Any) -> Settings:
@@ -110,7 +110,7 @@ def test_what_hangs_or_breaks_is_one_line_among_others(settings: Settings) -> No
         raise ValueError("why\nmore")
 
     def says(_around: Surroundings) -> Finding:
-        raise InputError("it is broken: mend it")
+        raise InputError("it is broken: fix it")
 
     functions = (hangs, breaks, says, lambda _around: ok("fine"))
     checks = {str(number): Check(str(number), number, function) for number, function in enumerate(functions)}
@@ -120,7 +120,7 @@ def test_what_hangs_or_breaks_is_one_line_among_others(settings: Settings) -> No
     assert [line.status for line in lines] == ["fail", "fail", "fail", "ok"]
     assert "no answer within 2 s" in lines[0].detail
     assert lines[1].detail == "ValueError: why"
-    assert (lines[2].detail, lines[2].mend) == ("it is broken", "mend it")
+    assert (lines[2].detail, lines[2].fix) == ("it is broken", "fix it")
 
 
 def test_prefect_is_not_used_without_an_address(settings: Settings) -> None:
@@ -131,11 +131,11 @@ def test_prefect_answers_those_with_the_auth_string(settings: Settings) -> None:
     auth = f"Basic {base64.b64encode(b'admin:pass').decode()}"
     with _server(_prefect([]), auth) as url:
         refused = _find("prefect_server", settings, PREFECT_API_URL=f"{url}/api")
-        assert (refused.status, "PREFECT_API_AUTH_STRING" in refused.mend) == ("fail", True)
+        assert (refused.status, "PREFECT_API_AUTH_STRING" in refused.fix) == ("fail", True)
         found = _find("prefect_server", settings, PREFECT_API_URL=f"{url}/api", PREFECT_API_AUTH_STRING="admin:pass")
         assert found.status == "ok"
         wrong = _find("prefect_server", settings, PREFECT_API_URL=url, PREFECT_API_AUTH_STRING="admin:pass")
-        assert (wrong.status, "end with /api" in wrong.mend) == ("fail", True)
+        assert (wrong.status, "end with /api" in wrong.fix) == ("fail", True)
 
 
 def test_another_version_of_prefect_is_a_warning(settings: Settings) -> None:
@@ -148,7 +148,7 @@ def test_workers_are_counted_where_they_are_online(settings: Settings, workers: 
     with _server(_prefect(workers)) as url:
         found = _find("workers", settings, PREFECT_API_URL=f"{url}/api")
     assert found.status == status
-    assert f"prefect worker start --pool {'gpu' if status == 'warn' else 'local'}" in found.mend
+    assert f"prefect worker start --pool {'gpu' if status == 'warn' else 'local'}" in found.fix
 
 
 def test_missing_pool_is_named(settings: Settings) -> None:
@@ -159,20 +159,20 @@ def test_missing_pool_is_named(settings: Settings) -> None:
 
 def test_nobody_at_the_address(settings: Settings) -> None:
     found = _find("prefect_server", settings, PREFECT_API_URL="http://127.0.0.1:9/api")
-    assert (found.status, "make stack" in found.mend) == ("fail", True)
+    assert (found.status, "make stack" in found.fix) == ("fail", True)
 
 
 def test_tracking(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "will be made" in _find("tracking", settings).detail
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "mlruns")
-    assert "sqlite:///mlruns/mlflow.db" in _find("tracking", settings).mend
+    assert "sqlite:///mlruns/mlflow.db" in _find("tracking", settings).fix
     Path("broken.db").write_bytes(b"no database " * 100)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///broken.db")
     assert _find("tracking", settings).status == "fail"
     auth = f"Basic {base64.b64encode(b'me:pass').decode()}"
     with _server({"/api/2.0/mlflow/experiments/search": {}}, auth) as url:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
-        assert "MLFLOW_TRACKING_USERNAME" in _find("tracking", settings).mend
+        assert "MLFLOW_TRACKING_USERNAME" in _find("tracking", settings).fix
         login = {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "pass"}
         assert _find("tracking", settings, **login).status == "ok"
 
@@ -182,7 +182,7 @@ def test_passwords_of_databases_are_not_shown(settings: Settings, monkeypatch: p
     found = _find("tracking", settings)
     assert found.status == "fail"
     assert "postgresql://me:***@127.0.0.1:9/x" in found.detail
-    assert SECRET not in found.detail + found.mend
+    assert SECRET not in found.detail + found.fix
 
 
 def test_champion_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ def test_endpoint_serves_the_model_that_is_asked_for(raw_params: dict[str, Any])
             models = dict.fromkeys(raw_params["synthesize"]["models"], server)
             found = _find("llm_endpoint", _changed(raw_params, synthesize={"models": models}), KEY=key)
             assert found.status == status
-            assert SECRET not in found.detail + found.mend
+            assert SECRET not in found.detail + found.fix
 
 
 def test_dvc_remote(settings: Settings, tmp_path: Path) -> None:
-    assert "run the command in the project's folder" in _find("dvc_remote", settings).mend
+    assert "run the command in the project's folder" in _find("dvc_remote", settings).fix
     (tmp_path / ".dvc").mkdir()
     config = tmp_path / ".dvc" / "config"
     config.write_text("")
@@ -218,7 +218,7 @@ def test_dvc_remote(settings: Settings, tmp_path: Path) -> None:
 def test_clock_that_is_an_hour_off(settings: Settings) -> None:
     with _server({}, date="Sat, 21 Nov 2020 10:00:00 GMT") as url:
         found = _find("clock", settings, PREFECT_API_URL=f"{url}/api")
-    assert (found.status, "NTP" in found.mend) == ("fail", True)
+    assert (found.status, "NTP" in found.fix) == ("fail", True)
     with _server({}) as url:
         assert _find("clock", settings, PREFECT_API_URL=f"{url}/api").status == "ok"
 
@@ -252,11 +252,11 @@ def test_broken_settings_fail_once(tmp_path: Path) -> None:
     assert lines["registry"] == lines["generation store"] == lines["LLM endpoint"] == "not used"
 
 
-@pytest.mark.parametrize(("finding", "code"), [(ok("fine"), 0), (fail("broken", "mend [it]"), 1)])
+@pytest.mark.parametrize(("finding", "code"), [(ok("fine"), 0), (fail("broken", "fix [it]"), 1)])
 def test_command(finding: Finding, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.doctor.examine.all_checks", lambda: {"a": Check("A", 0, lambda _around: finding)})
     as_json = CliRunner().invoke(app, ["doctor", "--json"])
     assert as_json.exit_code == code
     assert json.loads(as_json.stdout)[0]["status"] == finding.status
     table = CliRunner().invoke(app, ["doctor"])
-    assert (table.exit_code, finding.mend in table.stdout) == (code, True)
+    assert (table.exit_code, finding.fix in table.stdout) == (code, True)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from components.benchmarks.benchmark import Correlation, Metric, Scores
-from components.benchmarks.encoding.context import Trial
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.published_benchmark import Need, Published
 from components.core.errors import InputError
 from components.evaluation import run_published
@@ -22,15 +22,15 @@ from components.evaluation.published_results import all_published, read_publishe
 from components.evaluation.run_published import Outcome, Plan, run_all, run_one
 from components.report.published.pairs import paired
 from components.report.published.table import paired_sections
-from tests.support.toy_trial import ToyEncoder
+from tests.support.toy_context import ToyEncoder
 
 TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}
 
 
-def _score(trial: Trial) -> Scores:
-    rows = trial.read_json("rows.json")
-    trial.expect("rows.json", len(rows), 3)
-    similar = trial.texts(rows) @ trial.texts(["red"])[0]
+def _score(context: BenchmarkContext) -> Scores:
+    rows = context.read_json("rows.json")
+    context.expect("rows.json", len(rows), 3)
+    similar = context.texts(rows) @ context.texts(["red"])[0]
     gold = np.arange(len(rows), dtype=np.float64)
     return Scores(
         {"colours/red": similar.astype(np.float64), "colours/none": np.empty(0)},
@@ -55,7 +55,7 @@ BENCHMARK = Published(
     text_only=True,
     options={"judge": "who judges"},
 )
-SUBJECT = Subject("toy", ToyEncoder(TABLE), "sha")
+UNDER_TEST = EncoderUnderTest("toy", ToyEncoder(TABLE), "sha")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def _states(outcomes: list[Outcome]) -> list[str]:
 
 
 def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
-    report = run_one(SUBJECT, BENCHMARK, plan).report
+    report = run_one(UNDER_TEST, BENCHMARK, plan).report
     assert report is not None
     assert report == read_published(report_path("toy", "colours", plan.results))
     assert list(report.metrics) == ["colours/red", "colours/spearman", "colours/spread"]
@@ -83,13 +83,13 @@ def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
 
 
 def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Plan) -> None:
-    def again(subject: Subject = SUBJECT, benchmark: Published = BENCHMARK, **changes: Any) -> str:
-        return run_one(subject, benchmark, replace(plan, **changes)).state
+    def again(under_test: EncoderUnderTest = UNDER_TEST, benchmark: Published = BENCHMARK, **changes: Any) -> str:
+        return run_one(under_test, benchmark, replace(plan, **changes)).state
 
     assert [again(), again()] == ["scored", "kept"]
     assert again(options={"for another benchmark": "x"}) == "kept"
     assert again(again=True) == "scored"
-    assert [again(replace(SUBJECT, sha256="other")), again()] == ["scored", "scored"]
+    assert [again(replace(UNDER_TEST, sha256="other")), again()] == ["scored", "scored"]
     assert [again(benchmark=replace(BENCHMARK, version=2)), again()] == ["scored", "scored"]
     assert [again(options={"judge": "llm"}), again(options={"judge": "llm"}), again()] == ["scored", "kept", "scored"]
     judge = plan.data / "judge.json"
@@ -135,22 +135,22 @@ def test_the_middle_of_a_large_archive_counts(plan: Plan) -> None:
 def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["red", "green"]))
     with pytest.raises(InputError, match=r"rows.json: 2 found, 3 published: .*--allow-partial"):
-        run_one(SUBJECT, BENCHMARK, plan)
+        run_one(UNDER_TEST, BENCHMARK, plan)
     partial = replace(plan, allow_partial=True)
-    report = run_one(SUBJECT, BENCHMARK, partial).report
+    report = run_one(UNDER_TEST, BENCHMARK, partial).report
     assert report is not None
     assert report.partial == ("rows.json: 2 found, 3 published",)
-    assert run_one(SUBJECT, BENCHMARK, partial).state == "kept"
+    assert run_one(UNDER_TEST, BENCHMARK, partial).state == "kept"
     with pytest.raises(InputError, match="2 found, 3 published"):
-        run_one(SUBJECT, BENCHMARK, plan)
+        run_one(UNDER_TEST, BENCHMARK, plan)
 
 
 def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[Path, Mapping[str, float]]] = []
     monkeypatch.setattr(run_published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
-    run_one(SUBJECT, BENCHMARK, plan)
+    run_one(UNDER_TEST, BENCHMARK, plan)
     assert told == []
-    trained = replace(SUBJECT, name="mine", folder=Path("models/mine"))
+    trained = replace(UNDER_TEST, name="mine", folder=Path("models/mine"))
     report = run_one(trained, BENCHMARK, plan).report
     assert report is not None
     assert told == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
@@ -162,7 +162,7 @@ def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkey
 def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
     elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
     seen = replace(BENCHMARK, name="seen", text_only=False)
-    outcomes = run_all(SUBJECT, [elsewhere, seen, BENCHMARK], plan)
+    outcomes = run_all(UNDER_TEST, [elsewhere, seen, BENCHMARK], plan)
     assert _states(outcomes) == ["failed", "failed", "scored"]
     assert "rows.json (3 rows, 1 kB, licence: CC0, from nobody)" in outcomes[0].fault
     assert "more" not in outcomes[0].fault
@@ -174,9 +174,9 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
     rows = ["red", "green"] * 50
     (plan.data / "colours" / "rows.json").write_text(json.dumps(rows))
     whole = replace(plan, allow_partial=True)
-    other = Subject("other", ToyEncoder({"red": (1, 0, 0), "green": (1, 0.2, 0)}), "other")
-    for subject in (SUBJECT, other):
-        run_one(subject, BENCHMARK, whole)
+    other = EncoderUnderTest("other", ToyEncoder({"red": (1, 0, 0), "green": (1, 0.2, 0)}), "other")
+    for under_test in (UNDER_TEST, other):
+        run_one(under_test, BENCHMARK, whole)
     reports = all_published(plan.results)
     pairs = {pair.metric: pair for pair in paired(reports, "toy", plan.results)}
     assert pairs.keys() == {"colours/red", "colours/spearman"}
@@ -196,7 +196,7 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
 
 
 def test_a_damaged_result_is_named(plan: Plan) -> None:
-    run_one(SUBJECT, BENCHMARK, plan)
+    run_one(UNDER_TEST, BENCHMARK, plan)
     path = report_path("toy", "colours", plan.results)
     path.write_text("{}")
     with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
@@ -216,16 +216,16 @@ def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -
 
 
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
-    def told(trial: Trial) -> Scores:
-        found = np.asarray(trial.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
+    def told(context: BenchmarkContext) -> Scores:
+        found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
         return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
 
     benchmark = replace(BENCHMARK, score=told)
-    report = run_one(SUBJECT, benchmark, plan).report
+    report = run_one(UNDER_TEST, benchmark, plan).report
     assert report is not None
     # Two pictures, one of which is always found: a resample has none, one or both of it.
     assert report.metrics["colours/red"].ci95 == (0, 1)
-    other = replace(SUBJECT, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
+    other = replace(UNDER_TEST, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
     run_one(other, benchmark, plan)
     (pair,) = paired(all_published(plan.results), "other", plan.results)
     assert (pair.difference.low, pair.difference.high) == (0, 1)

@@ -99,7 +99,7 @@ def test_profiles_are_short(name: str) -> None:
     assert len((PROFILES / f"{name}.yaml").read_text("utf-8").splitlines()) <= 40
 
 
-def test_missing_data_is_named_with_the_mend(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_is_named_with_the_fix(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -109,7 +109,7 @@ def test_missing_data_is_named_with_the_mend(folder: Path, name: str, monkeypatc
     assert line.status == "fail"
     assert f"prepare.folder {images} is missing" in line.detail
     table = find_source(_settings(folder).prepare.source).file
-    assert f"put the images and {table} into {images}" in line.mend
+    assert f"put the images and {table} into {images}" in line.fix
     assert "prepare.benchmarks data/benchmarks is missing" in line.detail
     assert ("train.shards" in line.detail) == (name in ("laion", "distilroberta"))
     (folder / str(images)).mkdir(parents=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
 from torch import Tensor
 
 from components.core.errors import InputError
@@ -18,10 +16,10 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import find_method, method_names
 from tests.conftest import TINY
+from tests.support.params import every_method
 from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
 
-PARAMS = Path(__file__).parents[3] / "params.yaml"
-ENTRIES: dict[str, dict[str, Any]] = yaml.safe_load(PARAMS.read_text("utf-8"))["methods"]
+ENTRIES: dict[str, dict[str, Any]] = every_method()["methods"]
 
 every_entry = pytest.mark.parametrize("name", ENTRIES)
 every_variant = pytest.mark.parametrize("entry", [*ENTRIES.values(), *CASES.values()], ids=[*ENTRIES, *CASES])

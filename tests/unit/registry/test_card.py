@@ -32,7 +32,7 @@ def _subject(**tags: str) -> Subject:
         context_length=24,
         image_size=16,
         method="paraclip",
-        data_hashes={"data/pairs/train.parquet": "aaa", "data/validated/paraphrases.parquet": "bbb"},
+        data_hashes={"data/pairs/train.parquet": "aaa", "data/validated/paraclip/paraphrases.parquet": "bbb"},
     )
     candidate, base = results("paraclip", "s" * 64, 0.5, recall=0.4), results("base", "b" * 64, 0.4, recall=0.5)
     groups = {GROUP: candidate.metrics[PRIMARY].model_copy(update={"value": 0.1})}
@@ -55,8 +55,8 @@ def _subject(**tags: str) -> Subject:
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
     """Validation that accepted 90 of 100 paraphrases."""
-    write_json(tmp_path / "validated" / "summary.json", SUMMARY)
-    return Folders(validated=tmp_path / "validated", leaks=tmp_path / "leaks")
+    write_json(tmp_path / "quarantine" / "paraphrases" / "summary.json", SUMMARY)
+    return Folders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks")
 
 
 def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
@@ -81,7 +81,7 @@ def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Setti
 
 
 def test_prompts_of_its_tables_are_in_the_card(settings: Settings, folders: Folders) -> None:
-    folders = Folders(validated=Path("data/validated"))
+    folders = Folders()
     card = model_card(_subject(), settings, folders)
     assert "**paraphrase_1**" in card
     assert 'Paraphrase the given text "<paraphrase_1>" concisely' in card
@@ -112,12 +112,12 @@ def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None
     def names() -> list[str]:
         return [line.split("**")[1] for line in prompts_of("negations", Settings.model_validate(raw_params))]
 
-    raw_params["validate"]["tables"]["negations"] = {"judged": False}
+    raw_params["validate"]["tables"]["negations"]["judged"] = False
     assert not [name for name in names() if name.startswith("judge")]
-    raw_params["validate"]["tables"]["negations"] = {"judged": True}
+    raw_params["validate"]["tables"]["negations"]["judged"] = True
     assert {"negate_semclip", "judge_negation"} <= set(names())
 
 
 def test_only_synthesised_tables_have_prompts() -> None:
-    paths = ["data/pairs/train.parquet", "data/validated/paraphrases.parquet", "data/validated/gone.parquet"]
-    assert tables_trained_on(paths, "validated") == ["paraphrases"]
+    validated = ["data/validated/paraclip/paraphrases.parquet", "data/validated/gone.parquet"]
+    assert tables_trained_on(["data/pairs/train.parquet", *validated]) == ["paraphrases"]

@@ -12,7 +12,7 @@ import torch
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.registry.encoder_lookup import find_subject, subject_of
+from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from components.tracking import tracked_run
 
 REPO = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ def saved(tmp_path: Path, tiny_encoder: Encoder) -> Path:
 
 
 def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: Encoder) -> None:
-    by_path, by_name = find_subject(str(saved)), find_subject("mine", saved.parent)
+    by_path, by_name = find_encoder(str(saved)), find_encoder("mine", saved.parent)
     assert by_path.name == by_name.name == "mine"
     assert by_path.sha256 == by_name.sha256 == tiny_encoder.sidecar.weights_sha256
     assert by_path.image_tower_sha256 == tiny_encoder.image_tower_hash()
@@ -34,10 +34,10 @@ def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: En
 
 
 def test_weights_without_a_sidecar_are_known_by_their_tensors(tiny_encoder: Encoder) -> None:
-    first = subject_of("a b/c", tiny_encoder)
+    first = encoder_under_test("a b/c", tiny_encoder)
     with torch.no_grad():
         tiny_encoder.model.token_embedding.weight[0, 0] += 1
-    second = subject_of("a b/c", tiny_encoder)
+    second = encoder_under_test("a b/c", tiny_encoder)
     assert first.name == "a-b-c"
     assert first.sha256 != second.sha256
     assert first.image_tower_sha256 == second.image_tower_sha256
@@ -47,7 +47,7 @@ def test_a_weights_file_of_an_open_clip_model(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = open_clip.create_model("ViT-S-32-alt")
     torch.save(model.state_dict(), tmp_path / "weights.pt")
-    found = find_subject(f"ViT-S-32-alt:{tmp_path / 'weights.pt'}")
+    found = find_encoder(f"ViT-S-32-alt:{tmp_path / 'weights.pt'}")
     assert (found.name, found.image_size) == ("ViT-S-32-alt-weights", 224)
     tokens = open_clip.get_tokenizer("ViT-S-32-alt")(["a dog on a couch"])
     with torch.inference_mode():
@@ -63,13 +63,13 @@ def test_a_training_run(tmp_path: Path, saved: Path, settings: object, monkeypat
         run.log_artifact(saved)
     with tracked_run("train", "none", settings, {}, {}) as empty:  # type: ignore[arg-type]
         pass
-    found = find_subject(run.id)
+    found = find_encoder(run.id)
     assert found.name == f"run-{run.id[:8]}"
-    assert found.sha256 == find_subject(str(saved)).sha256
+    assert found.sha256 == find_encoder(str(saved)).sha256
     with pytest.raises(InputError, match=f"run {empty.id} holds no encoder"):
-        find_subject(empty.id)
+        find_encoder(empty.id)
     with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
-        find_subject("text-encoder@champion")
+        find_encoder("text-encoder@champion")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_training_run(tmp_path: Path, saved: Path, settings: object, monkeypat
 )
 def test_what_is_not_there_is_told_in_one_line(name: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=told) as caught:
-        find_subject(name, tmp_path)
+        find_encoder(name, tmp_path)
     assert "params.yaml" not in str(caught.value)
 
 
@@ -93,7 +93,7 @@ def test_an_encoder_that_is_still_to_be_made(tmp_path: Path, monkeypatch: pytest
     shutil.copy(REPO / "params.yaml", tmp_path)
     for name, stage in (("paraclip", "train@paraclip"), ("base", "base")):
         with pytest.raises(InputError) as caught:
-            find_subject(name)
+            find_encoder(name)
         assert str(caught.value) == (
             f"--encoder '{name}': models/{name} is not there: `dvc repro {stage}` makes it; if that is running now, "
             "wait for its end"

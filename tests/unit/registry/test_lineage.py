@@ -25,7 +25,7 @@ schema: '2.0'
 stages:
   train@paraclip:
     deps:
-    - {path: data/validated/paraphrases.parquet, md5: examples-md5}
+    - {path: data/validated/paraclip/paraphrases.parquet, md5: examples-md5}
     outs:
     - {path: models/paraclip, md5: encoder-md5.dir}
 """
@@ -49,8 +49,8 @@ def test_each_end_leads_to_the_other(promoted: Any) -> None:
     examples = hashlib.sha256(b"examples").hexdigest()
     tags = champion.tags
     assert (tags["git_commit"], tags["git_dirty"], tags["dvc_lock_sha256"]) == ("c0ffee", "true", lock)
-    assert tags["data/data/validated/paraphrases.parquet"] == examples
-    assert tags["dvc/data/validated/paraphrases.parquet"] == "examples-md5"
+    assert tags["data/data/validated/paraclip/paraphrases.parquet"] == examples
+    assert tags["dvc/data/validated/paraclip/paraphrases.parquet"] == "examples-md5"
     assert tags["dvc/models/paraclip"] == "encoder-md5.dir"
     run = client.get_run(promoted.run_id)
     assert run.data.tags["model_version"] == f"{MODEL}/1"
@@ -82,16 +82,24 @@ def test_clean_policy_refuses_a_dirty_tree(project: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "words"),
+    ("table", "found", "words"),
     [
-        ({}, "has no table 'paraphrases'"),
-        ({"paraphrases": {"passed": False, "accepted": 5}}, "table 'paraphrases' failed"),
-        ({"paraphrases": {"passed": True, "accepted": 0}}, "has no accepted rows"),
+        ("negations", None, "negations/summary.json is missing or damaged: run `dvc repro validate@negations`"),
+        ("negations", {"passed": False, "accepted": 5}, "table 'negations' failed"),
+        ("negations", {"passed": True, "accepted": 0}, "has no accepted rows"),
+        ("paraphrases", {"passed": False, "accepted": 5}, "table 'paraphrases' failed"),
     ],
 )
-def test_required_validation(project: Any, tables: dict[str, Any], words: str) -> None:
+def test_required_validation(project: Any, table: str, found: dict[str, Any] | None, words: str) -> None:
+    """Both of a table that params.yaml asks for and of the one that the candidate was trained on."""
     project.add("paraclip", 2, 0.5)
-    write_json(Path("data/validated/summary.json"), {"passed": True, "tables": tables})
+    policy = project.settings.promote.model_copy(update={"validation": ("negations",)})
+    project.settings = project.settings.model_copy(update={"promote": policy})
+    write_json(Path("data/quarantine/negations/summary.json"), {"passed": True, "accepted": 1})
+    if found is None:
+        Path("data/quarantine/negations/summary.json").unlink()
+    else:
+        write_json(Path(f"data/quarantine/{table}/summary.json"), found)
     failed = [rule for rule in promote(project.settings).rules if not rule.passed]
     assert [rule.name for rule in failed] == ["validation"]
     assert words in failed[0].reason

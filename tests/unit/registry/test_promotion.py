@@ -15,12 +15,14 @@ from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
 from components.registry import decision as records
-from components.registry.cached_decision import standing_decision
+from components.registry import model
+from components.registry.cached_decision import cached_decision
 from components.registry.decision import LATEST, RECORDS
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
 from components.tracking import make_client, tracking_uri
+from tests.support.registry_project import EXAMPLES, SUMMARY_FILE
 
 MODEL = "text-encoder"
 PRIMARY = "paraphrased_retrieval/ao_at_10"
@@ -72,7 +74,7 @@ def test_same_weights_again_change_nothing(project: Any) -> None:
     first = promote(project.settings)
     again = promote(project.settings)
     assert (again.outcome, again.version) == ("already champion", first.version)
-    assert standing_decision(project.settings) == first
+    assert cached_decision(project.settings) == first
     assert len(records.history()) == 1
     assert len(make_client().search_model_versions(f"name = '{MODEL}'")) == 1
 
@@ -87,10 +89,10 @@ def test_a_decision_stands_only_on_its_files(project: Any, change: str) -> None:
     if change == "policy":
         settings = settings.model_copy(update={"promote": settings.promote.model_copy(update={"guards": {}})})
     if change == "validation":
-        write_json(Path("data/validated/summary.json"), {"passed": False})
+        write_json(SUMMARY_FILE, {"passed": False})
     if change == "store":
         Path("mlruns/mlflow.db").unlink()
-    assert standing_decision(settings) is None
+    assert cached_decision(settings) is None
 
 
 def test_dry_run_writes_nothing(project: Any) -> None:
@@ -115,6 +117,28 @@ def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
     rollback(project.settings)
     assert _versions() == {CHAMPION: 2, PREVIOUS: 1}
     assert promote(project.settings).outcome == "already champion"
+
+
+def test_a_champion_that_changes_while_the_candidate_is_registered_is_kept(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, score in ((2, 0.5), (3, 0.6)):
+        project.add("paraclip", seed, score)
+        promote(project.settings)
+    project.add("paraclip", 4, 0.7)
+    register = model.register
+
+    def register_while_another_host_rolls_back(*arguments: Any, **named: Any) -> str:
+        version = register(*arguments, **named)
+        make_client().set_registered_model_alias(MODEL, CHAMPION, "1")
+        return version
+
+    monkeypatch.setattr(model, "register", register_while_another_host_rolls_back)
+    decision = promote(project.settings)
+    assert (decision.outcome, decision.version) == ("refused", "")
+    assert [rule.name for rule in decision.rules if not rule.passed] == ["alone"]
+    assert "version 1 champion meanwhile" in decision.rules[-1].reason
+    assert _versions() == {CHAMPION: 1, PREVIOUS: 1}
 
 
 def test_candidate_must_beat_the_champion_not_the_base(project: Any) -> None:
@@ -153,7 +177,7 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
         ("run file", "provenance", "names no training run"),
         ("run", "provenance", "is not in MLflow"),
         ("killed run", "provenance", "KILLED"),
-        ("validation", "validation", "validation failed"),
+        ("validation", "validation", "table 'paraphrases' failed"),
         ("summary", "validation", "missing or damaged"),
         ("examples", "validation", "was not trained on"),
     ],
@@ -170,9 +194,9 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
         "run file": (folder / "run.json").unlink,
         "run": lambda: write_json(folder / "run.json", run | {"run_id": "0" * 32}),
         "killed run": lambda: make_client().set_terminated(run["run_id"], "KILLED"),
-        "validation": lambda: write_json(Path("data/validated/summary.json"), {"passed": False}),
-        "summary": lambda: Path("data/validated/summary.json").write_text("{"),
-        "examples": lambda: Path("data/validated/paraphrases.parquet").write_bytes(b"others"),
+        "validation": lambda: write_json(SUMMARY_FILE, {"passed": False}),
+        "summary": lambda: SUMMARY_FILE.write_text("{"),
+        "examples": lambda: EXAMPLES.write_bytes(b"others"),
     }
     breakers[fault]()
     decision = promote(project.settings)

@@ -102,7 +102,7 @@ def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settin
     # Results, their groups, protocol, encoders; data, protocol versions, packages.
     assert len(page.all("table")) == 4 + 3
     plots = [block["id"] for block in page.all("div") if "plotly-graph-div" in (block.get("class") or "")]
-    assert plots == ["plot-radar", "plot-pareto", "plot-metrics", "plot-groups"]
+    assert plots == ["plot-pareto", "plot-metrics", "plot-groups"]
     assert "tuned beats base" in page.text
     for word in ("ao_at_2", "relation_macro_accuracy", "tier_unseen", "weights of", "c" * 12):
         assert word in page.text
@@ -182,7 +182,7 @@ def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_set
         compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
 
 
-def test_a_missing_table_of_results_names_the_mend(folders: Folders) -> None:
+def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
     with pytest.raises(InputError, match=r"comparison.csv is missing: run `dvc repro compare`"):
         comparison_csv.read(folders.csv)
     folders.csv.parent.mkdir()

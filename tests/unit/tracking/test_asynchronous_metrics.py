@@ -1,4 +1,4 @@
-"""Metrics reach a server that was away, in order and once; a refusal is told; what stays unsent is kept and sent."""
+"""Metrics reach a server that was away, in order and once; a refusal is raised; what is left at the end is spooled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARIL
 
 from components.core.settings import Settings
 from components.sweeping.tracked_runs import sweep_runs
-from components.tracking import STORE, make_client, tracked_run
-from components.tracking import offline_spool as unsent
-from components.tracking.asynchronous_metrics import Outbox
-from components.tracking.retry_policy import WAIT, is_passing
+from components.tracking import STORE, make_client, offline_spool, tracked_run
+from components.tracking.asynchronous_metrics import AsynchronousMetrics
+from components.tracking.retry_policy import WAIT, is_transient
 
 
 class Server:
@@ -44,47 +43,47 @@ def _metrics(count: int, begin: int = 0) -> list[Metric]:
     return [Metric("loss", float(step), 1, step) for step in range(begin, begin + count)]
 
 
-def _outbox(server: Server) -> Outbox:
-    return Outbox(server, "run")  # type: ignore[arg-type]
+def _sender(server: Server) -> AsynchronousMetrics:
+    return AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
 
 
 def test_putting_never_waits_and_everything_arrives_in_order() -> None:
     server = Server(INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE, away=True)
-    outbox = _outbox(server)
+    sender = _sender(server)
     start = time.monotonic()
     for step in range(0, 3000, 100):
-        outbox.put(_metrics(100, step))
+        sender.put(_metrics(100, step))
     assert time.monotonic() - start < 0.5
     assert server.taken == []
     server.back.set()
-    assert outbox.drain(60) == []
+    assert sender.drain(60) == []
     assert [metric.step for metric in server.taken] == list(range(3000))
-    outbox.put(_metrics(1, 3000))
-    assert outbox.drain(60) == []
+    sender.put(_metrics(1, 3000))
+    assert sender.drain(60) == []
     assert server.taken[-1].step == 3000
 
 
 def test_what_a_server_that_stays_away_did_not_take_is_given_back() -> None:
-    outbox = _outbox(Server(away=True))
-    outbox.put(_metrics(5))
-    assert [metric.step for metric in outbox.drain(0.2)] == [0, 1, 2, 3, 4]
+    sender = _sender(Server(away=True))
+    sender.put(_metrics(5))
+    assert [metric.step for metric in sender.drain(0.2)] == [0, 1, 2, 3, 4]
 
 
 def test_a_refusal_is_raised_and_what_follows_is_sent() -> None:
     server = Server(BAD_REQUEST)
-    outbox = _outbox(server)
-    outbox.put(_metrics(5))
+    sender = _sender(server)
+    sender.put(_metrics(5))
     with pytest.raises(MlflowException, match="fault"):
-        outbox.drain(60)
-    outbox.put(_metrics(1, 7))
-    assert outbox.drain(60) == []
+        sender.drain(60)
+    sender.put(_metrics(1, 7))
+    assert sender.drain(60) == []
     assert [metric.step for metric in server.taken] == [7]
 
 
 def test_faults_that_can_pass() -> None:
-    assert not is_passing(ValueError())
-    assert not is_passing(MlflowException("", BAD_REQUEST))
-    assert is_passing(MlflowException("connection refused"))
+    assert not is_transient(ValueError())
+    assert not is_transient(MlflowException("", BAD_REQUEST))
+    assert is_transient(MlflowException("connection refused"))
 
 
 def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
@@ -102,24 +101,24 @@ def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
         patch.setattr(run._client, "log_batch", away)
         patch.setattr(run._client, "set_terminated", away)
     assert f"the end of run {run.id} waits in state/unsent" in caplog.text
-    assert [path.stem for path in unsent.waiting()] == [run.id]
-    kept = json.loads(unsent.waiting()[0].read_text())
+    assert [path.stem for path in offline_spool.waiting()] == [run.id]
+    spooled = json.loads(offline_spool.waiting()[0].read_text())
     client = make_client()
     assert client.get_run(run.id).info.status == "RUNNING"
     [told] = sweep_runs(1, True)
-    assert run.id in told.subject
+    assert run.id in told.under_test
     with tracked_run("train", "near", settings, {}, {}):
         found = client.get_run(run.id)
-    assert (found.info.status, found.info.end_time) == ("FINISHED", kept["end_ms"])
+    assert (found.info.status, found.info.end_time) == ("FINISHED", spooled["end_ms"])
     assert found.data.metrics["loss"] == 0.5
     assert client.get_metric_history(run.id, "loss")[0].step == 3
     assert "odd" in found.data.metrics
-    assert unsent.waiting() == []
+    assert offline_spool.waiting() == []
 
 
 def test_what_no_server_knows_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
-    path = unsent.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
-    assert unsent.send(make_client()) == []
-    assert unsent.waiting() == [path]
+    path = offline_spool.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
+    assert offline_spool.send(make_client()) == []
+    assert offline_spool.waiting() == [path]

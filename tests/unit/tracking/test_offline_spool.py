@@ -12,9 +12,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, TEMPORARILY_UNAVAILABLE
 
 from components.core.settings import Settings
-from components.tracking import RUN_FILE, STORE, add_metrics, make_client, run, tracked_run
-from components.tracking import offline_spool as unsent
-from components.tracking.retry_policy import WAIT, impatient, patiently
+from components.tracking import RUN_FILE, STORE, add_metrics, make_client, offline_spool, run, tracked_run
+from components.tracking.retry_policy import WAIT, call_with_retries, fail_fast
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
@@ -50,19 +49,19 @@ def test_artifacts_follow_unless_they_changed(
     left = _leave_encoders(settings, monkeypatch)
     Path("changed/deep/weights").write_text("another")
     client = make_client()
-    assert unsent.send(client) == [left]
+    assert offline_spool.send(client) == [left]
     assert client.get_run(left).info.status == "FINISHED"
     assert [file.path for file in client.list_artifacts(left)] == ["kept"]
     assert [file.path for file in client.list_artifacts(left, "kept/deep")] == ["kept/deep/weights"]
     assert f"changed has changed since run {left} wrote it" in caplog.text
-    assert unsent.waiting() == []
+    assert offline_spool.waiting() == []
 
 
 def test_an_end_that_another_process_sent_is_no_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     _leave_encoders(settings, monkeypatch)
-    (path,) = unsent.waiting()
-    monkeypatch.setattr(unsent, "waiting", lambda _folder: [path, path])
-    assert unsent.send(make_client()) == [path.stem]
+    (path,) = offline_spool.waiting()
+    monkeypatch.setattr(offline_spool, "waiting", lambda _folder: [path, path])
+    assert offline_spool.send(make_client()) == [path.stem]
 
 
 def test_an_artifact_that_is_refused_fails_the_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,18 +82,18 @@ def test_a_call_is_repeated_while_the_server_is_away_and_no_longer_than_told() -
         if len(calls) < 2:
             _away()
 
-    patiently(back_at_the_second, 60)
+    call_with_retries(back_at_the_second, 60)
     assert len(calls) == 2
     with pytest.raises(MlflowException, match="no answer"):
-        patiently(_away, 0)
+        call_with_retries(_away, 0)
 
 
-def test_mlflows_own_patience_is_cut_unless_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with impatient():
+def test_mlflows_own_retries_are_cut_unless_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fail_fast():
         assert os.environ[RETRIES] == "1"
     assert RETRIES not in os.environ
     monkeypatch.setenv(RETRIES, "3")
-    with impatient():
+    with fail_fast():
         assert os.environ[RETRIES] == "3"
     assert os.environ[RETRIES] == "3"
 
@@ -111,10 +110,10 @@ def test_evaluations_follow_when_the_server_is_back(
     assert caplog.text.count("the next run sends it") == 2
     client = make_client()
     assert client.get_run(tracked.id).data.metrics == {}
-    assert unsent.send(client) == [tracked.id] * 2
+    assert offline_spool.send(client) == [tracked.id] * 2
     assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
     assert client.get_run(tracked.id).info.status == "FINISHED"
-    assert unsent.waiting() == []
+    assert offline_spool.waiting() == []
 
 
 def test_an_evaluation_that_is_refused_is_told_and_not_kept(
@@ -129,4 +128,4 @@ def test_an_evaluation_that_is_refused_is_told_and_not_kept(
     monkeypatch.setattr(MlflowClient, "log_batch", refuse)
     add_metrics(Path(), {"sts/all": 0.5})
     assert "refuses the evaluation of . (no rights)" in caplog.text
-    assert unsent.waiting() == []
+    assert offline_spool.waiting() == []

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.files import write_json
+from components.core.folders import SUMMARY
 from components.core.records import GENERATIONS, PAIRS, PARAPHRASE_QUERIES
-from components.core.settings import Settings, Task, load_settings
+from components.core.settings import Limits, Settings
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
@@ -25,7 +26,8 @@ from components.validation.reporting import report
 from components.validation.reporting.report import Tally
 from components.validation.suites import SuiteResult
 from components.validation.tables import find_table
-from components.validation.validate import Files
+from components.validation.validate import REJECTED, Files
+from tests.support.params import every_method
 
 SCENE = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")
 CAPTION = "IMG_7 small dog left of large cat red bg.jpg"
@@ -67,24 +69,24 @@ class Outcome:
 Stage = Callable[..., Outcome]
 
 
-def strict_settings(table: str = "paraphrases", **limits: Any) -> Settings:
-    """Own settings with only the tasks of `table`, and no limits on shares but those given."""
-    settings = load_settings(Path(__file__).parents[3] / "params.yaml")
-    wide = {"min_accepted_share": 0.0, "max_echo_share": 1.0, "max_leak_share": 1.0, "tables": _own_limits(settings)}
-    tasks = {answer.task: Task(input=Path("unused")) for answer in find_table(table).answers}
-    return settings.model_copy(
-        update={
-            "validation": settings.validation.model_copy(update=wide | limits),
-            "synthesize": settings.synthesize.model_copy(update={"tasks": tasks}),
-        }
-    )
+def strict_settings(**limits: Any) -> Settings:
+    """Own settings with no limits on shares but those given."""
+    settings = Settings.model_validate(every_method())
+    known, own = settings.validation.tables, limits.pop("tables", None) or _own_limits(settings)
+    tables = {name: known[name].model_validate({"folder": known[name].folder} | _given(own, name)) for name in known}
+    wide = {"min_accepted_share": 0.0, "max_echo_share": 1.0, "max_leak_share": 1.0, "tables": tables}
+    return settings.model_copy(update={"validation": settings.validation.model_copy(update=wide | limits)})
 
 
-def _own_limits(settings: Settings) -> dict[str, Any]:
+def _given(own: dict[str, Limits], name: str) -> dict[str, Any]:
+    return own[name].model_dump(exclude_unset=True) if name in own else {}
+
+
+def _own_limits(settings: Settings) -> dict[str, Limits]:
     """The limits of single tables without those on shares; what judges say counts."""
-    shares = {"min_accepted_share", "max_echo_share", "max_leak_share", "judged"}
+    shares = {"min_accepted_share", "max_echo_share", "max_leak_share", "judged", "folder"}
     tables = settings.validation.tables.items()
-    return {name: type(own)(**own.model_dump(exclude_unset=True, exclude=shares)) for name, own in tables}
+    return {name: Limits(**own.model_dump(exclude_unset=True, exclude=shares)) for name, own in tables}
 
 
 def fake_similarity(texts: Any, _others: Any) -> Any:
@@ -113,7 +115,7 @@ def write_inputs(root: Path, answers: list[Answer]) -> Files:
             "reason": [reason for *_, reason in rows],
             **dict.fromkeys(_ABSENT, [None] * len(rows)),
         }
-        GENERATIONS.write(files.captions / f"{name}.parquet", columns)
+        GENERATIONS.write(files.captions / "paraphrases" / f"{name}.parquet", columns)
     return files
 
 
@@ -135,7 +137,7 @@ def write_texts(root: Path, table: str, texts: list[str], source: str = CAPTION)
     }
     if two:
         columns |= {"other_id": ["pair0"] * count, "other_source": [OTHER_CAPTION] * count}
-    GENERATIONS.write(files.captions / f"{answer.task}.parquet", columns)
+    GENERATIONS.write(files.captions / table / f"{answer.task}.parquet", columns)
     return files
 
 
@@ -143,7 +145,7 @@ def write_world(root: Path, pairs: list[int], caption: str = CAPTION) -> Files:
     """Pairs `pair<n>`, all alike but for pair 0 of a table whose tasks see two, the benchmark and the encoder."""
     files = Files(
         root / "captions", root / "train.parquet",
-        root / "evaluation", root / "base", root / "validated", root / "docs",
+        root / "evaluation", root / "base", root, root / "quarantine", root / "docs",
     )  # fmt: skip
     other, numbers = 0 not in pairs, sorted({*pairs, 0})
     PAIRS.write(
@@ -171,13 +173,18 @@ def write_world(root: Path, pairs: list[int], caption: str = CAPTION) -> Files:
     return files
 
 
+def accepted_file(files: Files, table: str = "paraphrases") -> Path:
+    """Where the stage writes a table's accepted rows."""
+    return files.project / Settings.model_validate(every_method()).validation.file(table)
+
+
 def read_outcome(files: Files, table: str = "paraphrases") -> Outcome:
     """What the stage wrote of one table."""
     return Outcome(
         files,
-        pq.read_table(files.validated / f"{table}.parquet").to_pylist(),
-        pq.read_table(files.validated / f"{find_table(table).quarantine}.parquet").to_pylist(),
-        json.loads((files.validated / "summary.json").read_text("utf-8"))["tables"][table],
+        pq.read_table(accepted_file(files, table)).to_pylist(),
+        pq.read_table(files.quarantine / table / REJECTED).to_pylist(),
+        json.loads((files.quarantine / table / SUMMARY).read_text("utf-8")),
     )
 
 
@@ -190,14 +197,14 @@ def fake_probes(settings: Settings, files: Files) -> Probes:
 def run_stage(root: Path, answers: list[Answer], run: Callable[..., None] = validate.run, **limits: Any) -> Outcome:
     """Run the stage over paraphrases."""
     files, settings = write_inputs(root, answers), strict_settings(**limits)
-    run(settings, files, fake_probes(settings, files))
+    run(settings, "paraphrases", files, fake_probes(settings, files))
     return read_outcome(files)
 
 
 def run_texts(root: Path, table: str, texts: list[str], **limits: Any) -> Outcome:
     """Run the stage over texts of another table."""
-    files, settings = write_texts(root, table, texts), strict_settings(table, **limits)
-    validate.run(settings, files, fake_probes(settings, files))
+    files, settings = write_texts(root, table, texts), strict_settings(**limits)
+    validate.run(settings, table, files, fake_probes(settings, files))
     return read_outcome(files, table)
 
 
@@ -238,8 +245,8 @@ def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
 
     def run(table: str, texts: list[str], source: str) -> Outcome:
-        files, settings = write_texts(tmp_path, table, texts, source), strict_settings(table)
-        validate.run(settings, files, fake_probes(settings, files))
+        files, settings = write_texts(tmp_path, table, texts, source), strict_settings()
+        validate.run(settings, table, files, fake_probes(settings, files))
         return read_outcome(files, table)
 
     return run
@@ -247,7 +254,7 @@ def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 @pytest.fixture
 def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], dict[str, Any]]:
-    """Runs the stage over paraphrases and one text of every other table; gives the summary."""
+    """Runs the stage over paraphrases and over one text of every other table; gives the summaries by table."""
     monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
 
     def run(texts: dict[str, str]) -> dict[str, Any]:
@@ -257,21 +264,14 @@ def all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dic
         pairs = PAIRS.read(tmp_path / "train.parquet")
         files = write_inputs(tmp_path, [one])
         PAIRS.write(files.pairs, pairs)
-        settings = load_settings(Path(__file__).parents[3] / "params.yaml")
-        tasks = {answer.task: Task(input=Path("unused")) for name in texts for answer in find_table(name).answers}
-        tasks |= {name: Task(input=Path("unused")) for name in ("paraphrase_1", "paraphrase_2")}
+        settings = Settings.model_validate(every_method())
         judged = {
             name: limits.model_copy(update={"judged": True}) for name, limits in settings.validation.tables.items()
         }
-        settings = settings.model_copy(
-            update={
-                "synthesize": settings.synthesize.model_copy(update={"tasks": tasks}),
-                "validation": settings.validation.model_copy(update={"tables": judged}),
-            }
-        )
-        validate.run(settings, files, fake_probes(settings, files))
-        summary: dict[str, Any] = json.loads((files.validated / "summary.json").read_text("utf-8"))
-        return summary
+        settings = settings.model_copy(update={"validation": settings.validation.model_copy(update={"tables": judged})})
+        for table in (*texts, "paraphrases"):
+            validate.run(settings, table, files, fake_probes(settings, files))
+        return {table: read_outcome(files, table).summary for table in (*texts, "paraphrases")}
 
     return run
 
@@ -288,7 +288,7 @@ def run_documented() -> Callable[[Path, str], Path]:
             Answer(pair=1, text_1="dog cat", text_2=text),
             Answer(pair=2, text_1=None, found_2=False, reason_1=text),
         ]
-        return run_stage(root, [Answer(), *faulty]).files.docs
+        return run_stage(root, [Answer(), *faulty]).files.docs / "paraphrases"
 
     return run
 
@@ -314,7 +314,9 @@ def texts_of(tmp_path: Path) -> Callable[..., Files]:
 @pytest.fixture
 def joined_in() -> Callable[[Files], Any]:
     """Joins the paraphrases that `inputs` wrote."""
-    return lambda files: join_answers(find_table("paraphrases"), files.captions, files.pairs, files.validated)
+    return lambda files: join_answers(
+        find_table("paraphrases"), files.captions / "paraphrases", files.pairs, files.quarantine
+    )
 
 
 @pytest.fixture

@@ -46,9 +46,9 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
         files = write_world(tmp_path, [*range(1, len(rows) + 1)])
         filled = [dict.fromkeys(GENERATIONS.schema.names) | row for row in numbered]
         table = pa.Table.from_pylist(filled, GENERATIONS.schema)
-        GENERATIONS.write(files.captions / f"{answer.task}.parquet", table)
-        settings = strict_settings(name, **limits)
-        validate.run(settings, files, fake_probes(settings, files))
+        GENERATIONS.write(files.captions / name / f"{answer.task}.parquet", table)
+        settings = strict_settings(**limits)
+        validate.run(settings, name, files, fake_probes(settings, files))
         return read_outcome(files, name)
 
     return run

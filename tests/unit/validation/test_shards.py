@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ TEXTS = [GOOD_1, SAME_1, OTHER_1, "dog cat", "Sure! " + GOOD_1, None]
 
 def _written(outcome: Any) -> tuple[Any, ...]:
     """Everything that must not depend on the shards; the tables byte by byte."""
-    tables = [path.read_bytes() for path in sorted(outcome.files.validated.glob("*.parquet"))]
-    summary = json.loads((outcome.files.validated / "summary.json").read_text("utf-8"))
-    summary["tables"]["paraphrases"].pop("shards")
-    return outcome.accepted, outcome.quarantine, summary, tables
+    tables = [path.read_bytes() for path in sorted(outcome.files.project.glob("data/validated/**/*.parquet"))]
+    tables += [path.read_bytes() for path in sorted(outcome.files.quarantine.rglob("*.parquet"))]
+    assert len(tables) == 2
+    outcome.summary.pop("shards")
+    return outcome.accepted, outcome.quarantine, outcome.summary, tables
 
 
 @settings(
@@ -67,15 +67,6 @@ def test_a_pair_whose_samples_follow_each_other_stays_in_one_shard(
         assert all((shard.index == shard["row"]).all() for shard in joined.shards(2))
 
 
-def test_near_duplicates_of_earlier_rows_are_rejected(stage: Any, answer: Any) -> None:
-    near = "Scarlet backdrop; one tiny hound waits to the left of one huge tabby."
-    far = "A tiny hound waits left of a huge tabby on scarlet."
-    answers = [answer(), answer(pair=1, text_2=far), answer(pair=2, text_2=near)]
-    outcome = stage(answers, shard_rows=2, near_duplicate=0.6)
-    assert [(row["id"], row["reason"]) for row in outcome.quarantine] == [("pair2", "near_duplicate:table")]
-    assert stage(answers).quarantine == []
-
-
 def test_limits_hold_for_the_whole_table(stage: Any, answer: Any) -> None:
     answers = [answer(pair=pair, text_1=GOOD_1 if pair < 2 else "dog cat") for pair in range(4)]
     outcome = stage(answers, shard_rows=2, min_accepted_share=0.5)
@@ -93,4 +84,5 @@ def test_nothing_appears_when_the_stage_breaks_off(stage: Any, answer: Any, tmp_
     monkeypatch.setattr("components.validation.reporting.quality.Quality.add", fail)
     with pytest.raises(RuntimeError, match="lost"):
         stage([answer(), answer(pair=1)], shard_rows=1)
-    assert list((tmp_path / "validated").iterdir()) == []
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "quarantine" / "paraphrases").iterdir()) == []

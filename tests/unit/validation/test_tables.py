@@ -11,8 +11,8 @@ from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.errors import InputError
 from components.core.settings import Limits, Settings
-from components.validation import tables, validate
-from components.validation.tables import find_table, tables_of
+from components.validation import tables
+from components.validation.tables import find_table
 
 GOOD = {
     "rewrites": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
@@ -165,17 +165,13 @@ def test_broken_limit_of_one_table_is_named(text_stage: Any) -> None:
         text_stage("negations", [GOOD["negations"], "dog"], tables=own)
 
 
-def test_tables_follow_from_the_tasks() -> None:
-    assert [table.name for table in tables_of(["paraphrase_1", "paraphrase_2"])] == ["paraphrases"]
-    assert [table.name for table in tables_of(["paraphrase_1", "difference"])] == ["differences"]
-    with pytest.raises(InputError, match=r"synthesize\.tasks \(paraphrase_1\) makes no whole table"):
-        tables_of(["paraphrase_1"])
-
-
-def test_unknown_table_in_the_limits(raw_params: dict[str, Any]) -> None:
-    raw_params["validate"]["tables"] = {"negation": {}}
-    with pytest.raises(InputError, match=r"validate\.tables has 'negation' is unknown: did you mean 'negations'"):
-        validate.run(Settings.model_validate(raw_params))
+def test_the_tasks_of_params_yaml_belong_to_the_tables_that_ask_them(settings: Settings) -> None:
+    wanted = {}
+    for name in file_names(tables.__path__):
+        for answer in find_table(name).answers:
+            wanted |= {task: name for task in (answer.task, find_task(answer.task).judges) if task}
+    assert {name: task.table for name, task in settings.synthesize.tasks.items()} == wanted
+    assert set(settings.validation.tables) == set(wanted.values())
 
 
 @pytest.mark.parametrize("name", file_names(tables.__path__))
@@ -214,8 +210,7 @@ def test_no_task_is_left_without_a_table() -> None:
 
 
 def test_all_tables_in_one_run(raw_params: dict[str, Any], all_inputs: Any, tmp_path: Path) -> None:
-    summary = all_inputs(GOOD)
-    assert set(summary["tables"]) == {*GOOD, "paraphrases"}
-    assert summary["passed"] is True
-    assert all((tmp_path / "validated" / f"{name}_quarantine.parquet").exists() for name in GOOD)
-    assert (tmp_path / "validated" / "quarantine.parquet").exists()
+    summaries = all_inputs(GOOD)
+    assert set(summaries) == {*GOOD, "paraphrases"}
+    assert all(summary["passed"] for summary in summaries.values())
+    assert all((tmp_path / "quarantine" / name / "rejected.parquet").exists() for name in summaries)

@@ -109,9 +109,10 @@ def test_broken_share_fails_the_stage_with_outputs_written(
         stage([answer(**FAULTS[fault]), answer(pair=1)], **limits)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
-    summary = (tmp_path / "validated" / "summary.json").read_text("utf-8")
-    assert '"passed": false' in summary
-    assert (tmp_path / "validated" / "quarantine.parquet").exists()
+    written = tmp_path / "quarantine" / "paraphrases"
+    assert '"passed": false' in (written / "summary.json").read_text("utf-8")
+    assert (written / "rejected.parquet").exists()
+    assert f"look at {tmp_path / 'docs' / 'paraphrases' / 'index.html'} and {written}" in str(caught.value)
 
 
 def test_share_at_its_limit_passes(stage: Any, answer: Any) -> None:
@@ -126,8 +127,9 @@ def test_nothing_is_written_beside_the_outputs(
     monkeypatch.chdir(tmp_path / "cwd")
     outcome = documented_stage([answer(), answer(pair=1)], shard_rows=1)
     assert list((tmp_path / "cwd").iterdir()) == []
-    written = {"paraphrases.parquet", "quarantine.parquet", "summary.json"}
-    assert {path.name for path in outcome.files.validated.iterdir()} == written
+    files = outcome.files
+    assert [path.name for path in (files.project / "data" / "validated").rglob("*.*")] == ["paraphrases.parquet"]
+    assert {path.name for path in (files.quarantine / "paraphrases").iterdir()} == {"rejected.parquet", "summary.json"}
 
 
 def test_facts_wanted_without_the_embedded_world(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:
@@ -150,9 +152,10 @@ def test_command_ends_in_one_line_when_inputs_are_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
-        run_command(lambda: validate.run(Settings.model_validate(raw_params)))
+        run_command(lambda: validate.run(Settings.model_validate(raw_params), "class_descriptions"))
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: data/captions/class_description.parquet is missing")
+    missing = "data/captions/class_descriptions/class_description.parquet"
+    assert capsys.readouterr().err.startswith(f"error: {missing} is missing")
 
 
 def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
@@ -161,7 +164,6 @@ def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
     assert outcome.reasons == {"paraphrase_1_rejected:too long, wants 15"}
 
 
-def test_limits_of_an_unknown_table_are_refused_with_a_suggestion(raw_params: dict[str, Any]) -> None:
-    raw_params["validate"]["tables"]["paraphrase"] = {"max_words": 9}
-    with pytest.raises(InputError, match=r"validate\.tables has 'paraphrase' is unknown: did you mean 'paraphrases'\?"):
-        validate.run(Settings.model_validate(raw_params))
+def test_a_table_that_params_yaml_does_not_name_is_refused(raw_params: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"validate\.tables: 'paraphrase' is unknown: did you mean 'paraphrases'\?"):
+        validate.run(Settings.model_validate(raw_params), "paraphrase")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.published_benchmark import Need
 from components.core.errors import InputError
 from components.core.metrics import Indices
@@ -56,17 +56,17 @@ class Awa2:
         return np.array([self.classes.index(name) for name in self.test_classes], dtype=np.int64)
 
 
-def read_awa2(trial: Trial) -> Awa2:
-    """Read the trial's folder.
+def read_awa2(context: BenchmarkContext) -> Awa2:
+    """Read the context's folder.
 
     Raises:
         InputError: a file is damaged, they do not fit together, or there is not as much as is published.
     """
-    folder = trial.folder
+    folder = context.folder
     classes, predicates = _numbered(folder / "classes.txt"), _numbered(folder / "predicates.txt")
     test_classes = tuple(sorted((folder / "testclasses.txt").read_text("utf-8").split()))
-    trial.expect("classes.txt", len(classes), CLASSES)
-    trial.expect("testclasses.txt", len(test_classes), TEST_CLASSES)
+    context.expect("classes.txt", len(classes), CLASSES)
+    context.expect("testclasses.txt", len(test_classes), TEST_CLASSES)
     if len(predicates) != PREDICATES:
         raise InputError(f"{folder / 'predicates.txt'} has {len(predicates)} names, not {PREDICATES}: fetch it again")
     for name in test_classes:
@@ -75,7 +75,7 @@ def read_awa2(trial: Trial) -> Awa2:
     matrix = _matrix(folder / "predicate-matrix-binary.txt", len(classes))
     files = [_images(folder / "JPEGImages" / name) for name in test_classes]
     labels = np.repeat(np.arange(len(files), dtype=np.int64), [len(found) for found in files])
-    trial.expect("JPEGImages: images of test classes", len(labels), TEST_IMAGES)
+    context.expect("JPEGImages: images of test classes", len(labels), TEST_IMAGES)
     return Awa2(classes, test_classes, predicates, matrix, tuple(path for found in files for path in found), labels)
 
 

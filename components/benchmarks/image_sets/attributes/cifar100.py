@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.published_benchmark import Need
 from components.core.errors import InputError
@@ -50,21 +50,21 @@ class Cifar100:
         )
 
 
-def read_cifar100(trial: Trial) -> Cifar100:
-    """Read the trial's folder: each record is a coarse label, a fine label and 3,072 bytes, channel by channel.
+def read_cifar100(context: BenchmarkContext) -> Cifar100:
+    """Read the context's folder: each record is a coarse label, a fine label and 3,072 bytes, channel by channel.
 
     Raises:
         InputError: the file is cut short, a label has no name, or there are not 10,000 records.
     """
-    path = trial.folder / "test.bin"
+    path = context.folder / "test.bin"
     content = np.fromfile(path, dtype=np.uint8)
     if not len(content) or len(content) % _RECORD:
         raise InputError(f"{path} is damaged ({len(content):,} bytes, no multiple of {_RECORD:,}): fetch it again")
     records = content.reshape(-1, _RECORD)
-    trial.expect("test.bin", len(records), TEST_IMAGES)
+    context.expect("test.bin", len(records), TEST_IMAGES)
     coarse, fine = records[:, 0].astype(np.int64), records[:, 1].astype(np.int64)
-    coarse_names = _names(trial.folder / "coarse_label_names.txt", coarse)
-    fine_names = _names(trial.folder / "fine_label_names.txt", fine)
+    coarse_names = _names(context.folder / "coarse_label_names.txt", coarse)
+    fine_names = _names(context.folder / "fine_label_names.txt", fine)
     return Cifar100(coarse, fine, coarse_names, fine_names, records[:, 2:].reshape(-1, 3, SIDE, SIDE))
 
 

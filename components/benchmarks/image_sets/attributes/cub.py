@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.published_benchmark import Need
 from components.core.errors import InputError
 
@@ -18,17 +18,17 @@ NEEDS = (
 )
 
 
-def read_cub_test_images(trial: Trial) -> tuple[str, ...]:
+def read_cub_test_images(context: BenchmarkContext) -> tuple[str, ...]:
     """Names of the test images below `images/`, in the order of `images.txt`.
 
     Raises:
         InputError: a line is no pair, the two lists differ, or there are not 5,794 test images.
     """
-    names, train = _pairs(trial.folder / "images.txt"), _pairs(trial.folder / "train_test_split.txt")
+    names, train = _pairs(context.folder / "images.txt"), _pairs(context.folder / "train_test_split.txt")
     if names.keys() != train.keys():
-        raise InputError(f"{trial.folder}: images.txt and train_test_split.txt list other images: fetch both again")
+        raise InputError(f"{context.folder}: images.txt and train_test_split.txt list other images: fetch both again")
     found = tuple(name for number, name in names.items() if train[number] == "0")
-    trial.expect("train_test_split.txt: test images", len(found), TEST_IMAGES)
+    context.expect("train_test_split.txt: test images", len(found), TEST_IMAGES)
     return found
 
 

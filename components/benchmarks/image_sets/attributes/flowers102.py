@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture, picture_file
 from components.benchmarks.image_sets.mat_files import mat_arrays
 from components.benchmarks.published_benchmark import Need
@@ -42,19 +42,19 @@ class Flowers102:
         return picture_file(self.folder / f"image_{self.numbers[row]:05d}.jpg")
 
 
-def read_flowers102(trial: Trial) -> Flowers102:
-    """Read the trial's folder; the test split is the published one, `tstid`.
+def read_flowers102(context: BenchmarkContext) -> Flowers102:
+    """Read the context's folder; the test split is the published one, `tstid`.
 
     Raises:
         InputError: a file is damaged, an image has no label, or there are not 6,149 test images.
     """
-    labels, numbers = _column(trial, "imagelabels.mat", "labels"), _column(trial, "setid.mat", "tstid")
-    trial.expect("setid.mat: tstid", len(numbers), TEST_IMAGES)
+    labels, numbers = _column(context, "imagelabels.mat", "labels"), _column(context, "setid.mat", "tstid")
+    context.expect("setid.mat: tstid", len(numbers), TEST_IMAGES)
     if not len(numbers) or numbers.min() < 1 or numbers.max() > len(labels):
-        raise InputError(f"{trial.folder / 'setid.mat'} names images that imagelabels.mat lacks: fetch both again")
-    return Flowers102(numbers, labels[numbers - 1] - 1, trial.folder / "jpg")
+        raise InputError(f"{context.folder / 'setid.mat'} names images that imagelabels.mat lacks: fetch both again")
+    return Flowers102(numbers, labels[numbers - 1] - 1, context.folder / "jpg")
 
 
-def _column(trial: Trial, file: str, name: str) -> Indices:
-    (column,) = mat_arrays(trial.folder / file, name)
+def _column(context: BenchmarkContext, file: str, name: str) -> Indices:
+    (column,) = mat_arrays(context.folder / file, name)
     return np.atleast_1d(column).astype(np.int64)

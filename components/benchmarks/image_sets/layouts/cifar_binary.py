@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.image_sets.array_pictures import array_pictures
 from components.benchmarks.image_sets.facts import ImageSetFacts
@@ -56,7 +56,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return found
 
 
-def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     edition = next(one for one in _EDITIONS if one.folder == path.name)
     pictures: list[Picture] = []
     labels = []
@@ -67,7 +67,9 @@ def _read(_trial: Trial, path: Path, facts: ImageSetFacts, split: str) -> ImageS
             raise InputError(f"{path / name} holds class {labels[-1].max()} of {facts.classes}: fetch it again")
         planes = records[:, edition.label_bytes :].reshape(-1, 3, _SIDE, _SIDE)
         pictures += array_pictures(name, planes.transpose(0, 2, 3, 1))
-    return ImageSet(pictures, np.concatenate(labels), [name.replace("_", " ") for name in lines(path / edition.names)])
+    names = lines(path / edition.names)
+    spaced = [name.replace("_", " ") for name in names]
+    return ImageSet(pictures, np.concatenate(labels), spaced, torchvision_names=names)
 
 
 def _records(path: Path, label_bytes: int) -> npt.NDArray[np.uint8]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.image_sets import imagenet
 from components.benchmarks.image_sets.facts import ImageSetFacts
@@ -24,10 +24,10 @@ _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff",
 def _find(folder: Path, facts: ImageSetFacts, split: str) -> Path | None:
     tests = [path for path in facts.folders if (folder / path).is_dir()]
     trains = [path.replace("test", "train") for path in facts.folders if "test" in path]
-    return first_existing(folder, *(tests if split == "test" else trains))
+    return first_existing(folder, *(trains if split == "train" else tests))
 
 
-def _read(_trial: Trial, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
+def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
     folders = _class_folders(path, facts)
     files = [sorted(one for one in (path / name).rglob("*") if one.suffix.lower() in _ENDINGS) for name in folders]
     for name, some in zip(folders, files, strict=True):
@@ -35,7 +35,7 @@ def _read(_trial: Trial, path: Path, facts: ImageSetFacts, _split: str) -> Image
             raise InputError(f"{path / name} holds no images: fetch the set again")
     labels = np.repeat(np.arange(len(folders), dtype=np.int64), [len(some) for some in files])
     pictures = [picture_file(file) for some in files for file in some]
-    return ImageSet(pictures, labels, [name.replace("_", " ") for name in folders])
+    return ImageSet(pictures, labels, [name.replace("_", " ") for name in folders], torchvision_names=folders)
 
 
 def _class_folders(path: Path, facts: ImageSetFacts) -> list[str]:

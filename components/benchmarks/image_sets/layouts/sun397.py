@@ -3,6 +3,8 @@
 The first of the ten official partitions, 50 images per class for training and testing (19,850 each), is the one of
 CLIP's paper (appendix A.1). CLIP_benchmark's shards hold all 108,754 images. A class is called by its path without
 the letter: "/c/church/indoor" is "church indoor".
+
+Split `whole` is all images below the classes' folders, sorted by path.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -25,10 +27,14 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "ClassName.txt").is_file() else first_existing(folder, "SUN397")
 
 
-def _read(trial: Trial, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     classes = [line.strip("/") for line in lines(path / "ClassName.txt")]
-    source = first_existing(path, _FILES[split], f"Partitions/{_FILES[split]}") or trial.folder / _FILES[split]
-    images = [line.strip("/") for line in lines(source)]
+    if split == "whole":
+        source = path
+        images = sorted(one.relative_to(path).as_posix() for one in path.rglob("sun_*.jpg"))
+    else:
+        source = first_existing(path, _FILES[split], f"Partitions/{_FILES[split]}") or context.folder / _FILES[split]
+        images = [line.strip("/") for line in lines(source)]
     rows = [(image, image.rpartition("/")[0][_LETTER:]) for image in images]
     found = listed(source, path, rows, [name[_LETTER:] for name in classes])
     return replace(found, class_names=[name.replace("/", " ") for name in found.class_names or ()])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import Trial
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout
@@ -36,7 +36,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return path if (path / _COUNT).is_file() or (path / "0.tar").is_file() else None
 
 
-def _read(trial: Trial, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
+def _read(context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
     pictures: list[Picture] = []
     labels: list[int] = []
     bad: list[str] = []
@@ -52,7 +52,7 @@ def _read(trial: Trial, path: Path, facts: ImageSetFacts, _split: str) -> ImageS
             pictures.append(places(sample.key, ending))
             labels.append(label)
     if bad:
-        trial.amiss(f"{path.name}/: {len(bad)} samples cannot be used, first {bad[0]}")
+        context.amiss(f"{path.name}/: {len(bad)} samples cannot be used, first {bad[0]}")
     return ImageSet(pictures, np.array(labels, dtype=np.int64))
 
 

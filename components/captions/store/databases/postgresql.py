@@ -126,7 +126,7 @@ WITH answered AS (
   ORDER BY key
   ON CONFLICT (key) DO NOTHING
   RETURNING 1
-), mended AS (
+), fixed AS (
   DELETE FROM failures WHERE key = ANY (string_to_array(:answered, ','))
 ), failed AS (
   INSERT INTO failures (key, task, model, reason, attempts, at)

@@ -1,1 +1,1 @@
-"""Texts to token ids and on to features."""
+"""Tokenizers, token batches and text towers."""

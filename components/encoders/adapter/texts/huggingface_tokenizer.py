@@ -1,4 +1,4 @@
-"""A tokenizer in the form that Hugging Face folders have."""
+"""The tokenizer of a Hugging Face folder, for text towers made of language models."""
 
 from __future__ import annotations
 

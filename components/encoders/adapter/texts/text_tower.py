@@ -1,4 +1,4 @@
-"""Text features of any encoder, on token batches shorter than its context."""
+"""Computes text features of any encoder from token batches shorter than its context."""
 
 from __future__ import annotations
 

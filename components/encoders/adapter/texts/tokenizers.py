@@ -1,4 +1,4 @@
-"""Which tokenizer an encoder's texts need."""
+"""Chooses the tokenizer of an encoder."""
 
 from __future__ import annotations
 

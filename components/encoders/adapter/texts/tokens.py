@@ -1,4 +1,4 @@
-"""Texts to token ids, and batches no longer than they need to be."""
+"""Turns texts into token ids, and cuts batches after their longest text."""
 
 from __future__ import annotations
 

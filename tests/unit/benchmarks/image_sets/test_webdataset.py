@@ -14,7 +14,7 @@ from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, encoded, write_shards
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 FACTS = image_sets()["imagenet_1k"].model_copy(update={"classes": 3, "test": (4,), "class_names": None})
 
@@ -24,7 +24,7 @@ SAMPLES = [(RED, 0), (GREEN, 1), (BLUE, 2), (RED, 0)]
 
 
 def read(folder: Path, **options: Any) -> ImageSet:
-    return read_image_set(toy_trial(folder, {}, **options), FACTS)
+    return read_image_set(toy_context(folder, {}, **options), FACTS)
 
 
 def add_member(path: Path, name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE) -> None:
@@ -63,9 +63,9 @@ def test_a_class_that_is_none_is_named(tmp_path: Path, label: Any) -> None:
     write_shards(tmp_path, [*SAMPLES[:3], (RED, label)])
     with pytest.raises(InputError, match=r"1 samples cannot be used, first 1.tar/s0000003 \(class is not 0 to 2\)"):
         read(tmp_path)
-    trial = toy_trial(tmp_path, {}, allow_partial=True)
-    assert read_image_set(trial, FACTS).labels.tolist() == [0, 1, 2]
-    assert "1 samples cannot be used" in trial.notes[0]
+    context = toy_context(tmp_path, {}, allow_partial=True)
+    assert read_image_set(context, FACTS).labels.tolist() == [0, 1, 2]
+    assert "1 samples cannot be used" in context.notes[0]
 
 
 def test_hostile_members_are_never_followed(tmp_path: Path) -> None:

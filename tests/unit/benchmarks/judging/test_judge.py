@@ -14,7 +14,7 @@ from components.benchmarks.judging.judge import Judge, Question, judge_of, judge
 from components.captions.request import PICTURE, Reply, Request
 from components.captions.task import chat
 from components.core.errors import InputError
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 
 @dataclass
@@ -42,31 +42,31 @@ def _number(answer: str) -> float | None:
 def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Path) -> None:
     oracle = Oracle()
     judge = Judge(oracle, f"sqlite:///{tmp_path}/store.db")
-    trial = toy_trial(tmp_path, {}, options={"judge": judge}, allow_partial=True)
-    values, rows = judged(trial, "test", _questions("3", "silence", "nonsense", "5"), _number)
+    context = toy_context(tmp_path, {}, options={"judge": judge}, allow_partial=True)
+    values, rows = judged(context, "test", _questions("3", "silence", "nonsense", "5"), _number)
     assert values.tolist() == [3, 5]
     assert rows.tolist() == [0, 3]
-    assert trial.notes == ["judge oracle: 2 of 4 scores are unusable"]
-    judged(trial, "test", _questions("5", "3", "nonsense"), _number)
+    assert context.notes == ["judge oracle: 2 of 4 scores are unusable"]
+    judged(context, "test", _questions("5", "3", "nonsense"), _number)
     assert len(oracle.asked) == 4
 
 
 def test_unusable_answers_are_refused_unless_allowed(tmp_path: Path) -> None:
     judge = Judge(Oracle(), f"sqlite:///{tmp_path}/store.db")
-    trial = toy_trial(tmp_path, {}, options={"judge": judge})
+    context = toy_context(tmp_path, {}, options={"judge": judge})
     with pytest.raises(InputError, match="1 of 2 scores are unusable"):
-        judged(trial, "test", _questions("3", "nonsense"), _number)
+        judged(context, "test", _questions("3", "nonsense"), _number)
     with pytest.raises(InputError, match="no usable score"):
-        judged(trial, "test", _questions("nonsense"), _number)
+        judged(context, "test", _questions("nonsense"), _number)
 
 
 def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="give --option judge="):
-        judge_of(toy_trial(tmp_path, {}))
-    judge = judge_of(toy_trial(tmp_path, {}, options={"judge": "judge"}))
+        judge_of(toy_context(tmp_path, {}))
+    judge = judge_of(toy_context(tmp_path, {}, options={"judge": "judge"}))
     assert judge.store == "sqlite:///state/generations.db"
     with pytest.raises(InputError, match=r"model 'nobody' is not in synthesize.models"):
-        judge_of(toy_trial(tmp_path, {}, options={"judge": "nobody"}))
+        judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
 
 
 def test_a_question_about_an_image_shows_it_and_says_what_was_asked_for() -> None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from components.benchmarks.protocols.linear_probe import best_exponent, probe_answers
 from components.benchmarks.protocols.zero_shot import (
+    accuracy_among,
     comparative_weights,
+    confused_cells,
     confusion_matrix,
     held_out,
     most_confused,
@@ -70,6 +72,34 @@ def test_confusions_count_in_both_directions() -> None:
     assert most_confused(confusion, 1) == [(0, 1)]
     assert most_confused(confusion, 3, {(0, 2), (1, 2)}) == [(1, 2)]
     assert most_confused(confusion, 3, set()) == []
+
+
+def test_released_confusions_are_single_cells_by_size() -> None:
+    confusion = np.array([[9, 1, 0], [3, 9, 2], [0, 3, 9]])
+    assert confused_cells(confusion, 3) == [(1, 0), (2, 1), (1, 2)], "of equal cells the one that comes first"
+    assert confused_cells(confusion, 9) == [(1, 0), (2, 1), (1, 2), (0, 1)]
+    assert confused_cells(np.diag([3, 2]), 3) == []
+
+
+def test_released_confusions_are_those_of_the_authors_loop() -> None:
+    """The loop of github.com/dsam99/pc_clip, run.py, in its own words: the largest cell, set to zero, three times."""
+    confusion = np.random.default_rng(3).integers(0, 50, size=(12, 12))
+    left, cells = torch.from_numpy(confusion.copy()).fill_diagonal_(0), []
+    for _ in range(3):
+        place = int(left.argmax())
+        cells.append((place // 12, place % 12))
+        left[cells[-1]] = 0
+    assert confused_cells(confusion, 3) == cells
+
+
+def test_among_the_confused_classes_no_other_can_be_answered() -> None:
+    weights = reals([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    images = reals([[0.6, 0, 0.8], [0.6, 0.8, 0], [0, 0.6, 0.8], [0, 0, 1]])
+    labels = np.array([0, 0, 1, 2])
+    # Over all classes the first three are wrong; without class 2 the first and the third are right.
+    assert top_accuracy(images, weights, labels).tolist() == [0, 0, 0, 1]
+    assert accuracy_among(images, weights, labels, {1, 0}) == pytest.approx(2 / 3)
+    assert accuracy_among(images[3:], weights, labels[3:], {1, 0}) is None
 
 
 def test_equation_three_by_hand() -> None:

@@ -14,7 +14,7 @@ from components.benchmarks.benchmark import Scores
 from components.benchmarks.published import find_published
 from components.benchmarks.published.aro import FEWEST
 from components.core.errors import InputError
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
 RED, GREEN = (0, 0, 4, 8), (4, 0, 4, 8)
@@ -60,12 +60,12 @@ def _relations() -> list[dict[str, Any]]:
 
 def test_relations_by_hand(tmp_path: Path) -> None:
     _write(tmp_path, "relation", _relations())
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("vg_relation").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("vg_relation").score(context)
     assert _value(scores, "vg_relation/macro_accuracy") == pytest.approx(1 / 2)
     assert _value(scores, "vg_relation/macro_accuracy_all") == pytest.approx(1 / 3)
     assert _value(scores, "vg_relation/micro_accuracy") == pytest.approx(3 / 5)
-    assert trial.notes == ["visual_genome_relation.json: 5 found, 23,937 published"]
+    assert context.notes == ["visual_genome_relation.json: 5 found, 23,937 published"]
     counts = {name: len(found) for name, found in scores.pictures.items()}
     assert counts == {name: len(found) for name, found in scores.values.items()}
 
@@ -76,7 +76,7 @@ def test_attribute_pairs_need_25_cases_and_their_order_counts(tmp_path: Path) ->
     cases = [*[_case("red", "green", RED, **many)] * (FEWEST - 1), wrong]
     cases += [_case("red", "rosy", RED, **few)] * (FEWEST - 1)
     _write(tmp_path, "attribution", cases)
-    scores = find_published("vg_attribution").score(toy_trial(tmp_path, TABLE, allow_partial=True))
+    scores = find_published("vg_attribution").score(toy_context(tmp_path, TABLE, allow_partial=True))
     assert _value(scores, "vg_attribution/macro_accuracy") == pytest.approx(24 / 25)
     assert _value(scores, "vg_attribution/macro_accuracy_all") == pytest.approx(12 / 25)
     assert _value(scores, "vg_attribution/micro_accuracy") == pytest.approx(24 / 49)
@@ -84,17 +84,17 @@ def test_attribute_pairs_need_25_cases_and_their_order_counts(tmp_path: Path) ->
 
 def test_without_a_case_that_counts_the_headline_is_left_out(tmp_path: Path) -> None:
     _write(tmp_path, "relation", _relations()[-1:])
-    scores = find_published("vg_relation").score(toy_trial(tmp_path, TABLE, allow_partial=True))
+    scores = find_published("vg_relation").score(toy_context(tmp_path, TABLE, allow_partial=True))
     assert set(scores.values) == {"vg_relation/macro_accuracy_all", "vg_relation/micro_accuracy"}
 
 
 def test_other_formats_and_missing_files_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, "relation", _relations())
     with pytest.raises(InputError, match=r"5 found, 23,937 published.*--allow-partial"):
-        find_published("vg_relation").score(toy_trial(tmp_path, TABLE))
+        find_published("vg_relation").score(toy_context(tmp_path, TABLE))
     _write_cases = [*_relations(), {**_relations()[0], "bbox_x": 1.5}]
     (tmp_path / "visual_genome_relation.json").write_text(json.dumps(_write_cases))
     with pytest.raises(InputError, match=r"1 rows lack image_path or bbox_x .*row 5"):
-        find_published("vg_relation").score(toy_trial(tmp_path, TABLE))
+        find_published("vg_relation").score(toy_context(tmp_path, TABLE))
     with pytest.raises(InputError, match=r"visual_genome_attribution.json \(28,748 cases, 15 MB, licence: MIT"):
         find_published("vg_attribution").check_files(tmp_path)

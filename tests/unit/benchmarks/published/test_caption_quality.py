@@ -16,7 +16,7 @@ from components.benchmarks.published import find_published
 from components.captions.request import Reply, Request
 from components.core.errors import InputError
 from components.core.records import DIFFERENCES, PAIRS
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 
 @dataclass
@@ -54,13 +54,13 @@ def test_scores_without_images(tmp_path: Path) -> None:
     _write(tmp_path, "a good one", "a bad one", "another good one")
     critic = Critic()
     options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
-    trial = toy_trial(tmp_path, {}, allow_partial=True, options=options)
-    found = find_published("caption_quality").score(trial).values
+    context = toy_context(tmp_path, {}, allow_partial=True, options=options)
+    found = find_published("caption_quality").score(context).values
     assert sorted(found["caption_quality/captions_only/score"].tolist()) == [0.25, 0.75, 0.75]
     assert found["caption_quality/captions_only/good_share"].sum() == 2
-    assert trial.notes == ["differences.parquet: 3 differences, the paper judges 300"]
+    assert context.notes == ["differences.parquet: 3 differences, the paper judges 300"]
     assert all("Image 1 caption: a 'cat'" in request.chat[-1][1] for request in critic.asked)
-    find_published("caption_quality").score(trial)
+    find_published("caption_quality").score(context)
     assert len(critic.asked) == 3
 
 
@@ -76,7 +76,7 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path) -> None:
     PAIRS.write(tmp_path / "pairs.parquet", {name: list(column) for name, column in pairs.items()})
     critic = Critic()
     options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
-    found = find_published("caption_quality").score(toy_trial(tmp_path, {}, allow_partial=True, options=options))
+    found = find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))
     assert found.values["caption_quality/with_images/score"].tolist() == [0.75]
     assert [picture.data for picture in critic.asked[0].pictures] == [_png("green"), _png("red")]
 
@@ -87,7 +87,7 @@ def test_three_hundred_are_drawn_by_the_seed(tmp_path: Path) -> None:
     for seed in (0, 0, 1):
         critic = Critic()
         options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/{len(asked)}.db")}
-        find_published("caption_quality").score(toy_trial(tmp_path, {}, options=options, seed=seed))
+        find_published("caption_quality").score(toy_context(tmp_path, {}, options=options, seed=seed))
         asked.append({request.key for request in critic.asked})
     assert len(asked[0]) == 300
     assert asked[0] == asked[1] != asked[2]
@@ -99,12 +99,12 @@ def test_wrong_and_missing_tables(tmp_path: Path) -> None:
         benchmark.check_files(tmp_path)
     _write(tmp_path, "odd")
     with pytest.raises(InputError, match="1 differences, the paper judges 300"):
-        benchmark.score(toy_trial(tmp_path, {}))
+        benchmark.score(toy_context(tmp_path, {}))
     with pytest.raises(InputError, match="give --option judge="):
-        benchmark.score(toy_trial(tmp_path, {}, allow_partial=True))
+        benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
     options = {"judge": Judge(Critic(), f"sqlite:///{tmp_path}/store.db")}
     with pytest.raises(InputError, match="judge critic gave no usable score"):
-        benchmark.score(toy_trial(tmp_path, {}, allow_partial=True, options=options))
+        benchmark.score(toy_context(tmp_path, {}, allow_partial=True, options=options))
     _write(tmp_path)
     with pytest.raises(InputError, match=r"differences.parquet has no rows"):
-        benchmark.score(toy_trial(tmp_path, {}, options=options))
+        benchmark.score(toy_context(tmp_path, {}, options=options))

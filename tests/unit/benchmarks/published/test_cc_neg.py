@@ -18,7 +18,7 @@ from components.benchmarks.files.convert_cc_neg import convert
 from components.benchmarks.protocols.semclip_scores import composite_score, held_out
 from components.benchmarks.published import cc_neg, find_published
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "no red": (0, 1, 0), "rosy": (1, 0, 0), "crimson": (0.9, 0.1, 0), "leaf": (0, 1, 0)}
 AUTHORS = "/workspace/datasets/cc3m/ccneg_images/cc3m_subset_images_extracted_final"
@@ -52,24 +52,24 @@ def test_con_clip_by_hand_from_the_authors_file(tmp_path: Path, monkeypatch: pyt
     assert convert(tmp_path / "ccneg_preprocessed.pt", tmp_path / cc_neg.TABLE) == 4
     _picture(tmp_path, "a.jpg", (255, 0, 0))
     monkeypatch.setattr(cc_neg, "TESTED", 3)
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("cc_neg").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("cc_neg").score(context)
     assert scores.values["cc_neg/accuracy"].tolist() == [1, 1, 0]
-    assert trial.notes == ["cc_neg.parquet: 4 found, 228,246 published"]
-    assert "no red" in trial.subject.encoder.asked  # type: ignore[attr-defined]
+    assert context.notes == ["cc_neg.parquet: 4 found, 228,246 published"]
+    assert "no red" in context.under_test.encoder.asked  # type: ignore[attr-defined]
 
 
 def test_con_clip_refuses_other_counts_and_columns(tmp_path: Path) -> None:
     _published(tmp_path / "source.pt")
     convert(tmp_path / "source.pt", tmp_path / cc_neg.TABLE)
     with pytest.raises(InputError, match=r"cc_neg.parquet: 4 found, 228,246 published"):
-        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+        find_published("cc_neg").score(toy_context(tmp_path, TABLE))
     pq.write_table(pa.table({"image_path": ["a"], "caption": ["b"]}), tmp_path / cc_neg.TABLE)
     with pytest.raises(InputError, match=r"lacks the column 'negated'.*convert_cc_neg"):
-        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+        find_published("cc_neg").score(toy_context(tmp_path, TABLE))
     (tmp_path / cc_neg.TABLE).write_bytes(b"PK")
     with pytest.raises(InputError, match="is no Parquet file"):
-        find_published("cc_neg").score(toy_trial(tmp_path, TABLE))
+        find_published("cc_neg").score(toy_context(tmp_path, TABLE))
     with pytest.raises(InputError, match=r"ccneg_images/.* \(images of CC3M"):
         find_published("cc_neg").check_files(tmp_path)
 
@@ -106,24 +106,24 @@ def test_semclip_by_hand(tmp_path: Path) -> None:
     _write_csv(tmp_path, rows)
     _picture(tmp_path, "000000003.jpg", (255, 0, 0))
     _picture(tmp_path, "000012345.jpg", (0, 255, 0))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("cc_neg_semclip").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("cc_neg_semclip").score(context)
     named = {name.removeprefix("cc_neg_semclip/"): found.tolist() for name, found in scores.values.items()}
     assert named["original/recall_at_1"] == [1, 1]
     assert named["paraphrase/recall_at_1"] == [1, 0]
     assert named["paraphrase/recall_at_3"] == [1, 1]
     assert named["original_over_negation"] == [1, 0], "the second is a tie"
     assert scores.scalars == {"cc_neg_semclip/composite_score": pytest.approx((1 + 0.5 + 0) / 3)}
-    assert trial.notes == ["ccneg_paraphrased.csv: 29 found, 228,246 published"]
+    assert context.notes == ["ccneg_paraphrased.csv: 29 found, 228,246 published"]
 
 
 def test_semclip_refuses_other_files(tmp_path: Path) -> None:
     _write_csv(tmp_path, [("1", "a", "b", "c")] * 9)
     with pytest.raises(InputError, match=r"has 9 rows, of which a tenth"):
-        find_published("cc_neg_semclip").score(toy_trial(tmp_path, TABLE))
+        find_published("cc_neg_semclip").score(toy_context(tmp_path, TABLE))
     (tmp_path / cc_neg.CSV).write_text("image_number,caption\n1,red\n")
     with pytest.raises(InputError, match=r"1 rows lack image_number or caption or negation"):
-        find_published("cc_neg_semclip").score(toy_trial(tmp_path, TABLE))
+        find_published("cc_neg_semclip").score(toy_context(tmp_path, TABLE))
 
 
 def test_the_split_is_that_of_pandas_sample() -> None:

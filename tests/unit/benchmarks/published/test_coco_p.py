@@ -9,7 +9,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "scarlet": (0.9, 0.3, 0.1), "moss": (0.1, 1, 0.2), "blue": (0, 0, 1)}
 ROWS = [
@@ -29,8 +29,8 @@ def _write(folder: Path) -> None:
 def test_the_small_gallery_by_hand(tmp_path: Path) -> None:
     """Red ties on green and blue, which go by name: 1 2 3; scarlet 1 2 3. Moss 2 3 1, blue 3 1 2."""
     _write(tmp_path)
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
-    scores = find_published("coco_p").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
+    scores = find_published("coco_p").score(context)
     named = {name.removeprefix("coco_p/"): found.tolist() for name, found in scores.values.items()}
     assert named["ao_at_1"] == [1, 0]
     assert named["ao_at_2"] == [1, pytest.approx((0 + 1 / 2) / 2)]
@@ -38,29 +38,29 @@ def test_the_small_gallery_by_hand(tmp_path: Path) -> None:
     assert named["query_recall_at_1"] == [1, 1]
     assert named["paraphrase_recall_at_1"] == [1, 0]
     assert "ao_at_10" not in named, "the gallery has three images"
-    assert trial.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
+    assert context.notes == ["coco_p.json: 2 found, 4,155 published", "val2017: images: 3 found, 5,000 published"]
 
 
 def test_the_large_gallery_has_one_image_more(tmp_path: Path) -> None:
     """The orange image is the first for scarlet, and the second for red."""
     _write(tmp_path)
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
-    values = find_published("coco_pe").score(trial).values
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
+    values = find_published("coco_pe").score(context).values
     assert values["coco_pe/ao_at_1"].tolist()[0] == 0
     assert values["coco_pe/js_at_2"].tolist()[0] == 1
-    assert "unlabeled2017: images: 1 found, 123,403 published" in trial.notes
+    assert "unlabeled2017: images: 1 found, 123,403 published" in context.notes
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     benchmark = find_published("coco_p")
     with pytest.raises(InputError, match="2 found, 4,155 published"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "coco_p.json").write_text(json.dumps([*ROWS, {"image_id": 3, "query": "blue"}]))
     with pytest.raises(InputError, match=r"1 rows lack image or query or paraphrase \(row 2,"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "coco_p.json").write_text(json.dumps([{"image_id": 9, "query": "blue", "paraphrase": "sky"}]))
     with pytest.raises(InputError, match=r"row 0 names image '000000000009.jpg', which the gallery lacks"):
-        benchmark.score(toy_trial(tmp_path, TABLE, allow_partial=True))
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
     with pytest.raises(InputError, match=r"unlabeled2017 \(COCO unlabeled2017, 123,403 images, 19 GB"):
         find_published("coco_pe").check_files(tmp_path / "empty")

@@ -10,7 +10,7 @@ import pytest
 
 from components.benchmarks.published import coco_tp, find_published
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "rde": (0, 0.9, 0.1), "blank": (0, 0, 0)}
 NAMES = ["COCO_val2014_000000000001.jpg", "COCO_val2014_000000000002.jpg"]
@@ -42,7 +42,7 @@ def test_rsum_and_drop_by_hand(tmp_path: Path) -> None:
         _write(tmp_path, _method(method, 1), CLEAN)
         _write(tmp_path, _method(method, 2), WRONG)
     _write(tmp_path, "coco_tp/formal.json", WRONG)
-    found = find_published("coco_tp").score(toy_trial(tmp_path, TABLE, allow_partial=True)).scalars
+    found = find_published("coco_tp").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
     assert found["coco_tp/clean/rsum"] == pytest.approx(6)
     assert found["coco_tp/formal/rsum"] == pytest.approx(6 - 1 / 3)
     assert found["coco_tp/formal/relative_drop"] == pytest.approx(1 / 18)
@@ -57,7 +57,7 @@ def test_the_average_is_over_the_sixteen(tmp_path: Path) -> None:
     for methods in coco_tp.LEVELS.values():
         for name in methods:
             _write(tmp_path, f"coco_tp/{name}.json", WRONG if name == "ocr" else CLEAN)
-    found = find_published("coco_tp").score(toy_trial(tmp_path, TABLE, allow_partial=True)).scalars
+    found = find_published("coco_tp").score(toy_context(tmp_path, TABLE, allow_partial=True)).scalars
     assert found["coco_tp/all/rsum"] == pytest.approx(6 - 1 / 3 / 16)
     assert found["coco_tp/all/relative_drop"] == pytest.approx(1 / 18 / 16)
     assert found["coco_tp/sentence/relative_drop"] == pytest.approx(0)
@@ -67,19 +67,19 @@ def test_the_average_is_over_the_sixteen(tmp_path: Path) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     _coco(tmp_path)
-    benchmark, trial = find_published("coco_tp"), toy_trial(tmp_path, TABLE, allow_partial=True)
+    benchmark, context = find_published("coco_tp"), toy_context(tmp_path, TABLE, allow_partial=True)
     with pytest.raises(InputError, match="has no perturbed captions"):
-        benchmark.score(trial)
+        benchmark.score(context)
     with pytest.raises(InputError, match=r"coco_tp \(perturbed captions, a folder per method"):
         benchmark.check_files(tmp_path)
     _write(tmp_path, _method("ip", 1), [["red"], ["leaf"]])
     with pytest.raises(InputError, match="other images or numbers of captions"):
-        benchmark.score(trial)
+        benchmark.score(context)
     _write(tmp_path, _method("ip", 1), [[["red"], "red"], ["leaf"]])
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
     with pytest.raises(InputError, match="other images or numbers of captions"):
-        benchmark.score(trial)
-    assert "1 rows lack caption (row 0" in trial.notes[-1], "nlpaug wrote a list in place of a caption"
+        benchmark.score(context)
+    assert "1 rows lack caption (row 0" in context.notes[-1], "nlpaug wrote a list in place of a caption"
 
 
 def test_five_captions_of_an_image_are_perturbed_and_the_rest_stays(
@@ -93,13 +93,13 @@ def test_five_captions_of_an_image_are_perturbed_and_the_rest_stays(
         return "blank"
 
     monkeypatch.setattr(coco_tp, "perturbations", lambda synonyms: {"keyboard": spoil})
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, options={"severities": "2,4"})
-    found = find_published("coco_tp_generated").score(trial).scalars
+    context = toy_context(tmp_path, TABLE, allow_partial=True, options={"severities": "2,4"})
+    found = find_published("coco_tp_generated").score(context).scalars
     assert calls == [("red", 0.1)] * 5 + [("leaf", 0.1)] + [("red", 0.2)] * 5 + [("leaf", 0.2)]
     # "blank" ties on both pictures and goes to the first. Text to image at 1: all but the second picture's caption.
     # Image to text: red finds its sixth caption first; green ties on all but that and finds its own behind five.
     assert found["coco_tp_generated/keyboard/rsum"] == pytest.approx(6 / 7 + 1 + 1 + 1 / 2 + 1 / 2 + 1)
     with pytest.raises(InputError, match="severities=two: give numbers"):
         find_published("coco_tp_generated").score(
-            toy_trial(tmp_path, TABLE, allow_partial=True, options={"severities": "two"})
+            toy_context(tmp_path, TABLE, allow_partial=True, options={"severities": "two"})
         )

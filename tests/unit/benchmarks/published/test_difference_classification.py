@@ -13,7 +13,7 @@ from components.benchmarks.published import difference_classification as benchma
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.records import DIFFERENCES_CUB
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
 FIRST, SECOND = (1, -1, 0), (-1, 1, 0)
@@ -55,10 +55,10 @@ AWA2_TABLE = {
 
 def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(tmp_path: Path) -> None:
     _awa2(tmp_path)
-    trial = toy_trial(tmp_path, AWA2_TABLE, allow_partial=True)
+    context = toy_context(tmp_path, AWA2_TABLE, allow_partial=True)
     with pytest.raises(InputError, match="no pair of different groups"):
         # Zebra and ant, which the released code takes for ant and cow, are both "small".
-        find_published("difference_awa2").score(trial)
+        find_published("difference_awa2").score(context)
     matrix = np.loadtxt(tmp_path / "predicate-matrix-binary.txt", dtype=int)
     matrix[0, 15] = 0
     np.savetxt(tmp_path / "predicate-matrix-binary.txt", matrix, fmt="%d")
@@ -70,8 +70,8 @@ def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(
     table["The first image contains an animal is small, while the second image contains an animal that is large."] = (
         FIRST
     )
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = find_published("difference_awa2").score(trial)
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("difference_awa2").score(context)
     assert found.values["difference_awa2/paper/accuracy"].tolist() == [1] * 20
     assert found.values["difference_awa2/size_corrected/accuracy"].tolist() == [1] * 20
     assert found.scalars["difference_awa2/paper/standard_error"] == 0
@@ -82,7 +82,7 @@ def test_awa2_finds_rows_by_name_in_the_paper_and_by_label_in_the_released_code(
     assert found.strata["difference_awa2/released/accuracy"].tolist() == np.repeat(range(5), 4).tolist()
     assert len(found.values["difference_awa2/size_released/accuracy"]) == 4
     assert "difference_awa2/size_released/standard_error" not in found.scalars
-    assert "classes.txt: 3 found, 50 published" in trial.notes
+    assert "classes.txt: 3 found, 50 published" in context.notes
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_awa2_files_that_do_not_fit_are_refused(tmp_path: Path, file: str, conte
     _awa2(tmp_path)
     (tmp_path / file).write_text(content)
     with pytest.raises(InputError, match=message):
-        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE, allow_partial=True))
+        find_published("difference_awa2").score(toy_context(tmp_path, AWA2_TABLE, allow_partial=True))
 
 
 def test_awa2_wants_the_published_counts_and_the_images(tmp_path: Path) -> None:
     _awa2(tmp_path)
     with pytest.raises(InputError, match=r"classes.txt: 3 found, 50 published.*--allow-partial"):
-        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE))
+        find_published("difference_awa2").score(toy_context(tmp_path, AWA2_TABLE))
     (tmp_path / "JPEGImages/ant").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"JPEGImages/ant is missing"):
-        find_published("difference_awa2").score(toy_trial(tmp_path, AWA2_TABLE, allow_partial=True))
+        find_published("difference_awa2").score(toy_context(tmp_path, AWA2_TABLE, allow_partial=True))
 
 
 def _cifar(folder: Path) -> None:
@@ -131,14 +131,14 @@ def test_cifar100_goes_by_coarse_labels_in_the_paper_and_by_eight_classes_in_the
         "The first image contains a smaller animal, while the second contains a larger animal.": (0, 1, 0),
         "The first image contains a larger animal, whiel the second contains a smaller animal.": (0, 1, 0),
     }
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = find_published("difference_cifar100_size").score(trial).values
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("difference_cifar100_size").score(context).values
     assert found["difference_cifar100_size/paper/accuracy"].tolist() == [1] * 10
     released = found["difference_cifar100_size/released/accuracy"]
     # One pair a draw, right where the shrew was drawn first: the other sentence points the wrong way.
     order = [benchmark.drawn(2, 100, seed)[0] for seed in range(5)]
     assert released.tolist() == order
-    assert "test.bin: 4 found, 10,000 published" in trial.notes
+    assert "test.bin: 4 found, 10,000 published" in context.notes
 
 
 def test_cifar100_that_is_cut_short_is_refused(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_cifar100_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     content = (tmp_path / "test.bin").read_bytes()
     (tmp_path / "test.bin").write_bytes(content[:-1])
     with pytest.raises(InputError, match=r"test.bin is damaged \(12,295 bytes"):
-        find_published("difference_cifar100_size").score(toy_trial(tmp_path, {}, allow_partial=True))
+        find_published("difference_cifar100_size").score(toy_context(tmp_path, {}, allow_partial=True))
     (tmp_path / "test.bin").write_bytes(content)
     (tmp_path / "fine_label_names.txt").write_text("lion")
     with pytest.raises(InputError, match=r"has 1 names, but test.bin has label 88"):
-        find_published("difference_cifar100_size").score(toy_trial(tmp_path, {}, allow_partial=True))
+        find_published("difference_cifar100_size").score(toy_context(tmp_path, {}, allow_partial=True))
 
 
 def _flowers(folder: Path, labels: Sequence[int], colours: Sequence[tuple[int, int, int]]) -> None:
@@ -167,13 +167,13 @@ def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp
         "The first flower is yellow, while the second is blue.": FIRST,
         "The first flower is blue, while the second is yellow.": SECOND,
     }
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = find_published("difference_flowers102").score(trial).values
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("difference_flowers102").score(context).values
     assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
     assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
     (tmp_path / "setid.mat").write_bytes(b"no matlab file")
     with pytest.raises(InputError, match=r"setid.mat is no MATLAB file"):
-        find_published("difference_flowers102").score(trial)
+        find_published("difference_flowers102").score(context)
 
 
 def _cub(folder: Path, rows: Sequence[tuple[str, str, str]]) -> None:
@@ -198,12 +198,12 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
         ("001.Auk/b.jpg", auk, "a training image"),
     ]
     _cub(tmp_path, rows)
-    trial = toy_trial(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
-    found = find_published("difference_cub").score(trial)
+    context = toy_context(tmp_path, {"redder": FIRST, "the same": FIRST}, allow_partial=True)
+    found = find_published("difference_cub").score(context)
     assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
     assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
-    assert any("1 of 4 rows name no two test images, first 001.Auk/b.jpg" in note for note in trial.notes)
-    assert any("3 differences, each draw of the paper takes 5,000" in note for note in trial.notes)
+    assert any("1 of 4 rows name no two test images, first 001.Auk/b.jpg" in note for note in context.notes)
+    assert any("3 differences, each draw of the paper takes 5,000" in note for note in context.notes)
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.records import DIFFERENCES
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 HALF = 2**-0.5
 
@@ -28,14 +28,14 @@ def test_table_7_by_hand_with_both_prompts(tmp_path: Path) -> None:
         "A photo of a crab": (0, 1, 0), "A photo of a lobster": (1, 0, 0),
         "rounder": (1, 0, 0), "longer": (-1, 0, 0),
     }  # fmt: skip
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = find_published("comparison_distance").score(trial).values
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("comparison_distance").score(context).values
     assert found["comparison_distance/cifar100/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
     assert found["comparison_distance/cifar100/reverse_comparison"] == pytest.approx([1 + HALF, 1 + HALF])
     assert found["comparison_distance/cifar100_released/comparison"] == pytest.approx([1 + HALF, 1 + HALF])
     assert found["comparison_distance/cifar100/antisymmetry"].tolist() == [1]
     assert "comparison_distance/sun397/antisymmetry" not in found
-    assert trial.notes[:2] == [
+    assert context.notes[:2] == [
         "comparisons.json: data sets: 2 found, 5 published",
         "comparisons.json: pairs of cifar100: 1 found, 3 published",
     ]
@@ -47,10 +47,10 @@ def test_comparisons_of_another_format_are_refused(tmp_path: Path) -> None:
         benchmark.check_files(tmp_path)
     (tmp_path / "comparisons.json").write_text(json.dumps([_row("a", "b", "c", "../x")]))
     with pytest.raises(InputError, match=r"dataset '../x': write small letters"):
-        benchmark.score(toy_trial(tmp_path, {}, allow_partial=True))
+        benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
     (tmp_path / "comparisons.json").write_text(json.dumps([{"class_a": "crab"}]))
     with pytest.raises(InputError, match=r"1 rows lack dataset or class_a"):
-        benchmark.score(toy_trial(tmp_path, {}))
+        benchmark.score(toy_context(tmp_path, {}))
 
 
 def test_caption_differences_from_the_table(tmp_path: Path) -> None:
@@ -61,15 +61,15 @@ def test_caption_differences_from_the_table(tmp_path: Path) -> None:
     DIFFERENCES.write(tmp_path / "differences.parquet", columns)
     table = {"red": (1, 0, 0), "green": (0, 1, 0), "redder": (1, 0, 0), "greener": (0, 1, 0)}
     benchmark = find_published("caption_differences")
-    found = benchmark.score(toy_trial(tmp_path, table)).values
+    found = benchmark.score(toy_context(tmp_path, table)).values
     assert found["caption_differences/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
     assert found["caption_differences/antisymmetry"].tolist() == [0]
     DIFFERENCES.write(tmp_path / "differences.parquet", {name: [] for name in columns})
     with pytest.raises(InputError, match=r"differences.parquet has no rows"):
-        benchmark.score(toy_trial(tmp_path, table))
+        benchmark.score(toy_context(tmp_path, table))
     (tmp_path / "differences.parquet").write_bytes(b"no parquet")
     with pytest.raises(InputError, match=r"cannot be read as a 'differences' table"):
-        benchmark.score(toy_trial(tmp_path, table))
+        benchmark.score(toy_context(tmp_path, table))
 
 
 def _coco(folder: Path, annotations: list[dict[str, Any]]) -> None:
@@ -88,23 +88,23 @@ def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
         {"id": 3, "image_id": 4, "caption": "blue"},
     ]
     _coco(tmp_path, told)
-    trial = toy_trial(tmp_path, {"red": (1, 0, 0), "blue": (0, 0, 1)}, allow_partial=True)
-    found = find_published("modality_gap").score(trial)
+    context = toy_context(tmp_path, {"red": (1, 0, 0), "blue": (0, 0, 1)}, allow_partial=True)
+    found = find_published("modality_gap").score(context)
     # Images in the order of their ids: green, red; captions: blue, red.
     assert found.values["modality_gap/alignment"] == pytest.approx([2, 0])
     assert found.scalars["modality_gap/gap"] == pytest.approx(HALF)
     assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
-    assert "captions_val2017.json: images: 2 found, 5,000 published" in trial.notes
+    assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes
     (tmp_path / "annotations/captions_val2017.json").write_text("[]")
     with pytest.raises(InputError, match="no lists 'images' and 'annotations'"):
-        find_published("modality_gap").score(trial)
+        find_published("modality_gap").score(context)
 
 
 def test_a_missing_coco_image_is_named(tmp_path: Path) -> None:
     _coco(tmp_path, [{"id": 1, "image_id": 9, "caption": "red"}, {"id": 3, "image_id": 4, "caption": "green"}])
     (tmp_path / "val2017/000000000004.png").unlink()
     with pytest.raises(InputError, match=r"000000000004.png is missing"):
-        find_published("modality_gap").score(toy_trial(tmp_path, {}, allow_partial=True))
+        find_published("modality_gap").score(toy_context(tmp_path, {}, allow_partial=True))
 
 
 QUESTIONS = """: family
@@ -121,13 +121,13 @@ def test_analogies_by_hand(tmp_path: Path) -> None:
         "boy": (1, 0, 0), "girl": (0, 1, 0), "king": (1, 0, 1), "queen": (0, 1, 1),
         "good": (1, 0, -1), "bad": (0, 1, -1),
     }  # fmt: skip
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = find_published("analogies").score(trial).values
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = find_published("analogies").score(context).values
     # The second question asks for a king and gets, of boy, good and bad among others, one less far from the queen.
     assert found["analogies/semantic/accuracy"].tolist() == [1, 0]
     assert found["analogies/syntactic/accuracy"].tolist() == [1]
     assert found["analogies/accuracy"].tolist() == [1, 0, 1]
-    assert "questions-words.txt: semantic questions: 2 found, 8,869 published" in trial.notes
+    assert "questions-words.txt: semantic questions: 2 found, 8,869 published" in context.notes
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_analogies_by_hand(tmp_path: Path) -> None:
 def test_analogies_of_another_format_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "questions-words.txt").write_bytes(content)
     with pytest.raises(InputError, match=message):
-        find_published("analogies").score(toy_trial(tmp_path, {}, allow_partial=True))
+        find_published("analogies").score(toy_context(tmp_path, {}, allow_partial=True))

@@ -10,7 +10,7 @@ import pytest
 
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN = (255, 0, 0), (0, 255, 0)
 ROWS: list[dict[str, Any]] = [
@@ -38,13 +38,13 @@ def _write(folder: Path) -> None:
 
 def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
     _write(tmp_path)
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2, 3))
-    found = find_published("spot_the_difference").score(trial).values
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2, 3))
+    found = find_published("spot_the_difference").score(context).values
     # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
     assert found["spot_the_difference/recall_at_1"].tolist() == [1, 0, 1, 0]
     assert found["spot_the_difference/recall_at_2"].tolist() == [1, 0, 1, 1]
     assert found["spot_the_difference/recall_at_3"].tolist() == [1, 1, 1, 1]
-    assert trial.notes == ["annotations/test.json: 4 found, 1,404 published"]
+    assert context.notes == ["annotations/test.json: 4 found, 1,404 published"]
 
 
 def test_wrong_and_missing_files(tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_wrong_and_missing_files(tmp_path: Path) -> None:
         benchmark.check_files(tmp_path)
     _write(tmp_path)
     with pytest.raises(InputError, match="4 found, 1,404 published"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "resized_images/7_2.png").unlink()
     with pytest.raises(InputError, match=r"7_2.png is missing"):
-        benchmark.score(toy_trial(tmp_path, TABLE, allow_partial=True))
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
     (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": 256, "sentences": ["x"]}]))
     with pytest.raises(InputError, match=r"1 rows lack img_id or sentences"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
     with pytest.raises(InputError, match="has no sentences"):
-        benchmark.score(toy_trial(tmp_path, TABLE, allow_partial=True))
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))

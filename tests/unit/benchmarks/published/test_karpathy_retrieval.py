@@ -15,7 +15,7 @@ from components.benchmarks.protocols.caption_retrieval import best_gold_ranks
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.metrics import top_k
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "leaf": (0, 1, 0), "mix, red": (0.8, 0.6, 0), "moss": (0, 1, 0)}
 CAPTIONS = {
@@ -52,8 +52,8 @@ def test_coco_by_hand_in_both_formats(tmp_path: Path, write: Callable[[Path], No
     write(tmp_path)
     colour_image(tmp_path / "val2014" / RED_PICTURE, (255, 0, 0))
     colour_image(tmp_path / "val2014" / GREEN_PICTURE, (0, 255, 0))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
-    scores = find_published("coco_retrieval").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
+    scores = find_published("coco_retrieval").score(context)
     named = {name.removeprefix("coco_retrieval/"): found.tolist() for name, found in scores.values.items()}
     assert named["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
     assert named["text_to_image/recall_at_2"] == [1, 1, 1, 1, 1]
@@ -66,7 +66,7 @@ def test_coco_by_hand_in_both_formats(tmp_path: Path, write: Callable[[Path], No
     total = 3 / 5 + 1 / 2 + 4
     assert scores.scalars["coco_retrieval/rsum"] == pytest.approx(total)
     assert scores.scalars["coco_retrieval/mean_recall"] == pytest.approx(total / 6)
-    assert [note.split(": ", 1)[1] for note in trial.notes] == [
+    assert [note.split(": ", 1)[1] for note in context.notes] == [
         "test images: 2 found, 5,000 published",
         "test captions: 5 found, 25,010 published",
     ]
@@ -79,36 +79,36 @@ def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
     (tmp_path / "flickr30k_test_karpathy.txt").write_text("\n".join(lines))
     colour_image(tmp_path / "flickr30k-images" / "1000.jpg", (255, 0, 0))
     colour_image(tmp_path / "flickr30k-images" / "999.jpg", (0, 255, 0))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("flickr30k_retrieval").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("flickr30k_retrieval").score(context)
     assert scores.values["flickr30k_retrieval/text_to_image/recall_at_1"].tolist() == [1, 0, 1, 0, 1]
-    assert "mix, red" in trial.subject.encoder.asked  # type: ignore[attr-defined]
+    assert "mix, red" in context.under_test.encoder.asked  # type: ignore[attr-defined]
     (tmp_path / "flickr30k_test_karpathy.txt").write_text("image,caption\n1000.jpg;red\n")
     with pytest.raises(InputError, match=r"1 lines are not <name>.jpg,<caption>, first line 2"):
-        find_published("flickr30k_retrieval").score(toy_trial(tmp_path, TABLE))
+        find_published("flickr30k_retrieval").score(toy_context(tmp_path, TABLE))
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     benchmark, file = find_published("coco_retrieval"), tmp_path / "coco_test_karpathy.json"
     with pytest.raises(InputError, match=r"has none of coco_test_karpathy.json, dataset_coco.json"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     with pytest.raises(InputError, match=r"val2014 \(COCO val2014.*6 GB"):
         benchmark.check_files(tmp_path)
     _coco(tmp_path)
     with pytest.raises(InputError, match=r"test images: 2 found, 5,000 published"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     image = {"id": 1, "file_name": "a.jpg"}
     file.write_text(json.dumps({"images": [image], "annotations": [{"image_id": 7, "caption": "red"}]}))
     with pytest.raises(InputError, match="1 captions belong to no image, first image_id 7"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     other = {"id": 2, "file_name": "b.jpg"}
     file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
     with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     for content in ("[]", "{}", "{"):
         file.write_text(content)
         with pytest.raises(InputError, match=r"holds no JSON object|no list 'images'|is damaged"):
-            benchmark.score(toy_trial(tmp_path, TABLE))
+            benchmark.score(toy_context(tmp_path, TABLE))
 
 
 @settings(max_examples=50, deadline=None)

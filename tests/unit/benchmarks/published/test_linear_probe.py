@@ -4,38 +4,67 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.image_sets.facts import image_sets
-from components.benchmarks.published import find_published
-from components.benchmarks.published.linear_probe import BENCHMARKS, score
+from components.benchmarks.protocols.linear_probe import few_of_each
+from components.benchmarks.published import find_published, linear_probe
+from components.benchmarks.published.linear_probe import BENCHMARKS, score, score_pc_clip
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, write_shards
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
 TRAIN = [(RED, 2), (GREEN, 0), (BLUE, 1)] * 5
 TEST = [(RED, 2), (GREEN, 0), (BLUE, 0)]
+_images = BenchmarkContext.images
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "train": (15,)})
 
 
 def test_the_probe_learns_from_the_training_split_alone(tmp_path: Path) -> None:
     write_shards(tmp_path, TRAIN, "train")
     write_shards(tmp_path, TEST)
-    found = score(toy_trial(tmp_path, {}), FACTS)
+    found = score(toy_context(tmp_path, {}), FACTS)
     assert found.values["linear_probe_cifar10/top1"].tolist() == [1, 1, 0]
     assert found.strata["linear_probe_cifar10/mean_per_class_recall"].tolist() == [2, 0, 0]
     for name in found.values:
         assert find_published("linear_probe_cifar10").metric(name)
 
 
+def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_shards(tmp_path, TRAIN, "train")
+    write_shards(tmp_path, TEST)
+    context = toy_context(tmp_path, {})
+    monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
+    shown = []
+    monkeypatch.setattr(
+        BenchmarkContext, "images", lambda context, pictures: shown.append(len(pictures)) or _images(context, pictures)
+    )
+    found = score_pc_clip(context, FACTS)
+    assert shown == [6, 3]
+    assert found.values["linear_probe_cifar10_pc_clip/top1"].tolist() == [1, 1, 0]
+    for name in found.values:
+        assert find_published(name.split("/")[0].replace("cifar10", "cifar100")).metric(name)
+
+
+def test_few_of_each_class_and_all_of_small_ones() -> None:
+    labels = np.array([2, 0, 2, 2, 1, 2])
+    rows = few_of_each(labels, 2, seed=0)
+    assert sorted(labels[rows].tolist()) == [0, 1, 2, 2]
+    assert rows.tolist() == sorted(set(rows.tolist()))
+    assert any(few_of_each(labels, 2, seed).tolist() != rows.tolist() for seed in range(1, 9)), "drawn, not the first"
+    assert few_of_each(labels, 100, seed=0).tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_missing_split_or_one_class_is_refused(tmp_path: Path) -> None:
     write_shards(tmp_path, TEST)
     with pytest.raises(InputError, match=r"has no train images of CIFAR-10: put there"):
-        score(toy_trial(tmp_path, {}), FACTS)
+        score(toy_context(tmp_path, {}), FACTS)
     write_shards(tmp_path, [(RED, 1)] * 15, "train")
     with pytest.raises(InputError, match=r"all training images are of one class"):
-        score(toy_trial(tmp_path, {}), FACTS)
+        score(toy_context(tmp_path, {}), FACTS)
 
 
 def test_there_is_a_probe_for_every_set_with_a_training_split() -> None:

@@ -15,7 +15,7 @@ from components.benchmarks.protocols.query_expansion import averaged, synonym_ex
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.records import QUERY_PARAPHRASES
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {
     **{"a car": (1, 0, 0), "a auto": (0, 1, 0), "a motor car": (0, 1, 0)},
@@ -60,31 +60,58 @@ def test_both_sources_by_hand(tmp_path: Path) -> None:
     count = len(texts)
     columns = {"id": ["1"] * count, "sample": [2, 1, 0], "query": ["a car"] * count, "paraphrase": texts}
     QUERY_PARAPHRASES.write(tmp_path / "query_paraphrases.parquet", {**columns, "similarity": [0.9] * count})
-    scores = find_published("query_expansion").score(toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1, 2)))
+    scores = find_published("query_expansion").score(toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2)))
     for source in ("wordnet", "paraphrases"):
         named = {name.split("/")[-1]: found.tolist() for name, found in scores.values.items() if source in name}
         assert named["ao_at_1"] == [1]
         assert named["query_recall_at_1"] == [0]
         assert named["expanded_share"] == [1]
-    once = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"expansions": 1})
+    once = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"expansions": 1})
     scores = find_published("query_expansion").score(once)
     assert scores.values["query_expansion/wordnet/ao_at_1"].tolist() == [0], "a tie, and red is the earlier image"
+
+
+def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
+    """The caption of the green image says red; with two green expansions of three it finds green."""
+    content = {
+        "images": [{"id": number, "file_name": f"{number}.png"} for number in (1, 2)],
+        "annotations": [
+            {"id": 1, "image_id": 1, "caption": "a red"},
+            {"id": 2, "image_id": 2, "caption": "a car"},
+        ],
+    }
+    (tmp_path / "coco_test_karpathy.json").write_text(json.dumps(content))
+    colour_image(tmp_path / "val2014" / "1.png", (255, 0, 0))
+    colour_image(tmp_path / "val2014" / "2.png", (0, 255, 0))
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"a car": ["the thing", "some wheels"]}))
+    table = {**TABLE, "a red": (1, 0, 0)}
+    name = "query_expansion_coco"
+    options = {"paraphrases": str(path)}
+    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=options))
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 1]
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_5"].tolist() == [1, 1]
+    assert found.values[f"{name}/paraphrases/expanded_share"].tolist() == [0, 1]
+    once = {**options, "expansions": 1}
+    found = find_published(name).score(toy_context(tmp_path, table, allow_partial=True, ks=(1,), options=once))
+    # One expansion of two leaves both images alike, and the earlier, which is red, comes first.
+    assert found.values[f"{name}/paraphrases/text_to_image/recall_at_1"].tolist() == [1, 0]
 
 
 def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) -> None:
     _pairs(tmp_path)
     benchmark, path = find_published("query_expansion"), tmp_path / "mine.json"
     with pytest.raises(InputError, match=r"has neither wordnet/ nor query_paraphrases.parquet"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     path.write_text(json.dumps({"a car": ["one automobile", "some wheels"]}))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"paraphrases": str(path)})
-    assert benchmark.score(trial).values["query_expansion/paraphrases/ao_at_1"].tolist() == [1]
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"paraphrases": str(path)})
+    assert benchmark.score(context).values["query_expansion/paraphrases/ao_at_1"].tolist() == [1]
     for content in ("[]", '{"a car": "one automobile"}', "{"):
         path.write_text(content)
         with pytest.raises(InputError, match=r"mine.json.*JSON object, text -> list of texts"):
-            benchmark.score(trial)
+            benchmark.score(context)
     with pytest.raises(InputError, match="expansions=none: give a number"):
-        benchmark.score(toy_trial(tmp_path, TABLE, options={"expansions": "none"}))
+        benchmark.score(toy_context(tmp_path, TABLE, options={"expansions": "none"}))
 
 
 def test_synonyms_of_forms_and_compounds(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from components.benchmarks.protocols.text_similarity import pair_cosines
 from components.benchmarks.published import find_published
 from components.benchmarks.published.sts import SUBSETS
 from components.core.errors import InputError
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 TABLE = {
     "a man": (1, 0, 0),
@@ -62,8 +62,8 @@ def _values(scores: Scores) -> dict[str, float]:
 def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
     assert callable(write)
     write(tmp_path, "2012", {"MSRpar": PAIRS, "surprise.OnWN": REVERSED})
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    found = _values(find_published("sts12").score(trial))
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    found = _values(find_published("sts12").score(context))
     assert found == pytest.approx(
         {
             "sts12/all/spearman": POOLED,
@@ -73,7 +73,7 @@ def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
             "sts12/wmean/spearman": (4 * 0.8 - 2) / 6,
         }
     )
-    assert trial.notes == [
+    assert context.notes == [
         "STS 2012 MSRpar, scored pairs: 4 found, 750 published",
         "STS 2012 MSRvid, scored pairs: 0 found, 750 published",
         "STS 2012 SMTeuroparl, scored pairs: 0 found, 459 published",
@@ -84,9 +84,9 @@ def test_a_year_by_hand_in_both_layouts(tmp_path: Path, write: object) -> None:
 
 def test_sentences_reach_the_encoder_with_single_spaces_and_unscored_pairs_do_not(tmp_path: Path) -> None:
     _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, ("unscored one", "unscored two", "")]})
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    find_published("sts13").score(trial)
-    assert sorted(trial.subject.encoder.asked) == ["a boy", "a dog", "a girl", "a man", "one man"]  # type: ignore[attr-defined]
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    find_published("sts13").score(context)
+    assert sorted(context.under_test.encoder.asked) == ["a boy", "a dog", "a girl", "a man", "one man"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("year", SUBSETS)
@@ -98,9 +98,9 @@ def test_whole_years_are_complete_and_every_metric_is_declared(tmp_path: Path, y
     }
     _senteval(tmp_path, year, rows)
     benchmark = find_published(f"sts{year[2:]}")
-    trial = toy_trial(tmp_path, TABLE)
-    scores = benchmark.score(trial)
-    assert trial.notes == []
+    context = toy_context(tmp_path, TABLE)
+    scores = benchmark.score(context)
+    assert context.notes == []
     pooled = scores.correlations[f"sts{year[2:]}/all/spearman"]
     assert len(pooled.gold) == {"2012": 3108, "2013": 1500, "2014": 3750, "2015": 3000, "2016": 1186}[year]
     assert all(benchmark.metric(name).higher_is_better for name in _values(scores))
@@ -120,7 +120,7 @@ def test_noise_of_single_precision_ranks_nothing() -> None:
 
 def test_an_encoder_that_tells_nothing_apart_gets_0(tmp_path: Path) -> None:
     _senteval(tmp_path, "2013", {"FNWN": [("a man", "a man", "1"), ("a man", "one man", "4"), ("a dog", "a dog", "5")]})
-    found = _values(find_published("sts13").score(toy_trial(tmp_path, TABLE, allow_partial=True)))
+    found = _values(find_published("sts13").score(toy_context(tmp_path, TABLE, allow_partial=True)))
     assert set(found.values()) == {0.0}
 
 
@@ -132,24 +132,24 @@ def test_bad_rows_are_named_counted_and_left_out_only_where_allowed(tmp_path: Pa
         file.write("3\n")
     benchmark = find_published("sts13")
     with pytest.raises(InputError, match=r"FNWN.txt: 3 rows are not .* \(row 4, 5, 6, from 0\).*--allow-partial"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    assert len(benchmark.score(trial).correlations["sts13/all/spearman"].gold) == 4
+        benchmark.score(toy_context(tmp_path, TABLE))
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    assert len(benchmark.score(context).correlations["sts13/all/spearman"].gold) == 4
     (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_text("1\n")
     with pytest.raises(InputError, match=r"STS.input.FNWN.txt has 8 lines, STS13-en-test/STS.gs.FNWN.txt has 1"):
-        benchmark.score(trial)
+        benchmark.score(context)
     (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").write_bytes(b"\xff\xfe1")
     with pytest.raises(InputError, match=r"STS.gs.FNWN.txt is damaged"):
-        benchmark.score(trial)
+        benchmark.score(context)
     (tmp_path / "STS13-en-test" / "STS.gs.FNWN.txt").unlink()
     with pytest.raises(InputError, match=r"STS.gs.FNWN.txt cannot be read"):
-        benchmark.score(trial)
+        benchmark.score(context)
 
 
 def test_unusual_line_separators_are_part_of_a_sentence(tmp_path: Path) -> None:
     _senteval(tmp_path, "2014", {"tweet-news": [("a\x85man", "a\u2028dog", "1"), ("a man", "a boy", "2")]})
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    assert len(find_published("sts14").score(trial).correlations["sts14/tweet-news/spearman"].gold) == 2
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    assert len(find_published("sts14").score(context).correlations["sts14/tweet-news/spearman"].gold) == 2
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_missing_files_are_listed(tmp_path: Path) -> None:
     _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})
     assert find_published("sts12").check_files(tmp_path) == tmp_path / "sts"
     with pytest.raises(InputError, match=r"has no pair of STS 2013"):
-        find_published("sts13").score(toy_trial(tmp_path / "sts", TABLE, allow_partial=True))
+        find_published("sts13").score(toy_context(tmp_path / "sts", TABLE, allow_partial=True))
 
 
 def _sts_b(folder: Path, pairs: list[tuple[str, str, str]]) -> None:
@@ -183,20 +183,20 @@ def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
     ]
     table = TABLE | {'"a man': (1, 0, 0), 'a "girl"': (0.6, 0.8, 0)}
     _sts_b(tmp_path, pairs)
-    trial = toy_trial(tmp_path, table, allow_partial=True)
-    found = _values(find_published("stsb").score(trial))
+    context = toy_context(tmp_path, table, allow_partial=True)
+    found = _values(find_published("stsb").score(context))
     pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
     assert found == pytest.approx({"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson})
-    assert trial.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
+    assert context.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
     with pytest.raises(InputError, match="1,379 published"):
-        find_published("stsb").score(toy_trial(tmp_path, table))
+        find_published("stsb").score(toy_context(tmp_path, table))
 
 
 def test_comma_separated_sts_b_is_refused(tmp_path: Path) -> None:
     (tmp_path / "STSBenchmark").mkdir()
     (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("genre,file,year,0,5.0,a man,one man\n")
     with pytest.raises(InputError, match=r"sts-test.csv: 1 rows are not two sentences and a score"):
-        find_published("stsb").score(toy_trial(tmp_path, TABLE))
+        find_published("stsb").score(toy_context(tmp_path, TABLE))
 
 
 def test_sick_by_hand_and_other_header(tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ def test_sick_by_hand_and_other_header(tmp_path: Path) -> None:
     header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
     rows = [f"{number}\t{one}\t{two}\t{gold}\tNEUTRAL\n" for number, (one, two, gold) in enumerate(PAIRS) if gold]
     path.write_text(header + "".join(rows))
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    assert _values(find_published("sickr").score(trial)) == pytest.approx({"sickr/test/spearman": 0.8})
-    assert trial.notes == ["SICK/SICK_test_annotated.txt, pairs: 4 found, 4,927 published"]
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    assert _values(find_published("sickr").score(context)) == pytest.approx({"sickr/test/spearman": 0.8})
+    assert context.notes == ["SICK/SICK_test_annotated.txt, pairs: 4 found, 4,927 published"]
     path.write_text("pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n" + "".join(rows))
     with pytest.raises(InputError, match=r"does not begin with pair_ID sentence_A sentence_B relatedness_score"):
-        find_published("sickr").score(trial)
+        find_published("sickr").score(context)

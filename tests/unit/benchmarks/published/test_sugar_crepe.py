@@ -11,7 +11,7 @@ import pytest
 from components.benchmarks.published import find_published
 from components.benchmarks.published.sugar_crepe import TYPES
 from components.core.errors import InputError
-from tests.support.toy_trial import colour_image, toy_trial
+from tests.support.toy_context import colour_image, toy_context
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
 RIGHT = {"filename": "a.png", "caption": "red", "negative_caption": "green"}
@@ -30,8 +30,8 @@ def _write(folder: Path) -> None:
 
 def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
     _write(tmp_path)
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    scores = find_published("sugar_crepe").score(trial)
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    scores = find_published("sugar_crepe").score(context)
     assert scores.values["sugar_crepe/add_att/accuracy"].tolist() == [1, 0]
     assert scores.values["sugar_crepe/swap_obj/accuracy"].tolist() == [1, 0, 1, 1]
     swap, groups = scores.values["sugar_crepe/swap/accuracy"], scores.strata["sugar_crepe/swap/accuracy"]
@@ -40,7 +40,7 @@ def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
     assert len(scores.values) == 7 + 3
     assert scores.pictures["sugar_crepe/swap/accuracy"].tolist() == [0] * len(swap)
     assert scores.pictures.keys() == scores.values.keys()
-    assert "swap_obj.json: 4 found, 245 published" in trial.notes
+    assert "swap_obj.json: 4 found, 245 published" in context.notes
     declared = find_published("sugar_crepe")
     assert all(declared.metric(name).name == "accuracy" for name in scores.values)
 
@@ -49,13 +49,13 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     benchmark = find_published("sugar_crepe")
     with pytest.raises(InputError, match=r"replace_obj.json: 2 found, 1,652 published"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "replace_obj.json").write_text(json.dumps({"0": RIGHT, "1": {"caption": "red"}}))
     with pytest.raises(InputError, match=r"replace_obj.json: 1 rows lack filename .*row 1"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "replace_obj.json").write_text("{")
     with pytest.raises(InputError, match=r"replace_obj.json is damaged"):
-        benchmark.score(toy_trial(tmp_path, TABLE))
+        benchmark.score(toy_context(tmp_path, TABLE))
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:

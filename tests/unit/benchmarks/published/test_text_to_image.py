@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.judging import diffusion
 from components.benchmarks.judging.diffusion import Xl, painted
 from components.benchmarks.judging.judge import Judge
@@ -24,7 +24,7 @@ from components.captions.request import Reply, Request
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.texts.text_tower import text_features
-from tests.support.toy_trial import ToyEncoder, toy_trial
+from tests.support.toy_context import ToyEncoder, toy_context
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Crayon:
     name: str = "crayon"
     painted: list[tuple[str, ...]] = field(default_factory=list)
 
-    def paint(self, subject: Subject, texts: tuple[str, ...], seed: int) -> Image.Image:
+    def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
         self.painted.append(texts)
         return Image.new("RGB", (8, 8), texts[1])
 
@@ -59,17 +59,17 @@ def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "fine_label_names.txt").write_text("apple\naquarium_fish\n")
     crayon, eye = Crayon(), Eye()
     options = {"diffusion": crayon, "judge": Judge(eye, f"sqlite:///{tmp_path}/store.db")}
-    trial = toy_trial(tmp_path, {}, allow_partial=True, options=options)
-    found = find_published("text_to_image").score(trial).values
+    context = toy_context(tmp_path, {}, allow_partial=True, options=options)
+    found = find_published("text_to_image").score(context).values
     assert len(found["text_to_image/score"]) == 16
     assert found["text_to_image/red/score"].tolist() == [5, 5]
     assert found["text_to_image/blue/score"].tolist() == [1, 1]
     assert ("This is a photo of aquarium fish", "black") in crayon.painted
     assert any("a photo of a red aquarium fish" in request.chat[-1][1] for request in eye.asked)
     # Neither painted nor asked again.
-    find_published("text_to_image").score(trial)
+    find_published("text_to_image").score(context)
     assert (len(crayon.painted), len(eye.asked)) == (16, 16)
-    assert trial.notes[0] == "fine_label_names.txt: 2 found, 100 published"
+    assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
 
 
 def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
         benchmark.check_files(tmp_path)
     (tmp_path / "fine_label_names.txt").write_text("apple")
     with pytest.raises(InputError, match="extra `diffusion` and give --option diffusion="):
-        benchmark.score(toy_trial(tmp_path, {}))
+        benchmark.score(toy_context(tmp_path, {}))
     with pytest.raises(InputError, match="give --option judge="):
-        benchmark.score(toy_trial(tmp_path, {}, options={"diffusion": "sdxl"}))
+        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl"}))
 
 
 def test_another_encoder_or_seed_is_painted_anew(tmp_path: Path) -> None:
-    crayon, subject = Crayon(), Subject("toy", ToyEncoder({}), "one")
-    for one, seed in [(subject, 0), (subject, 0), (subject, 1), (replace(subject, sha256="two"), 0)]:
+    crayon, under_test = Crayon(), EncoderUnderTest("toy", ToyEncoder({}), "one")
+    for one, seed in [(under_test, 0), (under_test, 0), (under_test, 1), (replace(under_test, sha256="two"), 0)]:
         painted(crayon, one, ("apple", "red"), seed, tmp_path)
     assert len(crayon.painted) == 3
 
@@ -93,7 +93,7 @@ def test_another_encoder_or_seed_is_painted_anew(tmp_path: Path) -> None:
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diffusers", None)
     with pytest.raises(InputError, match=r"pip install cliptune\[diffusion\]"):
-        Xl("sdxl").paint(Subject("toy", ToyEncoder({}), "one"), ("apple", "red"), 0)
+        Xl("sdxl").paint(EncoderUnderTest("toy", ToyEncoder({}), "one"), ("apple", "red"), 0)
 
 
 def test_tower_states_lead_to_the_features_of_the_tower(tiny_encoder: Encoder) -> None:
@@ -145,8 +145,8 @@ def test_the_pipeline_is_given_the_sum_of_both_towers_states(
     pipeline = Pipeline(width, context)
     Pipeline.tokenizer.model_max_length = context  # type: ignore[attr-defined]
     _diffusers(monkeypatch, pipeline)
-    subject = Subject("tiny", tiny_encoder, "one")
-    Xl("sdxl").paint(subject, ("an apple", "red"), 0)
+    under_test = EncoderUnderTest("tiny", tiny_encoder, "one")
+    Xl("sdxl").paint(under_test, ("an apple", "red"), 0)
     tokens = pipeline.given["prompt_embeds"]
     states, pooled = tower_states(tiny_encoder.model, tiny_encoder.tokenizer(["an apple", "red"]), "tiny")
     assert tokens.shape == (1, context, 1 + width)
@@ -155,8 +155,8 @@ def test_the_pipeline_is_given_the_sum_of_both_towers_states(
     torch.testing.assert_close(pipeline.given["pooled_prompt_embeds"][0], pooled.sum(dim=0))
     pipeline.text_encoder_2.config.hidden_size = 1280
     with pytest.raises(InputError, match=rf"text tower {width} wide, Stable Diffusion XL wants one of 1280"):
-        Xl("sdxl").paint(subject, ("an apple", "red"), 0)
+        Xl("sdxl").paint(under_test, ("an apple", "red"), 0)
     with pytest.raises(InputError, match="--option diffusion=nowhere is no pipeline"):
-        Xl("nowhere").paint(subject, ("an apple", "red"), 0)
+        Xl("nowhere").paint(under_test, ("an apple", "red"), 0)
     with pytest.raises(InputError, match=r"'toy' has no text tower of open_clip"):
-        Xl("sdxl").paint(Subject("toy", ToyEncoder({}), "one"), ("an apple", "red"), 0)
+        Xl("sdxl").paint(EncoderUnderTest("toy", ToyEncoder({}), "one"), ("an apple", "red"), 0)

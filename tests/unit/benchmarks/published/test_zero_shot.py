@@ -11,12 +11,12 @@ import pytest
 from components.benchmarks.benchmark import Scores
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import find_published
-from components.benchmarks.published.zero_shot import BENCHMARKS, score, score_semclip_released
+from components.benchmarks.published.zero_shot import BENCHMARKS, score
 from components.benchmarks.published_benchmark import Published
 from components.core.errors import InputError
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 from tests.support.image_shards import COLOURS, write_shards
-from tests.support.toy_trial import toy_trial
+from tests.support.toy_context import toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
 SAMPLES = [(RED, 0), (RED, 1), (GREEN, 1), (BLUE, 2)]
@@ -36,7 +36,7 @@ FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (4,), "
 def run(folder: Path, table: dict[str, Any] | None = None, samples: Any = SAMPLES, **options: Any) -> Scores:
     if not (folder / "test").exists():
         write_shards(folder, samples)
-    return score(toy_trial(folder, table or TABLE, allow_partial=True, options=options), FACTS)
+    return score(toy_context(folder, table or TABLE, allow_partial=True, options=options), FACTS)
 
 
 def test_groups_by_hand(tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_top5_only_where_there_are_more_classes(tmp_path: Path) -> None:
     names = [f"colour {number}" for number in range(10)]
     write_shards(tmp_path, [(RED, 9)], names=names)
     facts = FACTS.model_copy(update={"classes": 10})
-    found = score(toy_trial(tmp_path, {}, allow_partial=True), facts)
+    found = score(toy_context(tmp_path, {}, allow_partial=True), facts)
     assert found.values["zero_shot_cifar10/ensemble/top5"].shape == (1,)
 
 
-def test_descriptions_stand_alone_or_after_the_prompt(tmp_path: Path) -> None:
+def test_descriptions_stand_in_place_of_the_prompt(tmp_path: Path) -> None:
     path = tmp_path / "described.parquet"
     texts = [("Red", "warm", 0), ("Red", "hot", 1), ("green", "grassy", 0), ("blue", "cold", 0)]
     CLASS_DESCRIPTIONS.write(
@@ -84,11 +84,8 @@ def test_descriptions_stand_alone_or_after_the_prompt(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     table = {**TABLE, "warm": (1, 0, 0), "hot": (0.5, 0.5, 0), "grassy": (0, 1, 0), "cold": (0, 0, 1)}
-    released = {f"This is a photo of a {name}. {text}": (0, 0, 1) for name, text, _ in texts}
-    released |= {f"This is a photo of a red. {text}": (0, 0, 1) for text in ("warm", "hot")}
-    found = run(tmp_path, {**table, **released}, class_descriptions=path).values
+    found = run(tmp_path, table, class_descriptions=path).values
     assert found["zero_shot_cifar10/extended/top1"].tolist() == [1, 0, 1, 1]
-    assert found["zero_shot_cifar10/extended_released/top1"].tolist() == [1, 0, 0, 0]
     (tmp_path / "lines.txt").write_text("warm\ngrassy\ncold\n")
     found = run(tmp_path, table, class_descriptions=tmp_path / "lines.txt").values
     assert found["zero_shot_cifar10/extended/top1"].tolist() == [1, 0, 1, 1]
@@ -139,7 +136,6 @@ def test_comparative_prompting_mends_a_confused_pair(tmp_path: Path) -> None:
     assert found.values["zero_shot_cifar10/comparative_alpha_0.9/top1"].mean() == pytest.approx(8 / 12)
     assert found.scalars["zero_shot_cifar10/comparative_plain/top1_confused"] == 0.5
     assert found.scalars["zero_shot_cifar10/comparative_alpha_0.5/top1_confused"] == 1
-    assert len(found.values["zero_shot_cifar10/comparative_released_alpha_0.5/top1"]) == 15
     again = run(tmp_path, {**TABLE, "redder": (-1, 0, 0)})
     assert (again.values["zero_shot_cifar10/comparative_plain/top1"] == plain).all()
 
@@ -152,22 +148,12 @@ def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
     assert not any("comparative" in name for name in run(tmp_path).values)
 
 
-def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -> None:
-    write_shards(tmp_path, SAMPLES, "train")
-    table = {f"this is a photo of a {name}": axis for name, axis in PURE.items()}
-    table |= {f"this is not a photo of a {name}": (1, 0, 0) for name in PURE}
-    found = score_semclip_released(toy_trial(tmp_path, table), FACTS).values
-    assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
-    assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
-    assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
-
-
 def test_a_template_reaches_into_nothing(tmp_path: Path) -> None:
     write_shards(tmp_path, SAMPLES)
     (tmp_path / "zeroshot_classification_templates.txt").write_text("{c.__class__} {c}\n")
-    trial = toy_trial(tmp_path, TABLE, allow_partial=True)
-    score(trial, FACTS)
-    encoder: Any = trial.subject.encoder
+    context = toy_context(tmp_path, TABLE, allow_partial=True)
+    score(context, FACTS)
+    encoder: Any = context.under_test.encoder
     assert "{c.__class__} red" in encoder.asked
 
 

@@ -67,7 +67,7 @@ def test_a_chats_special_tokens_are_those_of_its_template_alone(base: str) -> No
     assert replies[0].answer == completed[0].answer, "both begin with one <s>"
 
 
-def test_pictures_are_refused_with_the_mend(base: str) -> None:
+def test_pictures_are_refused_with_the_fix(base: str) -> None:
     engine = _engine(base)
     shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (Picture(b"png", "image/png"),))
     with pytest.raises(InputError, match=r"task 'judge' shows pictures: set its `pictures` to false"):

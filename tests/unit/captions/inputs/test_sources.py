@@ -271,7 +271,10 @@ def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path, caption: str,
 def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> None:
     path = tmp_path / "pairs.parquet"
     captions = ["\u200b", "<person>", "dog", "a " * 60]
-    PAIRS.write(path, {"id": list("abcd"), "image_id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4})
+    PAIRS.write(
+        path,
+        {"id": list("abcd"), "image_id": list("abcd"), "image": [b"i"] * 4, "caption": captions, "facts": [None] * 4},
+    )
     ask = Ask(9)
     assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
     assert ask.skipped == {"there is no text to ask about": 2}

@@ -74,7 +74,7 @@ def test_an_empty_store_has_an_export_too(store: GenerationStore, tmp_path: Path
     assert store.import_parquet(tmp_path / "export.parquet") == 0
 
 
-def test_import_merges_and_mends(store: GenerationStore, tmp_path: Path) -> None:
+def test_import_merges_and_fixes(store: GenerationStore, tmp_path: Path) -> None:
     other, asked = GenerationStore(f"sqlite:///{tmp_path / 'other.db'}"), requests(30)
     other.add(replies(asked, "theirs"))
     other.export_parquet(tmp_path / "export.parquet")

@@ -108,7 +108,7 @@ def test_a_moment_is_never_later_than_its_seconds() -> None:
         assert seconds - moment < 0.000_01
 
 
-def test_an_answer_mends_a_failure_and_no_failure_harms_an_answer(store: GenerationStore) -> None:
+def test_an_answer_fixes_a_failure_and_no_failure_harms_an_answer(store: GenerationStore) -> None:
     store.add(failures([request()]))
     store.add(replies([request()]))
     assert store.failures([request().key], EVER) == {}

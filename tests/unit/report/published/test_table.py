@@ -113,6 +113,34 @@ def test_every_collection_is_sound() -> None:
         Column(name="x")
 
 
+def test_vtab_is_the_mean_of_35_sets_of_which_none_may_lack() -> None:
+    (first, *_, last) = find_collection("adapting").tables
+    column = next(column for column in first.columns if column.name.startswith("VTAB+"))
+    assert len(set(column.metrics)) == 35
+    values = {metric: number / 100 for number, metric in enumerate(column.metrics)}
+    assert column.value(values) == pytest.approx(17)
+    assert column.value(dict(list(values.items())[1:])) is None
+    # Table B.6 prints the 35 values and their average, which it has a tenth too low.
+    assert last.columns[-1].metrics == tuple(one.metric for one in last.columns[:-1])
+    for figures in last.rows.values():
+        printed = [figure for figure in figures if figure is not None]
+        assert sum(printed[:35]) / 35 == pytest.approx(printed[35], abs=0.15)
+
+
+def test_the_drops_of_perturbations_are_those_that_the_paper_prints() -> None:
+    """Table B.5 prints each value's drop from the clean one: here of three perturbations, and the average."""
+    table = next(table for table in find_collection("adapting").tables if table.title.startswith("Table B.5"))
+    drops = {
+        "CLIP, WIT-400M": (35.1, 13.4, 3.0, 14.8),
+        "OpenCLIP, LAION-400M": (34.6, 13.2, 2.7, 13.7),
+        "T frozen + alignment, LAION-400M": (25.4, 10.0, 3.5, 9.8),
+    }
+    for encoder, expected in drops.items():
+        clean, *others = (figure or 0.0 for figure in table.rows[encoder])
+        found = [100 * (1 - others[place] / clean) for place in (0, 6, 15, 16)]
+        assert found == pytest.approx(expected, abs=0.06)
+
+
 @pytest.mark.parametrize("name", collection_names())
 def test_every_column_is_a_metric_that_a_benchmark_declares(name: str) -> None:
     known = published_benchmarks()

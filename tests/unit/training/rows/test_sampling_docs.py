@@ -16,7 +16,6 @@ from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
 from components.training.rows.examples import input_files
 from components.training.rows.sampler import Sampler, Visits, groups_of
-from components.training.rows.sources import Wanted
 from components.training.train import Entry, find_entry
 from components.validation.tables import find_table
 
@@ -37,8 +36,7 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settin
 
 
 def _expected(settings: Settings, entry: Entry) -> list[int]:
-    columns = Wanted(entry.method.columns(entry.hyper), entry.method.draws(entry.hyper)).joined
-    tables = input_files(columns | entry.method.rows(entry.hyper), Path(), Path())
+    tables = input_files(entry.method.needs(entry.hyper), Path("data/validated"), Path())
     hyper, images, compared = entry.hyper, settings.prepare.counts.train, False
     if tables.keys() == {"pairs"} and settings.train.shards is not None and hyper.image_tower != "frozen":
         streamed = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD

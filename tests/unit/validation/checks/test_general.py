@@ -101,18 +101,17 @@ def test_another_language_is_a_fault() -> None:
         ("keep_numbers", False, "rewrite_lost_number"),
         ("keep_names", False, "rewrite_lost_name"),
         ("reject_injections", False, "rewrite_injection"),
-        ("near_duplicate", None, "near_duplicate"),
         ("max_similarity", None, None),
     ],
 )
 def test_a_switch_turns_its_check_off_and_no_other(switch: str, off: object, reason: str | None) -> None:
-    limits = Limits(near_duplicate=0.9)
+    limits = Limits()
     on = {rule.reason for rule in row_rules(find_table("rewrites"), limits, 77)}
     left = {rule.reason for rule in row_rules(find_table("rewrites"), limits.model_copy(update={switch: off}), 77)}
     assert on - left == ({reason} if reason else set())
 
 
-@pytest.mark.parametrize("wrong", [{"language": "klingon"}, {"near_duplicate": 0.2}, {"near_duplicate": 1.1}])
+@pytest.mark.parametrize("wrong", [{"language": "klingon"}, {"min_similarity": 1.1}])
 def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         Limits(**wrong)

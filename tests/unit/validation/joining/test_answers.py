@@ -19,8 +19,12 @@ from components.validation.joining.answers import join_answers
 from components.validation.tables import find_table
 
 
+def _joined(files: Any, table: str = "paraphrases") -> Any:
+    return join_answers(find_table(table), files.captions / table, files.pairs, files.quarantine)
+
+
 def _join(files: Any, size: int = 1000) -> Any:
-    with join_answers(find_table("paraphrases"), files.captions, files.pairs, files.validated) as joined:
+    with _joined(files) as joined:
         return pd.concat(joined.shards(size))
 
 
@@ -71,7 +75,7 @@ def _set(column: str, value: str) -> Callable[[pa.Table], pa.Table]:
 )
 def test_tables_that_do_not_fit(inputs: Any, answer: Any, name: str, change: Any, message: str) -> None:
     files = inputs([answer(), answer(pair=1)])
-    _change(files.captions / f"{name}.parquet", GENERATIONS, change)
+    _change(files.captions / "paraphrases" / f"{name}.parquet", GENERATIONS, change)
     with pytest.raises(InputError, match=message):
         _join(files)
 
@@ -85,7 +89,7 @@ def test_pair_that_is_gone(inputs: Any, answer: Any) -> None:
 
 def test_truncated_file_is_named(inputs: Any, answer: Any) -> None:
     files = inputs([answer()])
-    path = files.captions / "paraphrase_2.parquet"
+    path = files.captions / "paraphrases" / "paraphrase_2.parquet"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
         _join(files)
@@ -94,7 +98,8 @@ def test_truncated_file_is_named(inputs: Any, answer: Any) -> None:
 def test_path_with_the_signs_of_a_pattern(inputs: Any, answer: Any, tmp_path: Path) -> None:
     files = inputs([answer(), answer(pair=1)])
     odd = tmp_path / "it's [a] folder*?"
-    files.captions.rename(odd)
+    odd.mkdir()
+    (files.captions / "paraphrases").rename(odd / "paraphrases")
     assert len(_join(replace(files, captions=odd))) == 2
 
 
@@ -120,9 +125,9 @@ def test_of_two_rows_of_a_pair_the_first_counts(inputs: Any, answer: Any) -> Non
 
 def test_judgements_come_along(texts_of: Any) -> None:
     files = texts_of("semclip_paraphrases", ["A dog.", "A cat."])
-    path = files.captions / "judge_paraphrase.parquet"
+    path = files.captions / "semclip_paraphrases" / "judge_paraphrase.parquet"
     _change(path, GENERATIONS, lambda table: _set("verdict", "no")(_set("written_by", "judge")(table)))
-    with join_answers(find_table("semclip_paraphrases"), files.captions, files.pairs, files.validated) as joined:
+    with _joined(files, "semclip_paraphrases") as joined:
         frame = pd.concat(joined.shards(1))
     assert frame[["semclip_paraphrase", "verdict", "written_by"]].to_numpy().tolist() == [
         ["A dog.", "no", "judge"],
@@ -133,7 +138,7 @@ def test_judgements_come_along(texts_of: Any) -> None:
 def test_a_table_about_classes_needs_no_pairs(texts_of: Any) -> None:
     files = texts_of("class_descriptions", ["It has four legs."], source="dog")
     files.pairs.unlink()
-    with join_answers(find_table("class_descriptions"), files.captions, files.pairs, files.validated) as joined:
+    with _joined(files, "class_descriptions") as joined:
         (frame,) = joined.shards(10)
     assert frame[["class_name", "description", "facts"]].to_numpy().tolist() == [["dog", "It has four legs.", None]]
 
@@ -158,10 +163,10 @@ def test_full_disk_is_one_line(inputs: Any, answer: Any, monkeypatch: pytest.Mon
     files = inputs([answer()])
     with pytest.raises(InputError, match=r"captions: the answers cannot be joined \(Could not write.*free disk space"):
         _join(files)
-    assert list(files.validated.iterdir()) == []
+    assert list(files.quarantine.iterdir()) == []
 
 
 def test_the_joined_rows_leave_nothing_behind(inputs: Any, answer: Any) -> None:
     files = inputs([answer()])
     _join(files)
-    assert list(files.validated.iterdir()) == []
+    assert list(files.quarantine.iterdir()) == []

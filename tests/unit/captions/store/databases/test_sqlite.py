@@ -39,7 +39,7 @@ def test_a_log_that_another_process_makes_at_this_moment_is_waited_for(tmp_path:
     assert journal_mode(tmp_path / "store.db", ["database is locked"] * 3) == "wal"
 
 
-def test_what_no_waiting_mends_is_said_at_once(tmp_path: Path) -> None:
+def test_what_no_waiting_fixes_is_said_at_once(tmp_path: Path) -> None:
     refusals = ["disk I/O error"] * 3
     with pytest.raises((OperationalError, sqlite3.OperationalError), match="disk I/O error"):
         journal_mode(tmp_path / "store.db", refusals)

@@ -1,4 +1,4 @@
-"""A trial whose features are given by hand, so that every answer can be computed on paper."""
+"""A context whose features are given by hand, so that every answer can be computed on paper."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.encoding.context import Trial
-from components.benchmarks.encoding.encoder_under_test import Subject
+from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.core.metrics import Features
 
@@ -37,10 +37,10 @@ class ToyEncoder:
         return _unit(pixels.float().mean(dim=(2, 3)).numpy())
 
 
-def toy_trial(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> Trial:
-    """A trial of a `ToyEncoder` on the files in `folder`; images are cached beside them."""
-    subject = Subject("toy", ToyEncoder(table), "toy", "toy tower", 8)
-    return Trial(subject, folder, image_features=ImageFeatures(folder / "cache"), **options)
+def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> BenchmarkContext:
+    """A context of a `ToyEncoder` on the files in `folder`; images are cached beside them."""
+    under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", 8)
+    return BenchmarkContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 
 def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 8)) -> None:

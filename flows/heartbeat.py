@@ -1,4 +1,4 @@
-"""Who works on a flow run, told on its labels, so that `sweep` knows when nobody does any more."""
+"""The heartbeat of a flow run: labels with its process and its last sign of life, by which `sweep` finds dead runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from components.core.worker_identity import new_worker
 OWNER, HEARTBEAT = "cliptune.owner", "cliptune.heartbeat"
 """Labels of a flow run: who works on it (see `components.core.worker_identity`), and when it last showed life, in
 seconds since 1970."""
-BEAT = 60.0
+INTERVAL_S = 60.0
+"""Seconds between two heartbeats."""
 
 
 @contextmanager
-def working() -> Iterator[None]:
-    """The frame of every flow: its owner and heartbeat are on its labels."""
+def heartbeat() -> Iterator[None]:
+    """Around the work of every flow: keeps its owner and heartbeat on its labels."""
     run, done = UUID(str(flow_run.id)), threading.Event()
-    _tell(run, {OWNER: new_worker(), HEARTBEAT: time.time()})
-    thread = threading.Thread(target=_beat, args=(run, done), name="heartbeat", daemon=True)
+    _set_labels(run, {OWNER: new_worker(), HEARTBEAT: time.time()})
+    thread = threading.Thread(target=_repeat, args=(run, done), name="heartbeat", daemon=True)
     thread.start()
     try:
         yield
@@ -33,12 +34,12 @@ def working() -> Iterator[None]:
         done.set()
 
 
-def _beat(run: UUID, done: threading.Event) -> None:
-    while not done.wait(BEAT):
-        _tell(run, {HEARTBEAT: time.time()})
+def _repeat(run: UUID, done: threading.Event) -> None:
+    while not done.wait(INTERVAL_S):
+        _set_labels(run, {HEARTBEAT: time.time()})
 
 
-def _tell(run: UUID, labels: dict[str, str | float]) -> None:
+def _set_labels(run: UUID, labels: dict[str, str | float]) -> None:
     # A server that is away for a while ends no flow.
     with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
         client.update_flow_run_labels(run, dict(labels))

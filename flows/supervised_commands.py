@@ -1,4 +1,4 @@
-"""Commands tied to a flow run: they end with it, however it ends, and when they take too long."""
+"""Runs the commands of tasks under `flows.supervisor`, so that they end with their flow run or at their time limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from prefect import get_client
 from prefect.runtime import flow_run
 
 from components.core.processes import CommandError
-from flows import leash
+from flows import supervisor
 from flows.commands import GRACE, run_logged
-from flows.impatience import asked_once
+from flows.retry_policy import fail_fast
 
 _GRACE = GRACE / 2
-"""Seconds that a stopped command gets from its leash, which itself has `GRACE` to end."""
+"""Seconds that a stopped command gets from its supervisor, which itself has `GRACE` to end."""
 _POLL = 0.2
 _POLLS_PER_QUESTION = 25
 """Asking the Prefect server costs a request, so that is done every 5 s."""
@@ -40,14 +40,14 @@ class TimeLimitError(Exception):
     """A command took longer than it may."""
 
 
-def run_tied(
+def run_supervised(
     command: Sequence[str],
     what: str,
     *,
     folder: Path,
     hours: float | None = None,
     environment: Mapping[str, str] | None = None,
-    hear: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
 ) -> str:
     """Run `command` for a task of a flow run, and log its lines; nothing of it outlives the flow run.
 
@@ -57,7 +57,7 @@ def run_tied(
         folder: where it runs.
         hours: how long it may take; None for as long as it likes.
         environment: variables that it has besides this process's.
-        hear: called with every line.
+        on_line: called with every line.
 
     Returns:
         Its last line.
@@ -70,21 +70,22 @@ def run_tied(
     with TemporaryDirectory(prefix="cliptune-") as temporary:
         token, late = Path(temporary) / "token", threading.Event()
         token.touch()
-        tied = [sys.executable, leash.__file__, str(os.getpid()), str(_GRACE), str(folder), str(token), *command]
+        arguments = [str(os.getpid()), str(_GRACE), str(folder), str(token)]
+        supervised = [sys.executable, supervisor.__file__, *arguments, *command]
         try:
             with _ends_with_flow(token, hours, late):
-                run_logged(tied, what, {**_courtesy(), **(environment or {})}, hear)
+                run_logged(supervised, what, {**_sleeping_threads(), **(environment or {})}, on_line)
         except CommandError:
             if late.is_set():
                 raise TimeLimitError(f"{what} took longer than its {hours:g} hours and was ended") from None
             if not token.exists():
                 raise StoppedError(f"{what} stopped with its flow") from None
             raise
-        return token.with_name(leash.LAST).read_text("utf-8")
+        return token.with_name(supervisor.LAST).read_text("utf-8")
 
 
-def _courtesy() -> dict[str, str]:
-    """What lets commands compute side by side: threads that wait sleep, instead of taking a core from the others.
+def _sleeping_threads() -> dict[str, str]:
+    """The variable that makes waiting OpenMP threads sleep, so that commands that run side by side share the cores.
 
     It changes when threads run and nothing that they compute.
     """
@@ -92,7 +93,7 @@ def _courtesy() -> dict[str, str]:
 
 
 def stop_commands(flow_run_id: str) -> None:
-    """End the tied commands of a flow run that run in this process."""
+    """End the supervised commands of a flow run that run in this process."""
     _stopped.add(flow_run_id)
 
 
@@ -141,7 +142,7 @@ def _has_ended(flow_run_id: str) -> bool:
 
     try:
         # The watch has a time limit to keep, and the stage waits for the watch.
-        with asked_once(), get_client(sync_client=True) as client:
+        with fail_fast(), get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run_id)).state
     except httpx.HTTPError:
         # A server that cannot be reached says nothing about the flow.

@@ -1,4 +1,4 @@
-"""Prefect's server asked once: who can do without the answer must not wait for a server that is away."""
+"""The retry policy for requests to Prefect's server whose answer is not needed: one try, no waiting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 
 @contextmanager
-def asked_once() -> Iterator[None]:
+def fail_fast() -> Iterator[None]:
     """Requests to Prefect's server fail at once in this block, where they are otherwise repeated for minutes."""
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
         yield

@@ -1,4 +1,4 @@
-"""What training flows have in common: encoders brought up to date and scored, compared, and the best one promoted."""
+"""The work of every training flow: train and score encoders, compare them, promote the best one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from prefect.logging import get_run_logger
 from components.core.errors import InputError
 from components.core.settings import Settings, load_settings
 from components.registry.folders import BASE, DEFAULT
-from flows.owner import working
+from flows.heartbeat import heartbeat
 from flows.pipeline import bring_up_to_date
 from flows.promote import decide
 from flows.recording import record_state
 from flows.reporting import show_results, show_scores
 
 
-def pursue(methods: list[str] | None, parallel: int, stage_hours: float, approval: bool) -> None:
+def train_and_promote(methods: list[str] | None, parallel: int, stage_hours: float, approval: bool) -> None:
     """In a flow: train and score entries of `methods`, compare them with all other encoders, promote the best.
 
     Args:
@@ -30,7 +30,7 @@ def pursue(methods: list[str] | None, parallel: int, stage_hours: float, approva
     settings = load_settings()
     chosen = chosen_methods(settings, methods)
     missing = unscored(settings, chosen)
-    with working():
+    with heartbeat():
         targets = [f"evaluate@{name}" for name in (BASE, *chosen)]
         try:
             bring_up_to_date(targets, parallel, stage_hours, last=None if missing else "compare")

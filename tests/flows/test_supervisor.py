@@ -1,4 +1,4 @@
-"""A leashed command says what it says, and ends with whoever holds the leash."""
+"""A supervised command's lines come through, and all its processes end with the process that started its supervisor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import leash
+from flows import supervisor
 
 # The command of a shard: it and a child of its own write down who they are; `{ignore}` makes both deaf to SIGTERM.
 _SLEEPER = """
@@ -32,7 +32,7 @@ rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], 
 open("rank.txt", "w").write(str(rank.pid))
 {then}
 """
-_HOLDER = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
+_PARENT = "import os, subprocess, sys; subprocess.run([sys.argv[1], sys.argv[2], str(os.getpid()), *sys.argv[3:]])"
 
 
 def _wait(what: str, until: Callable[[], bool]) -> None:
@@ -52,9 +52,9 @@ def _gone(pid: int) -> bool:
 def _run(folder: Path, code: str) -> tuple[subprocess.CompletedProcess[str], str]:
     token = folder / "token"
     token.touch()
-    command = [sys.executable, leash.__file__, str(os.getpid()), "1", str(folder), str(token), sys.executable, "-c"]
-    done = subprocess.run([*command, code], capture_output=True, text=True, check=False)
-    return done, (folder / leash.LAST).read_text()
+    command = [sys.executable, supervisor.__file__, str(os.getpid()), "1", str(folder), str(token)]
+    done = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done, (folder / supervisor.LAST).read_text()
 
 
 def test_lines_come_through_and_a_file_holds_the_last(tmp_path: Path) -> None:
@@ -81,21 +81,21 @@ def test_exit_codes_come_through_and_signals_as_shells_tell_them(tmp_path: Path)
 def test_command_and_its_children_are_ended_by(tmp_path: Path, ignore: str, grace: str, by: str) -> None:
     (tmp_path / "token").touch()
     (tmp_path / "sleeper.py").write_text(_SLEEPER.format(ignore=ignore))
-    tied = [sys.executable, leash.__file__, grace, str(tmp_path), str(tmp_path / "token")]
+    command_line = [sys.executable, supervisor.__file__, grace, str(tmp_path), str(tmp_path / "token")]
     command = [sys.executable, "sleeper.py", "parent"]
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, *tied, *command])
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT, *command_line, *command])
     files = [tmp_path / "pid-1.txt", tmp_path / "pid-2.txt"]
     _wait("the command's start", lambda: all(file.exists() and file.read_text() for file in files))
     pids = [int(file.read_text()) for file in files]
-    leashed = psutil.Process(pids[1]).ppid()
-    assert os.getpgid(pids[0]) == leashed
+    supervising = psutil.Process(pids[1]).ppid()
+    assert os.getpgid(pids[0]) == supervising
     if by == "its token's removal":
         (tmp_path / "token").unlink()
     else:
-        holder.send_signal(signal.SIGKILL)
-    _wait("the end", lambda: all(_gone(pid) for pid in (*pids, leashed)))
-    holder.kill()
-    holder.wait()
+        parent.send_signal(signal.SIGKILL)
+    _wait("the end", lambda: all(_gone(pid) for pid in (*pids, supervising)))
+    parent.kill()
+    parent.wait()
 
 
 @pytest.mark.integration
@@ -103,13 +103,13 @@ def test_command_and_its_children_are_ended_by(tmp_path: Path, ignore: str, grac
 def test_processes_in_other_sessions_end_with_their_command(tmp_path: Path, then: str) -> None:
     token = tmp_path / "token"
     token.touch()
-    tied = [sys.executable, leash.__file__, str(os.getpid()), "20", str(tmp_path), str(token)]
-    leashed = subprocess.Popen([*tied, sys.executable, "-c", _LAUNCHER.format(then=then)], process_group=0)
+    command_line = [sys.executable, supervisor.__file__, str(os.getpid()), "20", str(tmp_path), str(token)]
+    supervising = subprocess.Popen([*command_line, sys.executable, "-c", _LAUNCHER.format(then=then)], process_group=0)
     file = tmp_path / "rank.txt"
     _wait("the rank's start", lambda: file.exists() and file.read_text() != "")
     if "sleep" in then:
-        leashed.terminate()
-    leashed.wait(timeout=60)
+        supervising.terminate()
+    supervising.wait(timeout=60)
     assert _gone(int(file.read_text()))
 
 
@@ -123,9 +123,9 @@ def test_a_stopped_command_may_write_down_what_it_knows(tmp_path: Path) -> None:
     launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
     token = tmp_path / "token"
     token.touch()
-    tied = [sys.executable, leash.__file__, str(os.getpid()), "60", str(tmp_path), str(token)]
-    leashed = subprocess.Popen([*tied, sys.executable, "-c", launcher], process_group=0)
+    command_line = [sys.executable, supervisor.__file__, str(os.getpid()), "60", str(tmp_path), str(token)]
+    supervising = subprocess.Popen([*command_line, sys.executable, "-c", launcher], process_group=0)
     _wait("the start", (tmp_path / "ready.txt").exists)
     token.unlink()
-    assert leashed.wait(timeout=60) != 0
+    assert supervising.wait(timeout=60) != 0
     assert (tmp_path / "killed.txt").exists()

@@ -1,6 +1,7 @@
-"""A command that ends with whoever started it, run as a script in a process group of its own.
+"""The process supervisor: runs one command as its child, and ends all of the command's processes when the process that
+started it dies. `flows.supervised_commands` starts this file as a script, in a process group of its own:
 
-python flows/leash.py <pid of the parent> <seconds of grace> <folder> <token> <command>...
+python flows/supervisor.py <pid of the parent> <seconds of grace> <folder> <token> <command>...
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from pathlib import Path
 import psutil
 
 LAST = "last"
-"""The file beside the token that holds a command's last line: whoever stops it must not remove what it said."""
+"""The file beside the token that holds the command's last line, also when the token is removed."""
 _POLL = 0.2
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux's prctl."""
 
-_told = threading.Event()
+_stop_requested = threading.Event()
 """Set when this process is told to end."""
 
 
-def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str]) -> int:
+def supervise(parent: int, grace: float, folder: Path, token: Path, command: list[str]) -> int:
     """Run `command` in `folder` for as long as the process `parent` lives and the file `token` is there.
 
     Its lines are passed on as they come; at the end the file `last` beside the token holds the last one. When the
@@ -47,16 +48,16 @@ def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str
     """
     _adopt_orphans()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: _told.set())
+        signal.signal(number, lambda *_: _stop_requested.set())
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     last = [""]
     relay = threading.Thread(target=_relay, args=(process, last), daemon=True)
     relay.start()
-    while process.poll() is None and os.getppid() == parent and token.exists() and not _told.wait(_POLL):
+    while process.poll() is None and os.getppid() == parent and token.exists() and not _stop_requested.wait(_POLL):
         pass
-    end_family(process, grace)
+    end_process_tree(process, grace)
     # Nobody has the pipe open any more, unless a process is stuck in the system.
     relay.join(timeout=5)
     with contextlib.suppress(OSError):
@@ -65,20 +66,20 @@ def hold(parent: int, grace: float, folder: Path, token: Path, command: list[str
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def end_family(process: subprocess.Popen[str], grace: float) -> None:
+def end_process_tree(process: subprocess.Popen[str], grace: float) -> None:
     """End a command and all its descendants, and wait for them."""
     deadline = time.monotonic() + grace
-    _tell(_family(process), signal.SIGTERM)
-    while _family(process) and time.monotonic() < deadline:
+    _signal(_descendants(process), signal.SIGTERM)
+    while _descendants(process) and time.monotonic() < deadline:
         time.sleep(_POLL / 4)
-    while family := _family(process):
-        _tell(family, signal.SIGKILL)
+    while members := _descendants(process):
+        _signal(members, signal.SIGKILL)
         time.sleep(_POLL / 4)
     process.wait()
 
 
-def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """What of the command still runs; the dead among it are buried."""
+def _descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes of the command that still run; exit codes of those that ended are collected."""
     process.poll()
     alive = []
     for member in psutil.Process().children(recursive=True):
@@ -91,8 +92,8 @@ def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return alive
 
 
-def _tell(family: list[psutil.Process], number: int) -> None:
-    for member in family:
+def _signal(members: list[psutil.Process], number: int) -> None:
+    for member in members:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             member.send_signal(number)
 
@@ -116,4 +117,4 @@ def _relay(process: subprocess.Popen[str], last: list[str]) -> None:
 if __name__ == "__main__":
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
-    sys.exit(hold(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:]))
+    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:]))

@@ -1,0 +1,58 @@
+"""Which validated table has which columns, and which file of a folder is which table.
+
+What methods declare as columns, and what `reads` in params.yaml covers, is compared by these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from components.core.errors import InputError
+from components.core.records import (
+    DIFFERENCES,
+    HARD_NEGATIVES,
+    NEGATED_TERMS,
+    NEGATIONS,
+    PARAPHRASES,
+    REWRITES,
+    SEMCLIP_PARAPHRASES,
+)
+from components.core.table import Table
+
+NEIGHBOUR = "neighbour."
+
+IMAGES = {"image": "id", "other_image": "other_id"}
+"""Image columns and the column of pair ids that they come from."""
+
+HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
+    "paraphrases": (PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
+    "rewrites": (REWRITES, ("rewrite",)),
+    "semclip_paraphrases": (SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
+    "negations": (NEGATIONS, ("negation",)),
+    "negated_terms": (NEGATED_TERMS, ("negated_term",)),
+    "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
+    "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
+}
+"""Name -> the table and the columns that only it has."""
+
+
+def holders_of(wanted: Collection[str]) -> list[str]:
+    """The tables that hold some of the `wanted` columns, which may be images' or neighbours'."""
+    bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
+    needed = {IMAGES.get(name, name) for name in bare}
+    return [name for name, (_, only) in HOLDERS.items() if needed & set(only)]
+
+
+def table_file(folder: Path, name: str) -> Path:
+    """Where table `name` lies at or below `folder`; where it would lie if it is missing.
+
+    Raises:
+        InputError: it lies there twice.
+    """
+    if folder.name == f"{name}.parquet":
+        return folder
+    found = sorted(folder.rglob(f"{name}.parquet"))
+    if len(found) > 1:
+        raise InputError(f"{found[0]} and {found[1]} are the same table: remove the one that dvc.yaml does not name")
+    return found[0] if found else folder / f"{name}.parquet"

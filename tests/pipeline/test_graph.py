@@ -1,0 +1,83 @@
+"""The graph that DVC makes of dvc.yaml: a method needs the tables it reads, and `compare` needs every stage."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core.stage_graph import Graph, read_graph
+from tests.support.params import profile_text
+
+REPO = Path(__file__).parents[2]
+PAIRS: set[str] = set()
+TABLES = {
+    "paraclip": {"paraphrases"},
+    "paraclip_l1": {"paraphrases"},
+    "paraclip_l2_l3": {"paraphrases"},
+    "pc_clip": {"differences"},
+    "pc_clip_mse": {"differences"},
+    "coco_ft": {"rewrites"},
+    "rewrite_ft": {"rewrites"},
+    "laclip_ft": {"rewrites"},
+    "lm_finetuned": PAIRS,
+    "lm_frozen": PAIRS,
+    "lm_bottleneck": PAIRS,
+    "lm_alignment": PAIRS,
+    "clip_scratch": PAIRS,
+    "semclip": {"semclip_paraphrases", "negations"},
+    "semclip_paraphrase": {"semclip_paraphrases", "negations"},
+    "semclip_negation": {"semclip_paraphrases", "negations"},
+    "negclip": {"hard_negatives"},
+    "conclip": {"negated_terms"},
+    # Of three families, which have only `data/validated` in common.
+    "joint": {
+        "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms"
+    },
+}  # fmt: skip
+
+
+def _graph(folder: Path, params: str) -> Graph:
+    shutil.copy(REPO / "dvc.yaml", folder)
+    (folder / "params.yaml").write_text(params)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=folder, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return read_graph()
+
+
+@pytest.fixture(scope="module")
+def every_method(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return _graph(tmp_path_factory.mktemp("methods"), profile_text("methods"))
+
+
+def test_by_default_compare_needs_every_stage(tmp_path: Path) -> None:
+    """So after `dvc repro compare` a plain `dvc status` finds nothing that did not run."""
+    graph = _graph(tmp_path, (REPO / "params.yaml").read_text("utf-8"))
+    assert set(graph.upstream(["compare"])) == set(graph.needs)
+    assert {stage for stage in graph.needs if "@" in stage} == {
+        "synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate@paraphrases", "train@paraclip",
+        "evaluate@base", "evaluate@paraclip",
+    }  # fmt: skip
+
+
+def test_a_method_needs_the_tables_that_it_reads(every_method: Graph) -> None:
+    needs = {
+        stage.removeprefix("train@"): {need.removeprefix("validate@") for need in those if "validate@" in need}
+        for stage, those in every_method.needs.items()
+        if stage.startswith("train@")
+    }
+    assert needs == TABLES
+
+
+def test_a_table_needs_its_own_answers(every_method: Graph) -> None:
+    upstream = every_method.upstream(["validate@semclip_paraphrases"])
+    assert {stage for stage in upstream if stage.startswith(("synthesize@", "validate@"))} == {
+        "synthesize@paraphrase_semclip", "synthesize@judge_paraphrase", "validate@semclip_paraphrases"
+    }  # fmt: skip
+    touched = every_method.downstream(["synthesize@judge_paraphrase"])
+    trained = {stage.removeprefix("train@") for stage in touched if stage.startswith("train@")}
+    assert trained == {"semclip", "semclip_paraphrase", "semclip_negation", "joint"}

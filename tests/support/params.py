@@ -1,0 +1,25 @@
+"""params.yaml with every method of this repository."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.profiles import overlaid
+
+REPO = Path(__file__).parents[2]
+
+
+@cache
+def profile_text(name: str) -> str:
+    """params.yaml with a profile laid over it."""
+    return overlaid(name, REPO / "params.yaml", REPO / "infra" / "profiles")
+
+
+def every_method() -> dict[str, Any]:
+    """Profile `methods` as plain data, to be changed by a test; only base and ParaCLIP are scored, as by default."""
+    raw: dict[str, Any] = yaml.safe_load(profile_text("methods"))
+    return raw | {"encoders": ["base", "paraclip"]}

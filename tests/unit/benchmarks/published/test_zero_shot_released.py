@@ -1,0 +1,177 @@
+"""Zero-shot classification by the released code of PC-CLIP and SemCLIP, on images whose colours are their features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torchvision.datasets import Flowers102
+
+from components.benchmarks.benchmark import Scores
+from components.benchmarks.image_sets.facts import image_sets
+from components.benchmarks.image_sets.image_set import ImageSet
+from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, released_names
+from components.benchmarks.published import find_published, zero_shot_released
+from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
+from components.benchmarks.published_benchmark import Published
+from components.core.errors import InputError
+from components.core.records import CLASS_DIFFERENCES
+from tests.support.image_shards import COLOURS, write_shards
+from tests.support.toy_context import colour_image, toy_context
+
+RED, GREEN, BLUE = COLOURS.values()
+ORANGE = (255, 120, 0)
+SAMPLES = [(RED, 0), (RED, 1), (GREEN, 1), (BLUE, 2)]
+PURE = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1)}
+CIFAR = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (4,), "train": (4,)})
+FLOWERS = image_sets()["flowers102"]
+NAME = "zero_shot_cifar10_pc_clip_released"
+
+
+def test_semclips_code_scores_the_training_split_in_lower_case(tmp_path: Path) -> None:
+    write_shards(tmp_path, SAMPLES, "train")
+    table = {f"this is a photo of a {name}": axis for name, axis in PURE.items()}
+    table |= {f"this is not a photo of a {name}": (1, 0, 0) for name in PURE}
+    found = score_semclip(toy_context(tmp_path, table), CIFAR).values
+    assert found["zero_shot_cifar10_semclip_released/top1"].tolist() == [1, 0, 1, 1]
+    assert found["zero_shot_cifar10_semclip_released/top1_negated"].tolist() == [1, 0, 0, 0]
+    assert found["zero_shot_cifar10_semclip_released/delta"].tolist() == [0, 0, 1, 1]
+
+
+def test_semclips_prompts_have_torchvisions_underscores(tmp_path: Path) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "classes.txt").write_text("apple_pie\nwaffles\n")
+    (tmp_path / "meta" / "train.txt").write_text("waffles/1\napple_pie/2\n")
+    colour_image(tmp_path / "images" / "waffles" / "1.jpg", RED)
+    colour_image(tmp_path / "images" / "apple_pie" / "2.jpg", BLUE)
+    context = toy_context(tmp_path, {})
+    score_semclip(context, image_sets()["food101"].model_copy(update={"classes": 2, "train": (2,)}))
+    encoder: Any = context.under_test.encoder
+    assert {"this is a photo of a apple_pie", "this is not a photo of a apple_pie"} <= set(encoder.asked)
+
+
+def test_names_that_no_file_has_letter_by_letter_are_asked_for(tmp_path: Path) -> None:
+    write_shards(tmp_path, [(RED, 0), (RED, 1)], "train", names=["apple pie", "waffles"])
+    facts = image_sets()["food101"].model_copy(update={"classes": 2, "train": (2,)})
+    with pytest.raises(InputError, match=r"does not have the class names of Food-101 letter by letter"):
+        score_semclip(toy_context(tmp_path, {}), facts)
+
+
+def test_flowers_are_called_as_the_released_code_calls_them(tmp_path: Path) -> None:
+    """Four names of PC-CLIP's own list, and torchvision's, differ from CLIP's."""
+    found = ImageSet((), torch.arange(0).numpy(), FLOWERS.class_names)  # type: ignore[arg-type]
+    assert released_names(tmp_path, FLOWERS, found, SEMCLIP) == Flowers102.classes
+    own = released_names(tmp_path, FLOWERS, found, PC_CLIP)
+    assert [own[number] for number in (11, 15, 59, 92)] == [
+        "colts foot", "globe-flower", "pink-yellow dahlia?", "ball moss",
+    ]  # fmt: skip
+    assert sum(one != other for one, other in zip(own, FLOWERS.class_names or (), strict=True)) == 4
+
+
+def eurosat(folder: Path) -> Any:
+    """Ten classes with two images each, and what the set's facts are then."""
+    facts = image_sets()["eurosat"].model_copy(update={"whole": 20})
+    for number, name in enumerate(facts.class_folders or ()):
+        for image in range(2):
+            colour_image(folder / "2750" / name / f"{name}_{image}.png", (25 * number, 0, 100 * image))
+    return facts
+
+
+def test_a_tenth_of_eurosat_is_drawn_as_the_authors_draw_it(tmp_path: Path) -> None:
+    facts = eurosat(tmp_path)
+    context = toy_context(tmp_path, {f"This is a photo of a {name}": (1, 0, 0) for name in facts.class_folders})
+    torch.manual_seed(0)
+    drawn = torch.randperm(20)[18:].tolist()
+    files = [f"{name}_{image}.png" for name in facts.class_folders for image in range(2)]
+    assert [picture.name for picture in zero_shot_released.tested_pc_clip(context, facts).pictures] == [
+        files[row] for row in drawn
+    ]
+    found = score_pc_clip(context, facts)
+    # All classes are alike, so the first is always answered.
+    expected = [float(row < 2) for row in drawn]
+    assert found.values["zero_shot_eurosat_pc_clip_released/top1"].tolist() == expected
+    encoder: Any = context.under_test.encoder
+    assert "This is a photo of a AnnualCrop" in encoder.asked
+
+
+def test_another_number_of_images_is_refused(tmp_path: Path) -> None:
+    eurosat(tmp_path)
+    with pytest.raises(InputError, match=r"2750: whole images: 20 found, 27,000 published"):
+        score_pc_clip(toy_context(tmp_path, {}), image_sets()["eurosat"])
+
+
+def run(folder: Path, table: dict[str, Any], **options: Any) -> Scores:
+    return score_pc_clip(toy_context(folder, table, allow_partial=True, options=options), CIFAR)
+
+
+def test_descriptions_follow_the_prompt(tmp_path: Path) -> None:
+    write_shards(tmp_path, SAMPLES)
+    (tmp_path / "lines.txt").write_text("warm\ngrassy\ninclude <iostream>\n")
+    table = {f"This is a photo of a {name}": axis for name, axis in PURE.items()}
+    table |= {"This is a photo of a red. warm": (0, 1, 0), "This is a photo of a green. grassy": (1, 0, 0)}
+    table |= {"This is a photo of a blue. blue": (0, 0, 1)}
+    found = run(tmp_path, table, class_descriptions=tmp_path / "lines.txt").values
+    assert found[f"{NAME}/top1"].tolist() == [1, 0, 1, 1]
+    assert found[f"{NAME}/extended/top1"].tolist() == [0, 1, 0, 1]
+
+
+def write_differences(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    CLASS_DIFFERENCES.write(
+        path,
+        {
+            "id": [row[0] for row in rows], "other_id": [row[1] for row in rows], "sample": [0] * len(rows),
+            "class_name": [row[0] for row in rows], "other_class_name": [row[1] for row in rows],
+            "difference": [row[2] for row in rows],
+        },
+    )  # fmt: skip
+
+
+CONFUSED = [(RED, 0), (ORANGE, 1), (BLUE, 2)]
+"""The orange one, of class green, is taken for a red one, see below: the one cell is (green, red)."""
+TILTED = {
+    "This is a photo of a red": (1, 0, 0),
+    "This is a photo of a green": (0.6, 0.8, 0),
+    "This is a photo of a blue": (0, 0, 1),
+    "greener": (0, 1, 0),
+    "redder": (0.6, 0.8, 0),
+}
+
+
+def test_a_cell_has_one_text_which_updates_the_class_answered(tmp_path: Path) -> None:
+    """Orange is (0.905, 0.426, 0): red 0.905, green 0.884.
+
+    At 0.5 red becomes 0.5 (1, 0, 0) + 0.5 ((0.6, 0.8, 0) - (0, 1, 0)), or (0.992, -0.124, 0) of unit length: orange has
+    0.845 with it and goes to green. At 0.9 it becomes (1.000, -0.021, 0), with which orange has 0.896.
+    """
+    write_shards(tmp_path, CONFUSED)
+    path = tmp_path / "class_differences.parquet"
+    write_differences(path, [("green", "red", "greener")])
+    found = run(tmp_path, TILTED)
+    assert found.values[f"{NAME}/comparative_plain/top1"].tolist() == [1, 0, 1]
+    assert found.values[f"{NAME}/comparative_alpha_0.5/top1"].tolist() == [1, 1, 1]
+    assert found.values[f"{NAME}/comparative_alpha_0.9/top1"].tolist() == [1, 0, 1]
+    assert found.scalars[f"{NAME}/comparative_plain/top1_confused"] == 0.5
+    assert found.scalars[f"{NAME}/comparative_alpha_0.5/top1_confused"] == 1
+    assert not any("both" in name for name in found.values)
+    # With the other direction, green becomes 0.5 (0.6, 0.8, 0) + 0.5 ((1, 0, 0) - (0.6, 0.8, 0)), which is red's axis.
+    write_differences(path, [("green", "red", "greener"), ("red", "green", "redder")])
+    found = run(tmp_path, TILTED)
+    assert found.values[f"{NAME}/comparative_alpha_0.5/top1"].tolist() == [1, 1, 1]
+    assert found.values[f"{NAME}/comparative_both_alpha_0.5/top1"].tolist() == [0, 1, 1]
+    for name in (*found.values, *found.scalars):
+        assert find_published("zero_shot_cifar100_pc_clip_released").metric(name)
+
+
+def test_a_text_of_the_other_direction_does_not_stand_in(tmp_path: Path) -> None:
+    write_shards(tmp_path, CONFUSED)
+    write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
+    assert not any("comparative" in name for name in run(tmp_path, TILTED).values)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: Published) -> None:
+    assert find_published(benchmark.name) is benchmark
+    with pytest.raises(InputError, match=rf"'{benchmark.name}' lacks files: .*images.* of \d+ classes.*licence"):
+        benchmark.check_files(tmp_path)
