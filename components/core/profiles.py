@@ -72,7 +72,9 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     path = folder / f"{name}.yaml"
     try:
         # As it is written, so that what is new in params.yaml looks there as it does here.
-        overlay = YAML().load(path.read_text("utf-8")) or {}
+        yaml = YAML()
+        yaml.preserve_quotes = True
+        overlay = yaml.load(path.read_text("utf-8")) or {}
     except (YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):

@@ -65,12 +65,24 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
         "store": f"sqlite:///{tmp_path / 'store.db'}",
         "replay": None,
         "tasks": {
-            "paraphrase_1": {"input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
-            "paraphrase_2": {"input": str(tmp_path / "captions" / "paraphrase_1.parquet")},
-            "rewrite": {"input": str(tmp_path / "pairs" / "train.parquet"), "captions": 2, "samples": 2},
-            "difference": {"input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
-            "paraphrase_semclip": {"input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
-            "judge_paraphrase": {"input": str(tmp_path / "captions" / "paraphrase_semclip.parquet")},
+            "paraphrase_1": {"table": "made", "input": str(tmp_path / "pairs" / "train.parquet"), "samples": 2},
+            "paraphrase_2": {"table": "made", "input": str(tmp_path / "captions" / "made" / "paraphrase_1.parquet")},
+            "rewrite": {
+                "table": "made",
+                "input": str(tmp_path / "pairs" / "train.parquet"),
+                "captions": 2,
+                "samples": 2,
+            },
+            "difference": {"table": "made", "input": str(tmp_path / "pairs" / "train.parquet"), "words": [2, 15]},
+            "paraphrase_semclip": {
+                "table": "made",
+                "input": str(tmp_path / "pairs" / "train.parquet"),
+                "words": [2, 15],
+            },
+            "judge_paraphrase": {
+                "table": "made",
+                "input": str(tmp_path / "captions" / "made" / "paraphrase_semclip.parquet"),
+            },
         },
     }
     return Settings.model_validate(raw_params)
@@ -78,7 +90,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
 
 def test_every_usable_caption_gets_its_samples(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "paraphrase_1.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_1.parquet").to_pylist()
     assert [(row["id"], row["sample"]) for row in rows] == [
         (pair, sample) for pair in ("p0", "p1", "p3", "p5", "p6") for sample in (0, 1)
     ]
@@ -94,12 +106,12 @@ def test_equal_questions_are_asked_once(world: Settings, engine: CountingEngine,
 
 def test_a_second_run_asks_nothing(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    first = (tmp_path / "captions" / "paraphrase_1.parquet").read_bytes()
+    first = (tmp_path / "captions" / "made" / "paraphrase_1.parquet").read_bytes()
     engine.asked.clear()
     counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     assert engine.asked == []
     assert (counts.replayed, counts.generated) == (10, 0)
-    assert (tmp_path / "captions" / "paraphrase_1.parquet").read_bytes() == first
+    assert (tmp_path / "captions" / "made" / "paraphrase_1.parquet").read_bytes() == first
 
 
 def test_an_interrupted_run_keeps_its_answers(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
@@ -118,7 +130,7 @@ def test_the_second_step_rewrites_the_first_ones_answers(
 ) -> None:
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     synthesize.run(world, "paraphrase_2", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "paraphrase_2.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_2.parquet").to_pylist()
     assert [(row["id"], row["sample"], row["source"]) for row in rows[:2]] == [
         ("p0", 0, "ONE DOG 0"),
         ("p0", 1, "ONE DOG 1"),
@@ -151,7 +163,7 @@ def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: P
 
 def test_a_task_may_take_fewer_captions(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     synthesize.run(world, "rewrite", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "rewrite.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "rewrite.parquet").to_pylist()
     assert [(row["id"], row["sample"]) for row in rows] == [("p0", 0), ("p0", 1), ("p1", 0), ("p1", 1)]
 
 
@@ -162,7 +174,7 @@ def test_a_task_takes_captions_of_the_words_that_its_settings_say(
         task = world.synthesize.tasks[name].model_copy(update={"words": words, "captions": 9})
         chosen = world.synthesize.model_copy(update={"tasks": world.synthesize.tasks | {name: task}})
         synthesize.run(world.model_copy(update={"synthesize": chosen}), name, tmp_path / "captions")
-        rows = pq.read_table(tmp_path / "captions" / f"{name}.parquet")["id"].to_pylist()
+        rows = pq.read_table(tmp_path / "captions" / "made" / f"{name}.parquet")["id"].to_pylist()
         return list(dict.fromkeys(rows))
 
     assert taken("rewrite", None) == [f"p{number}" for number in range(7)]
@@ -188,7 +200,7 @@ def test_the_published_wording_is_asked_where_the_settings_say_so(
 
 def test_a_question_about_two_captions_keeps_both(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     counts = synthesize.run(world, "difference", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "difference.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "difference.parquet").to_pylist()
     pairs = {row["id"]: row["caption"] for row in PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()}
     assert [row["id"] for row in rows] == ["p0", "p1", "p3", "p5", "p6"]
     for row in rows:
@@ -237,7 +249,7 @@ def test_shards_store_answers_and_a_run_without_one_writes_the_table(
         update={"synthesize": world.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'new.db'}"})}
     )
     synthesize.run(whole, "paraphrase_1", tmp_path / "whole")
-    files = [tmp_path / folder / "paraphrase_1.parquet" for folder in ("captions", "whole")]
+    files = [tmp_path / folder / "made" / "paraphrase_1.parquet" for folder in ("captions", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -254,7 +266,7 @@ def test_a_question_that_fails_is_a_rejected_row_and_is_asked_again_by_the_next_
     pairs[0]["caption"] = "fail here"
     PAIRS.write(tmp_path / "pairs" / "train.parquet", {name: [row[name] for row in pairs] for name in pairs[0]})
     counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "paraphrase_1.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_1.parquet").to_pylist()
     assert [(row["accepted"], row["reason"]) for row in rows[:2]] == [(False, "failed: HTTP 500 after 3 attempts")] * 2
     assert (counts.failed, len(rows)) == (2, 10)
     engine.asked.clear()
@@ -269,7 +281,7 @@ def test_the_judge_keeps_or_rewrites_each_candidate_once(
     judge = CountingEngine("judge-1")
     monkeypatch.setattr(synthesize, "make_engine", lambda _settings, _model: judge)
     synthesize.run(world, "judge_paraphrase", tmp_path / "captions")
-    rows = pq.read_table(tmp_path / "captions" / "judge_paraphrase.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "captions" / "made" / "judge_paraphrase.parquet").to_pylist()
     told = {row["source"]: (row["text"], row["verdict"], row["written_by"], row["reason"]) for row in rows}
     assert told["one dog"] == ("ONE DOG 0", "yes", "generator", None)
     text, verdict, writer, reason = told["two cats here"]
@@ -282,7 +294,7 @@ def test_the_judge_keeps_or_rewrites_each_candidate_once(
 
 def test_captions_that_are_not_asked_about_are_counted(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
     counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
-    metadata = pq.read_metadata(tmp_path / "captions" / "paraphrase_1.parquet").metadata
+    metadata = pq.read_metadata(tmp_path / "captions" / "made" / "paraphrase_1.parquet").metadata
     assert counts.skipped == sum(json.loads(metadata[SKIPPED.encode()]).values()) == 2
 
 
@@ -307,7 +319,7 @@ def test_without_a_task_the_command_runs_all_and_exports(
     monkeypatch.setattr(synthesize, "load_checked", lambda: some)
     monkeypatch.chdir(tmp_path)
     synthesize.main(export=tmp_path / "all.parquet")
-    assert {path.stem for path in (tmp_path / "data" / "captions").iterdir()} == set(tasks)
+    assert {path.stem for path in (tmp_path / "data" / "captions" / "made").iterdir()} == set(tasks)
     assert pq.read_table(tmp_path / "all.parquet").num_rows == len(engine.asked) == 4 + 5
 
 

@@ -26,7 +26,7 @@ OLDER_PROMPTS = {
     "rewrite": 'Rewrite the image caption "a cake plate" in your own words.',
     "negate_semclip": "Generate a completely false version of this sentence: a cake plate",
     "negate_terms": (
-        'Put one of the words "no", "not" and "without" into the under_test or the predicate of the caption '
+        'Put one of the words "no", "not" and "without" into the subject or the predicate of the caption '
         '"a cake plate" so that it denies what the picture shows.'
     ),
     "swap_negative": 'Exchange two things of the caption "a cake plate" so that it describes another picture.',

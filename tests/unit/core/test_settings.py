@@ -105,7 +105,9 @@ def test_no_mapping(path: Path, text: str) -> None:
 
 def test_what_is_merged_gives_way_to_the_mappings_own_keys(path: Path) -> None:
     text = (REPO / "params.yaml").read_text("utf-8")
-    text = text.replace("  conclip: {", "  a: &a {method: paraclip, lr: 0.1}\n  b: {<<: *a, lr: 0.2}\n  conclip: {")
+    text = text.replace(
+        "  paraclip:\n", "  a: &a {method: paraclip, lr: 0.1}\n  b: {<<: *a, lr: 0.2}\n  paraclip:\n", 1
+    )
     path.write_text(text, encoding="utf-8")
     assert load_settings(path).methods["b"] == {"method": "paraclip", "lr": 0.2}
 

@@ -153,11 +153,17 @@ def _make_outputs(folder: Path) -> None:
         made = stage.get("do", stage)
         for out in [*made.get("outs", []), *made.get("metrics", [])]:
             pattern = out if isinstance(out, str) else next(iter(out))
-            names += [re.sub(r"\$\{(key|item)\}", str(item), pattern) for item in over]
+            names += [_filled(pattern, item, over) for item in over]
     for path in (folder / name for name in names):
         (path.parent if path.suffix else path).mkdir(parents=True, exist_ok=True)
         if path.suffix:
             path.touch()
+
+
+def _filled(pattern: str, item: object, over: Any) -> str:
+    """`pattern` with the stage's entry in it: its key, itself, or one of its settings."""
+    own = re.sub(r"\$\{item\.(\w+)\}", lambda found: str(over[item][found.group(1)]), pattern)
+    return re.sub(r"\$\{(key|item)\}", str(item), own)
 
 
 def test_a_folder_gives_what_is_scored_and_the_gate_asks_for_what_is_scored(folder: Path, name: str) -> None:

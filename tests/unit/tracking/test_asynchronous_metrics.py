@@ -106,7 +106,7 @@ def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
     client = make_client()
     assert client.get_run(run.id).info.status == "RUNNING"
     [told] = sweep_runs(1, True)
-    assert run.id in told.under_test
+    assert run.id in told.subject
     with tracked_run("train", "near", settings, {}, {}):
         found = client.get_run(run.id)
     assert (found.info.status, found.info.end_time) == ("FINISHED", spooled["end_ms"])

@@ -34,7 +34,7 @@ def test_a_text_of_a_test_set_is_quarantined_with_the_set_as_reason(tmp_path: Pa
     leak = PUBLISHED.upper().replace(" ", "  ").replace(".", "!")
     files = write_inputs(tmp_path, [Answer(text_1=leak), Answer(pair=1), Answer(pair=2, text_2=leak)])
     files, settings = replace(files, leaks=tmp_path / "leaks"), strict_settings()
-    validate.run(settings, files, fake_probes(settings, files))
+    validate.run(settings, "paraphrases", files, fake_probes(settings, files))
     outcome = read_outcome(files)
     assert [row["paraphrase_1"] for row in outcome.accepted] == [GOOD_1]
     reasons = {row["id"]: row["reason"].split(";") for row in outcome.quarantine}

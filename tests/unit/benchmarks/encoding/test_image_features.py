@@ -23,7 +23,7 @@ from components.benchmarks.encoding.preparation import SQUASHED
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
-from components.registry.encoder_lookup import under_test_of
+from components.registry.encoder_lookup import encoder_under_test
 from tests.support.toy_context import ToyEncoder, colour_image
 
 UNDER_TEST = EncoderUnderTest("toy", ToyEncoder({}), "toy", "tower", 8)
@@ -196,7 +196,7 @@ def test_a_real_encoder_sees_what_it_sees_elsewhere(tmp_path: Path, tiny_encoder
         path = tmp_path / f"{number}.png"
         Image.fromarray(generator.integers(0, 256, (size[1], size[0], 3), np.uint8).astype(np.uint8)).save(path)
         images.append(path)
-    under_test = under_test_of("tiny", tiny_encoder)
+    under_test = encoder_under_test("tiny", tiny_encoder)
     found = ImageFeatures(tmp_path / "cache").of(under_test, [picture_file(path) for path in images])
     wanted = tiny_encoder.embed_images([path.read_bytes() for path in images])
     np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The installed all-MiniLM-L6-v2 as a under_test, and folders that are none."""
+"""The installed all-MiniLM-L6-v2 as an encoder under test, and folders that are none."""
 
 from __future__ import annotations
 

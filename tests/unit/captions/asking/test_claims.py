@@ -186,7 +186,7 @@ def test_a_new_worker_starts_with_what_dead_ones_left(store: GenerationStore) ->
 
 
 def test_a_worker_whose_process_nobody_reaped_is_gone() -> None:
-    code = "from components.captions import workers; print(workers.new_worker(), flush=True)"
+    code = "from components.core import worker_identity as workers; print(workers.new_worker(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         worker = child.stdout.readline().strip()

@@ -161,7 +161,9 @@ def test_full_disk_is_one_line(inputs: Any, answer: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("components.validation.joining.answers._join", full)
     files = inputs([answer()])
-    with pytest.raises(InputError, match=r"captions: the answers cannot be joined \(Could not write.*free disk space"):
+    with pytest.raises(
+        InputError, match=r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
+    ):
         _join(files)
     assert list(files.quarantine.iterdir()) == []
 
