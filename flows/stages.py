@@ -15,9 +15,9 @@ from prefect.client.schemas.objects import TaskRun
 from components.core.processes import CommandError
 from components.core.stage_graph import DVC
 from flows.gpus import gpu_tokens
-from flows.locks import when_free
 from flows.progress_artifact import progress_artifact
 from flows.supervised_commands import run_supervised
+from flows.waiting import when_free
 
 HOURS = 24.0
 """How long a stage may take when nothing else is said."""

@@ -18,7 +18,6 @@ from pydantic import PositiveFloat
 
 from components.core.settings import load_settings
 from components.core.worker_identity import is_gone
-from components.sweeping.dvc_locks import sweep_locks
 from components.sweeping.finding import Finding
 from components.sweeping.store_leases import sweep_leases
 from components.sweeping.tracked_runs import sweep_runs
@@ -30,7 +29,7 @@ _PAGE = 200
 
 @flow(name="sweep")
 def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hours: PositiveFloat = 24) -> None:
-    """Find runs, locks and leases whose owner died, and end or release them; leaves the artifact `sweep`.
+    """Find runs and leases whose owner died, and end or release them; leaves the artifact `sweep`.
 
     A place that cannot be looked at fails the flow, after all others were swept.
 
@@ -42,7 +41,6 @@ def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hour
     places: list[tuple[str, Callable[[], list[Finding]]]] = [
         ("Prefect", lambda: sweep_flow_runs(silent_minutes * 60, dry_run)),
         ("MLflow", lambda: sweep_runs(silent_hours, dry_run)),
-        ("DVC", lambda: sweep_locks(dry_run)),
         ("generation store", lambda: sweep_leases(load_settings().synthesize.store, dry_run)),
     ]
     findings: list[Finding] = []

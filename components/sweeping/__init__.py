@@ -1,1 +1,1 @@
-"""Cleans up what dead processes left behind: MLflow runs, DVC locks, leases. A dry run only reports."""
+"""Cleans up what dead processes left behind: MLflow runs and leases. A dry run only reports."""

@@ -23,9 +23,9 @@ STAGES = {
 }
 FLOW = """
 from prefect import flow
-import flows.locks
+import flows.waiting
 from flows.pipeline import bring_up_to_date
-flows.locks.PAUSE = 0.5
+flows.waiting.PAUSE = 0.5
 flow(name="both")(bring_up_to_date)(["compare"])
 """
 

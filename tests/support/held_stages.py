@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from components.core.processes import CommandError
-from flows import locks, supervisor
+from flows import supervisor, waiting
 from infra.services import runs
 from tests.support.bytecode import kept_bytecode
 
@@ -145,8 +145,8 @@ def rerun(folder: Path, stage: str) -> None:
             raise CommandError(done.stdout + done.stderr)
 
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locks, "get_run_logger", lambda: logging.getLogger("flow"))
-        locks.when_free(work, stage)
+        patch.setattr(waiting, "get_run_logger", lambda: logging.getLogger("flow"))
+        waiting.when_free(work, stage)
 
 
 def copy(source: Path, target: Path) -> None:
