@@ -135,6 +135,7 @@ class Benchmark:
         files: the tables it reads, below the evaluation folder.
         metrics: everything it may report.
         score: scores the context's encoder.
+        key_metrics: full names of what a short table shows; a depth stands for the nearest one in `evaluate.ks`.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Benchmark:
     files: tuple[str, ...]
     metrics: tuple[Metric, ...]
     score: Callable[[Context], Scores] = field(repr=False)
+    key_metrics: tuple[str, ...] = ()
 
     def check_files(self, folder: Path) -> list[Path]:
         """The paths of its tables.

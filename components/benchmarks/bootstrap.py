@@ -127,7 +127,7 @@ def _stretch(values: Reals, groups: Indices, pictures: Indices) -> float:
     influence = (values - (np.bincount(groups, values) / sizes)[groups]) / sizes[groups]
     ends = np.unique(pictures, return_inverse=True)[1].reshape(pictures.shape)
     pairs = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)[1].ravel()
-    of_pictures = np.bincount(ends[:, 0], influence, ends.max() + 1) + np.bincount(ends[:, 1], influence)
+    of_pictures = sum(np.bincount(side, influence, ends.max() + 1) for side in ends.T)
     # Queries about the same two pictures are in the sums of both.
     robust = np.square(of_pictures).sum() - np.square(np.bincount(pairs, influence)).sum()
     independent = np.square(influence).sum()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -64,15 +65,27 @@ def run(
     store = GenerationStore(settings.synthesize.store)
     try:
         if settings.synthesize.replay is not None and not fresh:
-            store.import_parquet(settings.synthesize.replay, once=True)
+            store.import_parquet(settings.synthesize.replay, once=True, without=_asked_live(settings))
         asked = _ask(store, engine, questions, shard)
         rejected = 0 if shard else write_answers(output / settings.synthesize.answers(name), store, questions)
     finally:
         store.close()
     skipped = sum(questions.skipped.values())
     counts = Counts(asked.replayed, asked.generated, asked.failed, rejected, skipped)
+    who = settings.synthesize.model_of(settings.synthesize.tasks[name])
+    print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard.number}/{shard.of}' if shard else ''}: {counts}")
     return counts
+
+
+def _asked_live(settings: Settings) -> set[str]:
+    """Keys of the questions that are asked although the replay has their answers."""
+    keys: set[str] = set()
+    for name, asked in settings.synthesize.tasks.items():
+        if asked.live:
+            questions = questions_of(settings, name, _engine(settings, name))
+            keys.update(question.request.key for question in islice(questions.read(), asked.live))
+    return keys
 
 
 def _engine(settings: Settings, name: str) -> Engine:

@@ -11,12 +11,13 @@ from components.core.project import run_in_project
 
 
 def report(
-    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all metrics, not the key metrics alone.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Print all metrics, and those by group of queries.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the results table of the last comparison again.
 
-    Examples: cliptune report; cliptune report --groups
+    Examples: cliptune report; cliptune report --all; cliptune report --groups; cliptune report --json
     """
 
     def command() -> None:
@@ -24,13 +25,13 @@ def report(
         from components.evaluation.folders import DEFAULT
         from components.report.comparison.as_columns import long_table
         from components.report.comparison.as_csv import read
-        from components.report.terminal import print_comparison
+        from components.report.terminal import show
 
         settings = load_settings()
         if as_json:
             print_json(long_table(read(DEFAULT.csv)))
             return
-        print_comparison(read(DEFAULT.csv), settings.promote.primary, groups)
+        show(read(DEFAULT.csv), settings, every, groups)
         typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
     run_in_project(command)

@@ -15,6 +15,7 @@ import typer
 from components.benchmarks.benchmark import Benchmark, Context, Scores
 from components.benchmarks.bootstrap import interval
 from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.key_metrics import tracked_metrics
 from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
@@ -53,8 +54,18 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
         metrics=results,
     )
     write_results(report, scores, folders.metrics, folders.per_query)
-    add_metrics(folders.models / name, {metric: result.value for metric, result in report.metrics.items()})
+    _track(report, benchmarks, folders)
     return report
+
+
+def _track(report: Report, benchmarks: Sequence[Benchmark], folders: Folders) -> None:
+    """The metrics that people decide by into the encoder's MLflow run, all of them as a table of it."""
+    few = tracked_metrics(benchmarks, list(report.metrics))
+    rows = [(name, result.value, *result.ci95) for name, result in report.metrics.items()]
+    table = dict(zip(("metric", "value", "low", "high"), map(list, zip(*rows, strict=True)), strict=True))
+    # A run keeps its tables for good, and a second evaluation would be appended to the first.
+    title = f"evaluation_{content_hash(report.model_dump_json())[:8]}"
+    add_metrics(folders.models / report.encoder, {name: report.metrics[name].value for name in few}, {title: table})
 
 
 def image_features(

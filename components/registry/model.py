@@ -20,6 +20,12 @@ CARD = "model_card.md"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
 _LONGEST_DESCRIPTION = 5000
+_DESCRIPTION = """Text encoders for image search, fine-tuned so that searches which mean the same find the same images.
+
+`@champion` is what users get: `mlflow.pyfunc.load_model("models:/<name>@champion").predict(["a child on a couch"])`
+gives a unit vector for each text, in the space of its image tower. `@previous` was champion before and `@challenger`
+waits to be tried. A version's page says what it was trained on, what it scored and why it was promoted.
+"""
 """What the columns of MLflow's database hold."""
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
@@ -80,7 +86,7 @@ def register(client: MlflowClient, model: str, parts: Parts, *, run_id: str, tag
         save_model(folder, parts)
         client.log_artifacts(run_id, str(folder), place)
     try:
-        client.create_registered_model(model)
+        client.create_registered_model(model, description=_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

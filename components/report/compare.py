@@ -1,13 +1,12 @@
 """Stage `compare`: all encoders side by side as CSV, Markdown and a page.
 
 python -m components.report.compare
-python -m components.report.compare --print-only
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,8 +21,7 @@ from components.evaluation.results import Report, read_report, read_scores
 from components.report.comparison import as_csv as comparison_csv
 from components.report.comparison.as_columns import long_table, wide_table
 from components.report.comparison.comparison import Comparison, compare
-from components.report.comparison.wording import markdown
-from components.report.terminal import print_comparison
+from components.report.comparison.wording import headline, markdown
 from components.tracking.curves import log_comparison
 
 if TYPE_CHECKING:
@@ -84,21 +82,16 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def main(
-    print_only: Annotated[
-        bool, typer.Option("--print-only", help="Print the table of the last comparison; compute nothing.")
-    ] = False,
-    groups: Annotated[bool, typer.Option("--groups", help="Also print the metrics by group of queries.")] = False,
-) -> None:
-    """Compare all encoders of params.yaml and print the table.
+def main() -> None:
+    """Compare all encoders of params.yaml, and print which is best; `cliptune report` prints the table.
 
-    Examples: python -m components.report.compare; python -m components.report.compare --print-only --groups
+    Example: python -m components.report.compare
     """
 
     def command() -> None:
         settings = load_checked()
-        comparison = comparison_csv.read(DEFAULT.csv) if print_only else run(settings, track=True)
-        print_comparison(comparison, settings.promote.primary, groups)
+        print(headline(run(settings, track=True), settings.promote.primary))
+        print(f"table: cliptune report; page: {DEFAULT.reports / 'comparison.html'}")
 
     run_in_project(command)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from more_itertools import chunked
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.key_metrics import key_metrics
+from components.core.settings import Settings
 from components.report.comparison.comparison import Comparison
 from components.report.comparison.wording import LEGEND, delta_text, headline, mark, value_text
 
@@ -19,20 +22,38 @@ _VALUE_WIDTH = 13
 """Of a value with its half-width and arrow, `100.0 ±10.0 ▲`."""
 
 
-def print_comparison(comparison: Comparison, primary: str, groups: bool = False) -> None:
+def show(comparison: Comparison, settings: Settings, every: bool = False, groups: bool = False) -> None:
+    """Print the key metrics of the benchmarks that params.yaml names, and how to see the others.
+
+    Args:
+        comparison: the comparison.
+        settings: its `evaluate.benchmarks` and `promote.primary`.
+        every: print all metrics over all queries.
+        groups: also print the values by group of queries.
+    """
+    overall, grouped = comparison.names(grouped=False), comparison.names(grouped=True)
+    benchmarks = [find_benchmark(name) for name in settings.evaluate.benchmarks]
+    few = key_metrics(benchmarks, list(comparison.cells))
+    shown = (overall if every or groups or not few else few) + (grouped if groups else [])
+    print_comparison(comparison, settings.promote.primary, shown)
+    if hidden := len(comparison.cells) - len(shown):
+        print(f"{hidden} more metrics: cliptune report --all, cliptune report --groups")
+
+
+def print_comparison(comparison: Comparison, primary: str, names: Sequence[str] | None = None) -> None:
     """Print all encoders side by side, or a row for each where they are too many for the terminal's width.
 
     Args:
         primary: the metric of the headline.
-        groups: also print the values by group of queries.
+        names: the metrics to show; all over all queries when not given.
     """
-    sections = comparison.sections(False) | (comparison.sections(True) if groups else {})
+    shown = comparison.sections(comparison.names(grouped=False) if names is None else names)
     console = Console()
-    beside = _side_by_side(comparison, sections)
+    beside = _side_by_side(comparison, shown)
     natural = console.measure(beside, options=console.options.update_width(_ENDLESS)).maximum
     if len(comparison.encoders) > _ALWAYS_BESIDE and natural > console.width:
-        for section, names in sections.items():
-            for some in chunked(names, _columns_that_fit(comparison, console.width)):
+        for section, listed in shown.items():
+            for some in chunked(listed, _columns_that_fit(comparison, console.width)):
                 console.print(_row_by_row(comparison, section, some))
     else:
         console.print(beside)
@@ -40,14 +61,14 @@ def print_comparison(comparison: Comparison, primary: str, groups: bool = False)
     console.print(headline(comparison, primary), style="bold", markup=False, highlight=False)
 
 
-def _side_by_side(comparison: Comparison, sections: Mapping[str, list[str]]) -> Table:
+def _side_by_side(comparison: Comparison, shown: Mapping[str, list[str]]) -> Table:
     table = Table()
     table.add_column("metric", overflow="fold")
     for encoder in comparison.encoders:
         table.add_column(encoder, justify="right", no_wrap=True)
         if encoder != comparison.reference:
             table.add_column(f"vs {comparison.reference}", justify="right")
-    for section, names in sections.items():
+    for section, names in shown.items():
         table.add_section()
         table.add_row("[bold]" + section.replace("/", "/\n") + "[/bold]")
         for name in names:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from components.tracking import offline_spool
 from components.tracking.address import make_client, shown_address, tracking_uri
@@ -17,12 +18,19 @@ RUN_FILE = "run.json"
 _LOG = logging.getLogger(__name__)
 
 
-def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
+def add_metrics(
+    encoder: Path, metrics: Mapping[str, float], tables: Mapping[str, Mapping[str, list[Any]]] | None = None
+) -> None:
     """Log an encoder's evaluation into the run that trained it, so that MLflow compares methods by it.
 
-    What a server that is away cannot take waits in a file for the next run, promotion or sweep. An encoder that no
-    tracked stage trained (no `run.json` in its folder), and a run that the store does not know, are passed over: the
-    results on disk are what counts.
+    Metrics that a server which is away cannot take wait in a file for the next run, promotion or sweep. An encoder
+    that no tracked stage trained (no `run.json` in its folder), and a run that the store does not know, are passed
+    over: the results on disk are what counts.
+
+    Args:
+        encoder: the encoder's folder.
+        metrics: full metric name -> value.
+        tables: name -> column -> values, for MLflow's view of tables; one that the run has stays as it is.
     """
     from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
@@ -38,7 +46,12 @@ def add_metrics(encoder: Path, metrics: Mapping[str, float]) -> None:
     where = shown_address(tracking_uri())
     try:
         with fail_fast():
-            log_metrics(make_client(), run_id, batch)
+            client = make_client()
+            log_metrics(client, run_id, batch)
+            known = {found.path for found in client.list_artifacts(run_id)}
+            for name, table in (tables or {}).items():
+                if f"{name}.json" not in known:
+                    client.log_table(run_id, dict(table), f"{name}.json")
     except MlflowException as error:
         if is_transient(error):
             path = offline_spool.keep(run_id, batch, [])

@@ -19,7 +19,14 @@ from tests.support.warm_stages import Ended, WarmStage, run_stage
 
 pytestmark = pytest.mark.integration
 TRAIN, PREPARE = "components.training.train", "components.data.prepare"
-ENTRY = {"method": "paraclip", "batch_size": 16, "epochs": 8, "lr": 0.001, "warmup_steps": 1}
+ENTRY = {
+    "method": "paraclip",
+    "reads": "data/validated",
+    "batch_size": 16,
+    "epochs": 8,
+    "lr": 0.001,
+    "warmup_steps": 1,
+}
 LITTLE = 1 << 20
 """Bytes that are left on a full disk: enough for a lock, not for weights."""
 SOME = 4 << 20

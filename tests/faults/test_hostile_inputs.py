@@ -97,7 +97,7 @@ def test_an_adapter_that_is_a_pickle(mark: Path, tmp_path: Path, raw_params: dic
     project, adapter = tmp_path / "project", tmp_path / "adapter"
     shutil.copytree(REPO / "components" / "captions" / "assets" / "student", adapter)
     file = _pickled(adapter / "adapter_model.safetensors", mark)
-    task = {"input": "data/pairs/train.parquet"}
+    task = {"table": "rewrites", "input": "data/pairs/train.parquet"}
     base = save_tiny_language_model(tmp_path / "base")
     models = {"hostile": {"engine": "embedded", "adapter": str(adapter), "base": str(base)}}
     raw_params["synthesize"] |= {"models": models, "model": "hostile", "replay": None, "tasks": {"rewrite": task}}
@@ -189,6 +189,7 @@ def test_shards_with_hostile_members(tmp_path: Path, raw_params: dict[str, Any])
     shards = {"urls": f"{tmp_path}/shards/000.tar", "columns": {"caption": "txt"}, "samples_per_epoch": 48}
     raw_params["train"] = {"state": "state/train", "held_out": 0, "validate_every": None, "shards": shards}
     raw_params["methods"] = {"scratch": {"method": "clip_scratch", "batch_size": 8, "epochs": 1, "warmup_steps": 1}}
+    raw_params["encoders"] = ["base"]
     write_params(project, raw_params)
     before = {path for path in tmp_path.rglob("*") if project not in path.parents}
     ended = run_stage(project, TRAIN, "--method", "scratch")

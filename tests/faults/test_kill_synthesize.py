@@ -39,8 +39,9 @@ def project(tmp_path: Path, raw_params: dict[str, Any]) -> Path:
     pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     models = {"raw": {"engine": "embedded", "batch_size": BATCH}}
-    raw_params["synthesize"] |= {"models": models, "model": "raw", "replay": None, "captions": ROWS}
-    raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"samples": 1, "max_tokens": 6}
+    task = raw_params["synthesize"]["tasks"]["paraphrase_1"] | {"samples": 1, "max_tokens": 6}
+    changes = {"models": models, "model": "raw", "replay": None, "captions": ROWS, "tasks": {"paraphrase_1": task}}
+    raw_params["synthesize"] |= changes
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     return tmp_path
 

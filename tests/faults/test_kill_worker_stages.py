@@ -27,7 +27,7 @@ STAGES = ("prepare", "base", "embed", "validate@paraphrases", "evaluate@base", "
 MOMENTS = {
     "prepare": "data/evaluation",
     "base": "step-00000004",
-    "validate@paraphrases": "data/quarantine/paraphrases/summary.json",
+    "validate-paraphrases": "data/quarantine/paraphrases/summary.json",
     "evaluate-base": "reports/metrics/base.json",
     "compare": "reports/comparison.html",
 }

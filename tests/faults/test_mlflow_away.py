@@ -59,7 +59,14 @@ def _start(folder: Path, epochs: int, server: Server, **environment: str) -> War
     settings = world_settings(
         Path("state/train"), checkpoint_every=CHECKPOINT_EVERY, validate_every=VALIDATE_EVERY
     ).model_dump(mode="json", by_alias=True)
-    entry = {"method": "semclip", "batch_size": 4, "epochs": epochs, "accumulate": 1, "lr": 1e-4}
+    entry = {
+        "method": "semclip",
+        "reads": "data/validated",
+        "batch_size": 4,
+        "epochs": epochs,
+        "accumulate": 1,
+        "lr": 1e-4,
+    }
     write_params(folder, settings | {"methods": {NAME: entry}, "encoders": ["base", NAME]})
     environment["MLFLOW_TRACKING_URI"] = server.address
     return WarmStage(folder, "components.training.train", "--method", NAME, environment=environment)

@@ -77,7 +77,7 @@ def _table(found: Subject, world: World) -> TableSource:
     """Two rows for each image; the caption is one of two texts, drawn anew each epoch."""
     rng, rows = np.random.default_rng(3), 2 * GROUPS
     tokenizer, dim = found.encoder.tokenizer, found.encoder.sidecar.embed_dim
-    columns = ("caption_1", "caption_2", "paraphrase_1", "negation")
+    columns = ("caption_1", "caption_2", "paraphrase_1", "semclip_paraphrase", "negation")
     texts = {name: [" ".join(rng.choice(WORDS, size=rng.integers(2, 9))) for _ in range(rows)] for name in columns}
     tokens = {name: tokenizer(column) for name, column in texts.items()}
     images = np.arange(rows) // 2

@@ -76,7 +76,7 @@ def project(
     pairs = {"id": ids, "image_id": ids, "image": [b"i"] * ROWS, "caption": captions, "facts": [None] * ROWS}
     PAIRS.write(tmp_path / "data" / "pairs" / "train.parquet", pairs)
     models = {"fake": {"engine": "server", "urls": [server[0].url], "model": "fake"}}
-    tasks = {TASK: {"input": "data/pairs/train.parquet"}}
+    tasks = {TASK: {"table": "paraphrases", "input": "data/pairs/train.parquet"}}
     changes = {"models": models, "model": "fake", "replay": None, "captions": ROWS, "tasks": tasks}
     raw_params["synthesize"] |= changes
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
@@ -93,7 +93,7 @@ def unsharded(project: Path, raw_params: dict[str, Any]) -> pa.Table:
     settings = Settings.model_validate(raw_params)
     alone = settings.synthesize.model_copy(update={"store": f"sqlite:///{project / 'alone.db'}"})
     run(settings.model_copy(update={"synthesize": alone}), TASK, project / "alone")
-    return GENERATIONS.read(project / "alone" / f"{TASK}.parquet")
+    return GENERATIONS.read(project / "alone" / "paraphrases" / f"{TASK}.parquet")
 
 
 def _listening() -> set[str]:
@@ -149,7 +149,7 @@ def test_two_workers_answer_each_question_once(
     asked = Log.read(server[1]).answers - before
     assert asked == Counter(dict.fromkeys(asked, 1))
     assert len(asked) == ROWS
-    assert GENERATIONS.read(project / "data" / "captions" / f"{TASK}.parquet").equals(unsharded)
+    assert GENERATIONS.read(project / "data" / "captions" / "paraphrases" / f"{TASK}.parquet").equals(unsharded)
     assert [outcome.counts["generated"] for outcome in seen["outcomes"]] == [ROWS // 2] * 2
     workers = [outcome.worker.split(":") for outcome in seen["outcomes"]]
     assert workers[0] != workers[1]

@@ -76,4 +76,5 @@ BENCHMARK = Benchmark(
         Metric("size_ordering_accuracy", higher_is_better=True, ties=_ZERO),
     ),
     score=score,
+    key_metrics=(f"{NAME}/accuracy", f"{NAME}/size_ordering_accuracy"),
 )

@@ -67,4 +67,5 @@ BENCHMARK = Benchmark(
         Metric("composite", higher_is_better=True, ties="as in its parts"),
     ),
     score=score,
+    key_metrics=(f"{NAME}/original_over_negation", f"{NAME}/composite"),
 )

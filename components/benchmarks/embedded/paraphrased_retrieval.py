@@ -60,4 +60,5 @@ BENCHMARK = Benchmark(
         Metric("paraphrase_recall_at_k", higher_is_better=True, ties="the earlier image of the test split first"),
     ),
     score=score,
+    key_metrics=(f"{NAME}/ao_at_10", f"{NAME}/js_at_10", f"{NAME}/paraphrase_recall_at_10"),
 )

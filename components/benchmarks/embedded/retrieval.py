@@ -51,4 +51,10 @@ BENCHMARK = Benchmark(
         Metric("i2t_recall_at_k", higher_is_better=True, ties="the earlier text of the table first"),
     ),
     score=score,
+    key_metrics=(
+        "retrieval/t2i_recall_at_1",
+        "retrieval/t2i_recall_at_5",
+        "retrieval/i2t_recall_at_5",
+        "retrieval_alt_text/t2i_recall_at_5",
+    ),
 )

@@ -50,4 +50,5 @@ BENCHMARK = Benchmark(
         Metric("relation_macro_accuracy", higher_is_better=True, ties="a tie is a failure"),
     ),
     score=score,
+    key_metrics=("swaps/attribute_accuracy", "swaps/relation_accuracy"),
 )

@@ -49,4 +49,5 @@ BENCHMARK = Benchmark(
         Metric("tot", higher_is_better=True, ties=_LOST),
     ),
     score=score,
+    key_metrics=(f"{NAME}/itt",),
 )

@@ -51,4 +51,5 @@ BENCHMARK = Benchmark(
         Metric("top5", higher_is_better=True, ties="the class that is first in alphabetical order"),
     ),
     score=score,
+    key_metrics=("zero_shot/top1",),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -85,7 +86,10 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
         from peft import PeftModel
 
         try:
-            model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+            with warnings.catch_warnings():
+                # peft asks transformers for an attribute by its old name.
+                warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+                model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
         except SafetensorError as error:
             raise InputError(
                 f"{adapter / ADAPTER} is no sound safetensors file ({_brief(error)}): fetch or train it again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -99,17 +99,18 @@ class GenerationStore:
         query = select(func.count()).select_from(GENERATIONS)
         return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def import_parquet(self, path: Path, *, once: bool = False) -> int:
+    def import_parquet(self, path: Path, *, once: bool = False, without: Collection[str] = ()) -> int:
         """Merge an export into the store; returns how many answers were new.
 
         Args:
             path: the export.
             once: leave a file alone that was imported before, even if answers were pruned since.
+            without: keys whose answers are left out.
 
         Raises:
             InputError: the file is missing, cannot be read or is no export.
         """
-        return import_parquet(self._database, path, once=once)
+        return import_parquet(self._database, path, once=once, without=without)
 
     def export_parquet(self, path: Path) -> int:
         """Write all answers to a Parquet file, sorted by task and key; returns how many.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,14 @@ def export_parquet(database: Database, path: Path) -> int:
     return written
 
 
-def import_parquet(database: Database, path: Path, *, once: bool = False) -> int:
+def import_parquet(database: Database, path: Path, *, once: bool = False, without: Collection[str] = ()) -> int:
     """Merge an export; returns how many answers were new. A file whose rows are all in the store is not read again.
 
     Args:
         database: the store.
         path: the export.
         once: not read it again either where answers were pruned since, which would bring them back.
+        without: keys whose answers are left out.
 
     Raises:
         InputError: the file is missing, cannot be read or is no export, or the store failed.
@@ -69,7 +70,8 @@ def import_parquet(database: Database, path: Path, *, once: bool = False) -> int
         if known is not None and (once or known != PRUNED):
             return 0
         new = total = 0
-        for rows in _rows(path):
+        for block in _rows(path):
+            rows = [row for row in block if row["key"] not in without]
             new += database.write(lambda connection, rows=rows: database.dialect.add(connection, rows, [], []))  # type: ignore[misc]
             total += len(rows)
     except FileNotFoundError:

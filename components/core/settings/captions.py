@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from components.core.settings.block import Block, Seed
 
@@ -17,6 +17,9 @@ class Task(Block):
     """The synthesised table that its answers belong to, a key of `validate.tables`."""
     input: Path
     samples: PositiveInt = 1
+    live: NonNegativeInt = 0
+    """So many of its first questions are asked although `synthesize.replay` has their answers. Not for a task that
+    reads another task's answers, which are not there yet when the replay is imported."""
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(0.1, gt=0, le=1)
     max_tokens: PositiveInt = 40

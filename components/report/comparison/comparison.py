@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from components.benchmarks.benchmark import Scores
@@ -39,12 +39,16 @@ class Comparison:
         """The encoder that the others are compared with."""
         return self.encoders[0]
 
-    def sections(self, grouped: bool) -> dict[str, list[str]]:
-        """Metric names by everything before their last part; `grouped` chooses those with a group between."""
+    def names(self, grouped: bool) -> list[str]:
+        """Metric names: those of values over all queries, or by group of queries."""
+        return [name for name in self.cells if (name.count("/") > 1) == grouped]
+
+    @staticmethod
+    def sections(names: Iterable[str]) -> dict[str, list[str]]:
+        """Metric names by everything before their last part."""
         found: dict[str, list[str]] = {}
-        for name in self.cells:
-            if (name.count("/") > 1) == grouped:
-                found.setdefault(name.rsplit("/", 1)[0], []).append(name)
+        for name in names:
+            found.setdefault(name.rsplit("/", 1)[0], []).append(name)
         return found
 
 

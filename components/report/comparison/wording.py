@@ -67,13 +67,12 @@ def markdown(comparison: Comparison, primary: str) -> str:
     """The comparison as Markdown: headline, the metrics over all queries, the metrics by group."""
     lines = ["# Comparison", "", headline(comparison, primary), ""]
     for title, grouped in (("Over all queries", False), ("By group", True)):
-        sections = comparison.sections(grouped)
-        if not sections:
+        names = comparison.names(grouped)
+        if not names:
             continue
         columns = ["metric", *(encoder for encoder in comparison.encoders)]
         lines += [f"## {title}", "", _line(columns), _line(["---", *("---:" for _ in comparison.encoders)])]
-        for names in sections.values():
-            lines += [_line([f"`{name}`", *map(full_text, comparison.cells[name].values())]) for name in names]
+        lines += [_line([f"`{name}`", *map(full_text, comparison.cells[name].values())]) for name in names]
         lines.append("")
     lines.append(LEGEND.format(reference=comparison.reference))
     return "\n".join(lines) + "\n"

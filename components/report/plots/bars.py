@@ -46,7 +46,7 @@ def fragment(figure: go.Figure, element: str) -> str:
 def main_metrics(comparison: Comparison, primary: str) -> list[str]:
     """Metrics over all queries: those at the primary metric's depth, and those without a depth."""
     wanted = depth(primary)
-    names = [name for section in comparison.sections(False).values() for name in section]
+    names = comparison.names(grouped=False)
     return [name for name in names if depth(name) in (wanted, None)]
 
 

@@ -17,6 +17,7 @@ from components.captions.asking.questions import Shard
 from components.captions.engines import make_engine
 from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.request import Reply, Request
+from components.captions.store import GenerationStore
 from components.core.errors import InputError
 from components.core.records import PAIRS, SKIPPED
 from components.core.settings import Settings
@@ -139,7 +140,6 @@ def test_the_second_step_rewrites_the_first_ones_answers(
 
 
 def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    from components.captions.store import GenerationStore
     from components.captions.store.pruning import Choice
 
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
@@ -159,6 +159,25 @@ def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: P
     counts = synthesize.run(replaying, "paraphrase_1", tmp_path / "again")
     assert (counts.replayed, len(engine.asked)) == (2, 8)
     assert store.count() == 8
+
+
+def test_live_questions_are_asked_though_the_replay_has_their_answers(
+    world: Settings, engine: CountingEngine, tmp_path: Path
+) -> None:
+    synthesize.run(world, "rewrite", tmp_path / "captions")
+    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    store = GenerationStore(world.synthesize.store)
+    store.export_parquet(tmp_path / "export.parquet")
+    store.close()
+    live = world.synthesize.tasks["paraphrase_1"].model_copy(update={"live": 3})
+    fresh = {"store": f"sqlite:///{tmp_path / 'new.db'}", "replay": tmp_path / "export.parquet"}
+    settings = world.synthesize.model_copy(update=fresh | {"tasks": world.synthesize.tasks | {"paraphrase_1": live}})
+    engine.asked.clear()
+    # Whichever task comes first imports the replay.
+    for task, asked in (("rewrite", 0), ("paraphrase_1", 3), ("paraphrase_1", 0)):
+        counts = synthesize.run(world.model_copy(update={"synthesize": settings}), task, tmp_path / "again")
+        assert (task, counts.generated) == (task, asked)
+    assert [request.attempt for request in engine.asked] == [0, 1, 0]
 
 
 def test_a_task_may_take_fewer_captions(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_first_champion(project: Any) -> None:
     assert champion is not None
     assert champion.tags[SHA_TAG] == encoder.sidecar.weights_sha256
     assert champion.run_id == decision.run_id == json.loads(Path("models/paraclip/run.json").read_text())["run_id"]
+    assert "@champion" in client.get_registered_model(MODEL).description
     run = client.get_run(decision.run_id)
     assert run.data.tags["model_version"] == f"{MODEL}/1"
     assert [file.path for file in client.list_artifacts(decision.run_id, "promotion")]

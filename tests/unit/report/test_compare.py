@@ -20,7 +20,7 @@ from components.report import compare
 from components.report.comparison import as_csv as comparison_csv
 from components.report.comparison.comparison import Cell, Comparison
 from components.report.comparison.wording import headline
-from components.report.terminal import print_comparison
+from components.report.terminal import show
 
 Make = Callable[..., Settings]
 PRIMARY = "paraphrased_retrieval/ao_at_2"
@@ -236,10 +236,11 @@ def test_a_reference_that_stays_best_is_said_to_be_best() -> None:
 def test_the_terminal_table_shows_groups_on_request(
     evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    comparison = compare.run(make_settings(), evaluated)
-    print_comparison(comparison, PRIMARY)
+    settings = make_settings()
+    comparison = compare.run(settings, evaluated)
+    show(comparison, settings)
     plain = capsys.readouterr().out
-    print_comparison(comparison, PRIMARY, groups=True)
+    show(comparison, settings, groups=True)
     assert "tier_unseen" not in plain
     assert "tier_unseen" in capsys.readouterr().out
     assert "100.0 ±0.0" in plain

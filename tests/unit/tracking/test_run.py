@@ -150,6 +150,16 @@ def test_evaluation_joins_the_training_run(settings: Settings, tmp_path: Path) -
     assert _run(run.id).info.status == "FINISHED"
 
 
+def test_an_evaluation_is_also_a_table_of_the_run_and_said_once(settings: Settings, tmp_path: Path) -> None:
+    with tracked_run("train", "paraclip", settings, {}, {}) as run:
+        (tmp_path / "run.json").write_text(json.dumps(run.reference()))
+    table = {"metric": ["a/tier_rare/b", "a/b"], "value": [0.25, 0.5]}
+    for _ in range(2):
+        tracking.add_metrics(tmp_path, {"a/b": 0.5}, {"evaluation_1": table})
+    found = tracking.make_client().load_table(_run(run.id).info.experiment_id, "evaluation_1.json", [run.id])
+    assert found.to_dict("list") == table
+
+
 def test_evaluation_of_an_untracked_encoder_is_no_error(tmp_path: Path) -> None:
     tracking.add_metrics(tmp_path, {"a": 1.0})
     (tmp_path / "run.json").write_text(json.dumps({"run_id": "0" * 32}))
