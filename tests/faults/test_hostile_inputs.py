@@ -188,7 +188,9 @@ def test_shards_with_hostile_members(tmp_path: Path, raw_params: dict[str, Any])
     make_trainable(project)
     shards = {"urls": f"{tmp_path}/shards/000.tar", "columns": {"caption": "txt"}, "samples_per_epoch": 48}
     raw_params["train"] = {"state": "state/train", "held_out": 0, "validate_every": None, "shards": shards}
-    raw_params["methods"] = {"scratch": {"method": "clip_scratch", "batch_size": 8, "epochs": 1, "warmup_steps": 1}}
+    raw_params["methods"] = {
+        "scratch": {"method": "clip_scratch", "reads": "data", "batch_size": 8, "epochs": 1, "warmup_steps": 1}
+    }
     raw_params["encoders"] = ["base"]
     write_params(project, raw_params)
     before = {path for path in tmp_path.rglob("*") if project not in path.parents}

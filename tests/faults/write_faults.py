@@ -58,7 +58,8 @@ def _before_rename(name: str) -> None:
 def _half_removed(name: str) -> None:
     remove = shutil.rmtree
 
-    def wrapped(path: Path, **options: Any) -> None:
+    def wrapped(folder: Path | str, **options: Any) -> None:
+        path = Path(folder)
         if path.exists() and (path.name == name or path.name.startswith(f".{name}.")):
             next(path.iterdir()).unlink()
             _die()
