@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -18,6 +19,7 @@ from components.core.errors import InputError
 from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
+from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
 from components.training.data import Data, load_data
 from components.training.held_out import choose_held_out
@@ -137,6 +139,62 @@ def test_a_similar_image_is_never_the_rows_own(name: str, shared: World) -> None
         for batch in source.epoch(epoch):
             own, similar = batch.features["image"].numpy(), batch.features["neighbour.image"].numpy()
             assert not (own == similar).all(axis=1).any()
+
+
+def _distractors(loaded: Loaded, epoch: int) -> dict[str, tuple[float, ...]]:
+    """The raw features of each row's distractor, by pair."""
+    return {
+        pair: tuple(row.tolist())
+        for batch in loaded.data.source.epoch(epoch)
+        for pair, row in zip(batch.ids, batch.features["neighbour.image"], strict=True)
+    }
+
+
+def test_released_conclip_keeps_the_one_nearest_image_of_another_table(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "data"
+    shutil.copytree(world.folder / "pairs", elsewhere / "pairs")
+    # The last twenty images, which the rows show, too: none may be its own distractor.
+    train = PAIRS.read(elsewhere / "pairs" / "train.parquet")
+    PAIRS.write(elsewhere / "pairs" / "train.parquet", train.slice(100))
+    settings = world_settings(tmp_path_factory.mktemp("state"))
+    embed(settings, elsewhere / "embeddings", elsewhere / "pairs", world.files.base)
+    loaded = _load(world, "conclip", protocol="released", distractor_data=str(elsewhere))
+    mine = ImageEmbeddings.open(world.files.embeddings, "train", world.files.pairs / "train.parquet")
+    theirs = ImageEmbeddings.open(elsewhere / "embeddings", "train", elsewhere / "pairs" / "train.parquet")
+    first, second = _distractors(loaded, 0), _distractors(loaded, 1)
+    for pair, found in first.items():
+        row = mine.ids.index(pair)
+        similarity = [
+            -2 if image == mine.image_ids[row] else float(mine.features[row] @ other)
+            for image, other in zip(theirs.image_ids, theirs.features, strict=True)
+        ]
+        best = int(np.argmax(similarity))
+        np.testing.assert_allclose(found, theirs.features[best] * theirs.norms[best], rtol=1e-5)
+        assert second.get(pair, found) == found
+    assert len(first) > 80
+
+
+def test_conclips_own_distractors_are_drawn_anew_and_released_ones_are_not(world: World) -> None:
+    for protocol, fixed in (("drawn", False), ("released", True)):
+        loaded = _load(world, "conclip", protocol=protocol)
+        first, second = _distractors(loaded, 0), _distractors(loaded, 1)
+        both = set(first) & set(second)
+        assert all(first[pair] == second[pair] for pair in both) == fixed
+
+
+def test_distractors_of_another_tower_or_for_a_tower_that_trains_are_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"distractors of {tmp_path}: .* is missing"):
+        _load(world, "conclip", distractor_data=str(tmp_path))
+    torch.manual_seed(9)
+    Encoder.create("base", "tiny", TINY, "test").save(tmp_path / "base")
+    shutil.copytree(world.folder / "pairs", tmp_path / "pairs")
+    embed(world_settings(tmp_path), tmp_path / "embeddings", tmp_path / "pairs", tmp_path / "base")
+    with pytest.raises(InputError, match=r"embeddings are another image tower's than the base's"):
+        _load(world, "conclip", distractor_data=str(tmp_path))
+    with pytest.raises(InputError, match="as embeddings alone: set image_tower to frozen"):
+        _load(world, "conclip", distractor_data=str(tmp_path), image_tower="trained")
 
 
 @pytest.mark.parametrize("name", METHODS)
