@@ -17,6 +17,7 @@ from components.core.records import (
     PARAPHRASES,
     REWRITES,
     SEMCLIP_PARAPHRASES,
+    SEMCLIP_ROWS,
 )
 from components.core.table import Table
 
@@ -30,11 +31,15 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "rewrites": (REWRITES, ("rewrite",)),
     "semclip_paraphrases": (SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
     "negations": (NEGATIONS, ("negation",)),
+    "semclip_rows": (SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
     "negated_terms": (NEGATED_TERMS, ("negated_term",)),
     "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
     "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
 }
 """Name -> the table and the columns that only it has."""
+
+PREPARED = ("semclip_rows",)
+"""The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:

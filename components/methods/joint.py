@@ -125,7 +125,7 @@ def _visits(hyper: Hyper) -> Visits:
     parts the same captions again and again, and several of one image in a batch.
     """
     parts: set[Visits] = {part.method.visits(part.hyper) for part in hyper.members.values()}
-    return "images" if "images" in parts else "pairs"
+    return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
 
 
 def _neighbours(hyper: Hyper) -> Neighbours:

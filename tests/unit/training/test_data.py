@@ -16,7 +16,7 @@ import torch
 from components.cli.write_shards import write_shards
 from components.core.compute.distributed import World as Ranks
 from components.core.errors import InputError
-from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES
+from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run as embed
@@ -244,6 +244,29 @@ def test_rows_are_combined_samples_of_the_pairs_that_are_left(world: World) -> N
     batch = next(loaded.data.source.epoch(0))
     assert set(batch.tokens) == {"caption", "paraphrase_1", "paraphrase_2"}
     assert len(_load(world, "paraclip").data.source.names) == (len(world.captions) - HELD_OUT) * SAMPLES  # type: ignore[attr-defined]
+
+
+def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: World) -> None:
+    file = world.files.validated / "semclip_rows.parquet"
+    loaded = _load(
+        changed(world, files=changed(world.files, validated=file)),
+        "semclip",
+        train={"held_out": 0},
+        paraphrase="published_paraphrase",
+        negation="published_negation",
+        batch_size=8,
+    )
+    names = ("caption", "published_paraphrase", "published_negation")
+    told = SEMCLIP_ROWS.read(file).to_pandas()
+    tokens = [loaded.encoder.tokenizer(told[name].tolist()) for name in names]
+    expected = sorted(tuple(map(bytes, row)) for row in zip(*tokens, strict=True))
+    found = [
+        tuple(map(bytes, row))
+        for batch in loaded.data.source.epoch(0)
+        for row in zip(*(np.asarray(batch.tokens[name]) for name in names), strict=True)
+    ]
+    assert len(told) == SAMPLES * len(world.captions)
+    assert sorted(found) == expected
 
 
 def test_inputs_are_all_files_that_the_rows_depend_on(world: World) -> None:
