@@ -41,6 +41,9 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
 PREPARED = ("semclip_rows",)
 """The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
 
+ALIKE = {"differences": ("differences_cub",)}
+"""Tables of the same columns that a method reads in a table's place, where its entry `reads` their file."""
+
 
 def holders_of(wanted: Collection[str]) -> list[str]:
     """The tables that hold some of the `wanted` columns, which may be images' or neighbours'."""
@@ -52,10 +55,12 @@ def holders_of(wanted: Collection[str]) -> list[str]:
 def table_file(folder: Path, name: str) -> Path:
     """Where table `name` lies at or below `folder`; where it would lie if it is missing.
 
+    `folder` may also be the file itself, or that of a table that is `ALIKE`.
+
     Raises:
         InputError: it lies there twice.
     """
-    if folder.name == f"{name}.parquet":
+    if folder.name in {f"{one}.parquet" for one in (name, *ALIKE.get(name, ()))}:
         return folder
     found = sorted(folder.rglob(f"{name}.parquet"))
     if len(found) > 1:

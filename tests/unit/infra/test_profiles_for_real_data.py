@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.base.published import check_published
 from components.benchmarks.embedded import find_benchmark
 from components.core.checking import check_methods, table_files
 from components.core.profiles import overlaid, write
@@ -21,6 +22,7 @@ from components.data.sources import find_source
 from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
 from components.methods.contract.optimisation import Optimisation
+from components.training.rows.examples import input_files
 from components.training.train import find_entry
 from components.validation.tables import find_table
 
@@ -28,7 +30,7 @@ REPO = Path(__file__).parents[3]
 TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}
 """What source `folder` can make, the second from paraphrases that people wrote."""
 PROFILES = REPO / "infra" / "profiles"
-REAL = ["cc-neg", "coco", "distilroberta", "laion", "semclip-cc-neg", "semclip-scpp"]
+REAL = ["cc-neg", "coco", "cub", "distilroberta", "laion", "pc-clip", "semclip-cc-neg", "semclip-scpp"]
 ON_A_TEST_SET = "semclip-scpp"
 """Four fifths of SugarCrepe++, as SemCLIP's paper has it; the source keeps the rows of the paper's own test out."""
 
@@ -107,6 +109,31 @@ def test_cc_neg_knows_its_published_split_and_starts_from_the_papers_base() -> N
     # 228,246 rows less the last 40,000, less a random tenth of all, of which 18,826 are expected among the others.
     assert counts["train"] + counts["val"] <= 228_246 - 40_000 - 18_826 - 400
     assert counts["test"] <= 40_000
+
+
+@pytest.mark.parametrize(
+    ("name", "encoders"), [("pc-clip", ["pc_clip", "pc_clip_mse", "coco_ft", "rewrite_ft"]), ("cub", ["pc_clip_cub"])]
+)
+def test_pc_clip_starts_from_its_papers_base(folder: Path, encoders: list[str]) -> None:
+    settings = _settings(folder)
+    base = settings.base
+    assert (base.source, base.model, base.pretrained) == ("open_clip", "ViT-L-14", "datacomp_xl_s13b_b90k")
+    # The tag is open_clip's, and its weights have the activation that the name says.
+    check_published(base.model, str(base.pretrained), quick_gelu=False)
+    assert "Base weights of DataComp's ViT-L/14, MIT" in settings.promote.card.licences
+    assert list(settings.encoders) == ["base", *encoders]
+
+
+@pytest.mark.parametrize("name", ["cub"])
+def test_pc_clip_trains_on_differences_of_birds(folder: Path) -> None:
+    settings = _settings(folder)
+    check_methods(settings.methods, table_files(settings))
+    entry = find_entry(settings, "pc_clip_cub")
+    assert entry.method.name == "pc_clip"
+    files = input_files(entry.method.needs(entry.hyper), entry.reads, Path("pairs"))
+    assert files == {"differences": settings.validation.file("differences_cub")}
+    asked = settings.synthesize.tasks["difference_cub"]
+    assert (asked.captions, asked.pairs, asked.table) == (750, 750 * 749, "differences_cub")
 
 
 @pytest.mark.parametrize("path", [REPO / "params.yaml", *sorted(PROFILES.glob("*.yaml"))], ids=lambda path: path.stem)
