@@ -123,7 +123,7 @@ def _columns(hyper: Hyper) -> frozenset[str]:
 
 def _visits(hyper: Hyper) -> Visits:
     """Rows of the published files, as the released loader has it, which shuffles these."""
-    return "rows" if any(column.startswith("published_") for column in _columns(hyper)) else "pairs"
+    return "rows" if any(column.startswith("published_") for column in (*_columns(hyper), *hyper.rows)) else "pairs"
 
 
 def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:

@@ -79,7 +79,7 @@ def test_no_profile_trains_on_what_cliptune_evaluate_scores(folder: Path, name: 
 
 
 @pytest.mark.parametrize("data", ["cc-neg", "scpp"])
-def test_semclip_trains_on_the_published_texts_in_three_ways(data: str, tmp_path: Path) -> None:
+def test_semclip_trains_on_the_published_texts_in_four_ways(data: str, tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     shutil.copy(REPO / "params.yaml", params)
     for profile in ("vit-b-32", f"semclip-{data}"):
@@ -89,7 +89,8 @@ def test_semclip_trains_on_the_published_texts_in_three_ways(data: str, tmp_path
     texts = {"published_paraphrase", "published_negation"}
     entries = [find_entry(settings, name) for name in settings.encoders[1:]]
     found = [entry.method.needs(entry.hyper) & texts for entry in entries]
-    assert found == [texts, {"published_paraphrase"}, {"published_negation"}]
+    assert found == [texts, {"published_paraphrase"}, {"published_negation"}, {"published_paraphrase"}]
+    assert {entry.method.visits(entry.hyper) for entry in entries} == {"rows"}
     base = settings.base
     assert (base.model, base.pretrained) == ("ViT-B-32", "laion2b_s34b_b79k")
     # What the released rule makes of 228,246 and 4,757 rows.
