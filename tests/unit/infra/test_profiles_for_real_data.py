@@ -198,6 +198,7 @@ def _make_outputs(folder: Path) -> None:
     """Something in the place of every output: DVC wants to hash inputs, in a dry run too."""
     raw = yaml.safe_load((folder / "params.yaml").read_text("utf-8"))
     names = [task["input"] for task in raw["synthesize"]["tasks"].values()]
+    names += [entry["reads"] for entry in raw["methods"].values() if Path(entry["reads"]).suffix]
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text("utf-8"))["stages"].values():
         over: Any = raw
         for key in str(stage.get("foreach", "")).strip("${}").split("."):
