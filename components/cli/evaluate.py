@@ -138,13 +138,15 @@ def table(
 
 
 def _options(given: list[str]) -> dict[str, Any]:
+    from components.registry.encoder_names import name_from_root
+
     options: dict[str, Any] = {}
     for entry in given:
         name, equals, value = entry.partition("=")
         if not equals or not name:
             raise InputError(f"--option '{entry}' is no name=value, such as judge=llm")
         file = from_root(Path(value))
-        options[name] = str(file) if file.is_file() else value
+        options[name] = str(file) if file.is_file() else name_from_root(value)
     return options
 
 

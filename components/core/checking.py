@@ -16,7 +16,9 @@ from typing import Any
 
 from components.core.discovery import choose, names_in
 from components.core.errors import InputError
+from components.core.folders import PAIRS
 from components.core.settings import PARAMS, Settings, load_settings
+from components.core.training_columns import PREPARED
 
 BASE = "base"
 """The encoder that no method makes."""
@@ -70,8 +72,9 @@ def _check_captions(settings: Settings) -> None:
 
 
 def table_files(settings: Settings) -> dict[str, Path]:
-    """Where each table of params.yaml is once it is validated."""
-    return {name: settings.validation.file(name) for name in settings.validation.tables}
+    """Where each table of params.yaml is once it is validated, and those that `prepare` may write."""
+    prepared = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
+    return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
 
 
 def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> None:

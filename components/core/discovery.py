@@ -19,8 +19,8 @@ def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
     """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
 
     >>> from components.data import sources
-    >>> file_names(sources.__path__, skip=("cc_neg",))
-    ['embedded', 'folder']
+    >>> file_names(sources.__path__, skip=("cc_neg", "folder"))
+    ['embedded', 'semclip_cc_neg', 'semclip_sugar_crepe_pp']
     """
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
 

@@ -117,6 +117,15 @@ SEMCLIP_PARAPHRASES = _answers("semclip paraphrases", "semclip_paraphrase", judg
 NEGATIONS = _answers("negations", "negation", judged=True)
 """A caption and a sentence that is false of its picture; judged as semclip paraphrases are."""
 
+SEMCLIP_ROWS = Table(
+    "semclip rows",
+    _schema(
+        ("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("published_paraphrase", _TEXT),
+        ("published_negation", _TEXT),
+    ),
+)  # fmt: skip
+"""A caption with the paraphrase and the negation that its publisher gives it; stage `prepare` writes it."""
+
 NEGATED_TERMS = _answers("negated terms", "negated_term")
 """A caption and the same with one of "no", "not", "without"."""
 

@@ -17,6 +17,7 @@ from components.core.records import (
     PARAPHRASES,
     REWRITES,
     SEMCLIP_PARAPHRASES,
+    SEMCLIP_ROWS,
 )
 from components.core.table import Table
 
@@ -30,11 +31,18 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "rewrites": (REWRITES, ("rewrite",)),
     "semclip_paraphrases": (SEMCLIP_PARAPHRASES, ("semclip_paraphrase",)),
     "negations": (NEGATIONS, ("negation",)),
+    "semclip_rows": (SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
     "negated_terms": (NEGATED_TERMS, ("negated_term",)),
     "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
     "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
 }
 """Name -> the table and the columns that only it has."""
+
+PREPARED = ("semclip_rows",)
+"""The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
+
+ALIKE = {"differences": ("differences_cub",)}
+"""Tables of the same columns that a method reads in a table's place, where its entry `reads` their file."""
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:
@@ -47,10 +55,12 @@ def holders_of(wanted: Collection[str]) -> list[str]:
 def table_file(folder: Path, name: str) -> Path:
     """Where table `name` lies at or below `folder`; where it would lie if it is missing.
 
+    `folder` may also be the file itself, or that of a table that is `ALIKE`.
+
     Raises:
         InputError: it lies there twice.
     """
-    if folder.name == f"{name}.parquet":
+    if folder.name in {f"{one}.parquet" for one in (name, *ALIKE.get(name, ()))}:
         return folder
     found = sorted(folder.rglob(f"{name}.parquet"))
     if len(found) > 1:

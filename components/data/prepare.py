@@ -19,11 +19,14 @@ from components.core.progress import track
 from components.core.project import run_in_project
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
+from components.core.training_columns import PREPARED
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
+from components.data.text_rows import TextRows
 
 _BLOCK = 1024
+(TEXTS,) = PREPARED
 
 
 def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folder: Path = folders.EVALUATION) -> None:
@@ -47,15 +50,25 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
 
 
 def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
-    """Write every split as its pairs come; memory holds a block of each, and the test pairs, which are returned."""
+    """Write every split as its pairs come; memory holds a block of each, and the test pairs, which are returned.
+
+    A pair with texts of its publisher may come again with others: it stays one pair, with as many rows of texts.
+    """
     waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
     seen: dict[bytes, str] = {}
     test = []
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
+        texts = files.enter_context(TextRows(folder / f"{TEXTS}.parquet"))
         for pair in pairs:
-            if seen.setdefault(bytes.fromhex(pair.id), pair.split) != pair.split:
+            key = bytes.fromhex(pair.id)
+            again = key in seen
+            if seen.setdefault(key, pair.split) != pair.split:
                 raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
+            if pair.split == "train":
+                texts.add(pair)
+            if again and pair.paraphrase:
+                continue
             if pair.split == "test":
                 test.append(pair)
             block = waiting[pair.split]

@@ -14,13 +14,18 @@ from components.core.table import Table
 
 @dataclass(frozen=True)
 class Pair:
-    """One image (encoded bytes) and its caption; `name` is the path of the image's file, where it has one."""
+    """One image (encoded bytes) and its caption; `name` is the path of the image's file, where it has one.
+
+    `paraphrase` and `negation` are the caption's as its publisher gives them, where it does.
+    """
 
     split: str
     image: bytes
     caption: str
     facts: str | None = None
     name: str = ""
+    paraphrase: str = ""
+    negation: str = ""
 
     @property
     def id(self) -> str:

@@ -150,8 +150,9 @@ def summarise(benchmark: Published, scores: Scores, plan: Plan) -> dict[str, Val
 
 
 def _files_in(options: Mapping[str, Any]) -> list[str]:
-    """Hashes of the files that options name, so that a changed file is a changed result."""
-    return [file_hash(Path(value)) for _, value in sorted(options.items()) if Path(str(value)).is_file()]
+    """Hashes of the files that options name, also as `<model>:<file>`, so that a changed file is a changed result."""
+    named = (Path(part) for _, value in sorted(options.items()) for part in (str(value), str(value).partition(":")[2]))
+    return [file_hash(path) for path in named if path.is_file()]
 
 
 def _value(

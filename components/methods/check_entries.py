@@ -22,7 +22,7 @@ from unittest.mock import MagicMock
 from components.core.checking import REFUSED
 from components.core.errors import InputError, told_of
 from components.core.folders import PAIRS
-from components.core.training_columns import holders_of
+from components.core.training_columns import ALIKE, holders_of
 
 _LIBRARIES = ("open_clip", "peft", "safetensors.torch", "torch", "torchvision", "transformers")
 
@@ -72,7 +72,7 @@ def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[
     for name in needed:
         if name not in tables:
             raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
-    files = [Path(tables[name]) for name in needed]
+    files = [_file(name, reads, tables) for name in needed]
     if not isinstance(reads, str):
         holds = _listed(files or [PAIRS / "train.parquet"])
         raise InputError(f"{key} is missing: name {holds}, or a folder above")
@@ -80,6 +80,12 @@ def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[
         raise InputError(
             f"{key}: {reads} does not hold {_listed(outside)}, which the method needs: name a folder above"
         )
+
+
+def _file(name: str, reads: Any, tables: Mapping[str, str]) -> Path:
+    """Where a table is, or the one that `reads` names in its place."""
+    others = {tables[other] for other in ALIKE.get(name, ()) if other in tables}
+    return Path(reads if reads in others else tables[name])
 
 
 def _listed(files: Sequence[Path]) -> str:

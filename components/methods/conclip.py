@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
+from components.core.errors import InputError
 from components.methods.contract.features import Features
 from components.methods.contract.losses import contrast
 from components.methods.contract.method import Method
+from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
@@ -19,6 +23,10 @@ class Hyper(Optimisation):
 
     Attributes:
         distractors: whether a similar image joins each row, with the negated caption as its text.
+        protocol: which one. `drawn` is ours: one of the three nearest, drawn anew in each epoch. `released` is always
+            the nearest, as the authors' code has it, which reads it from a file made over the images of COCO.
+        distractor_data: folder with the `pairs` and `embeddings` of another checkout, made with the same base, whose
+            images to train on are the distractors; null takes the images of the rows themselves.
     """
 
     lr: Positive = 1e-6
@@ -30,6 +38,12 @@ class Hyper(Optimisation):
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8
     distractors: bool = True
+    protocol: Literal["drawn", "released"] = "drawn"
+    distractor_data: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.distractors and (self.protocol == "released" or self.distractor_data is not None):
+            raise InputError("params.yaml: conclip has distractors: false: drop protocol and distractor_data")
 
 
 _ROW = frozenset({"image", "caption", "negated_term"})
@@ -52,10 +66,21 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return {name: term / 3 for name, term in terms.items()}
 
 
+def _neighbours(hyper: Hyper) -> Neighbours:
+    data = None if hyper.distractor_data is None else Path(hyper.distractor_data)
+    return Neighbours(1 if hyper.protocol == "released" else Neighbours.count, data)
+
+
+def _files(hyper: Hyper) -> dict[str, Path]:
+    return {"distractors": Path(hyper.distractor_data) / "embeddings"} if hyper.distractor_data is not None else {}
+
+
 METHOD = Method(
     name="conclip",
     citation="Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025",
     hyper=Hyper,
     columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
     losses=_losses,
+    neighbours=_neighbours,
+    files=_files,
 )

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from components.core.errors import InputError
+from components.core.training_columns import NEIGHBOUR
 from components.methods.contract.features import Features
 from components.methods.contract.method import Method
+from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
 from components.methods.contract.visits import Visits
 from components.methods.registry import find_method
@@ -123,7 +125,23 @@ def _visits(hyper: Hyper) -> Visits:
     parts the same captions again and again, and several of one image in a batch.
     """
     parts: set[Visits] = {part.method.visits(part.hyper) for part in hyper.members.values()}
-    return "images" if "images" in parts else "pairs"
+    return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
+
+
+def _neighbours(hyper: Hyper) -> Neighbours:
+    """That of the parts which read one; a batch has one neighbour for each row."""
+    readers = [part for part in hyper.members.values() if _reads_neighbours(part)]
+    wanted = {part.method.neighbours(part.hyper): part.method.name for part in readers}
+    if len(wanted) > 1:
+        raise InputError(
+            f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} look for similar images in two ways, "
+            "and a row has one: set distractor_data to null and protocol to drawn"
+        )
+    return next(iter(wanted), Neighbours())
+
+
+def _reads_neighbours(part: _Member) -> bool:
+    return any(column.startswith(NEIGHBOUR) for column in part.method.columns(part.hyper))
 
 
 METHOD = Joint(
@@ -134,6 +152,8 @@ METHOD = Joint(
     losses=_losses,
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
     visits=_visits,
+    neighbours=_neighbours,
+    files=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.files(part.hyper).items()},
     draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
     trains=lambda hyper: tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values()))),
     extra=_extra,

@@ -17,6 +17,7 @@ from components.methods.contract.features import Features, unit
 from components.methods.contract.losses import info_nce
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.visits import Visits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,8 @@ class Hyper(Optimisation):
             any length and decays all that it trains, as the authors' code does; `soft_sign` is ours, for n = 1: `paper`
             with another agreement.
         basis_seed: of the directions; they are the same on every rank.
-        paraphrase: which column is the paraphrase: the paper's own, or one of ParaCLIP's.
+        paraphrase: which column is the paraphrase: SemCLIP's, written here; its published files'; or one of ParaCLIP's.
+        negation: which column is the negation: SemCLIP's, written here, or its published files'.
         rows: columns that a row must have, so that variants without a term can be held to the same rows.
         learn_logit_scale: of the encoder's scale; off wherever no term uses it.
     """
@@ -57,7 +59,10 @@ class Hyper(Optimisation):
     normalised: bool = True
     protocol: Literal["paper", "released", "soft_sign"] = "paper"
     basis_seed: Seed = 0
-    paraphrase: Literal["semclip_paraphrase", "paraphrase_1", "paraphrase_2"] = "semclip_paraphrase"
+    paraphrase: Literal["semclip_paraphrase", "published_paraphrase", "paraphrase_1", "paraphrase_2"] = (
+        "semclip_paraphrase"
+    )
+    negation: Literal["negation", "published_negation"] = "negation"
     rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -111,9 +116,14 @@ def _columns(hyper: Hyper) -> frozenset[str]:
     pairs = {
         ("image", "caption"): hyper.contrastive_weight,
         ("caption", hyper.paraphrase): hyper.paraphrase_weight,
-        ("caption", "negation"): hyper.negation_weight,
+        ("caption", hyper.negation): hyper.negation_weight,
     }
     return frozenset(column for pair, weight in pairs.items() if weight for column in pair)
+
+
+def _visits(hyper: Hyper) -> Visits:
+    """Rows of the published files, as the released loader has it, which shuffles these."""
+    return "rows" if any(column.startswith("published_") for column in (*_columns(hyper), *hyper.rows)) else "pairs"
 
 
 def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
@@ -141,7 +151,7 @@ def _paraphrase(features: Features, hyper: Hyper) -> Tensor:
 
 def _negation(features: Features, hyper: Hyper) -> Tensor:
     """Equation 6."""
-    return _agreement(features, "negation", hyper).clamp(min=0).mean()
+    return _agreement(features, hyper.negation, hyper).clamp(min=0).mean()
 
 
 _TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _negation}
@@ -186,7 +196,7 @@ METHOD = Method(
     columns=_columns,
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
-    visits=lambda _hyper: "pairs",
+    visits=_visits,
     extra=Projection,
     warnings=_warnings,
 )

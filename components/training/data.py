@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from components.core.compute.distributed import World
-from components.core.errors import InputError
+from components.core.errors import InputError, told_of
 from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
@@ -27,6 +27,7 @@ from components.training.files import Files
 from components.training.held_out import HeldOut, Vectors, choose_held_out
 from components.training.rows.batch import Source
 from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
+from components.training.rows.neighbours import OtherImages
 from components.training.rows.sources import Images, Wanted, table_source
 from components.training.rows.table_source import TableSource
 from components.training.shards.content import shards_hash
@@ -74,6 +75,7 @@ def load_data(
         features=None if pixels else embeddings.features,
         norms=None if pixels else embeddings.norms,
         neighbours_by=embeddings.features,
+        others=_other_images(method.neighbours(hyper).data, encoder, pixels),
     )
     wanted = Wanted(method.columns(hyper), method.draws(hyper))
     columns = method.needs(hyper)
@@ -86,7 +88,8 @@ def load_data(
 
     def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
         seed, cache, visits = settings.train.seed, settings.train.state / "tokens", method.visits(hyper)
-        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world, visits)
+        near = method.neighbours(hyper).count
+        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world, visits, near)
 
     def gallery(ids: list[str]) -> Callable[[], Vectors]:
         return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)
@@ -109,6 +112,23 @@ def load_data(
         held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
         streamed=streamed,
     )
+
+
+def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> OtherImages | None:
+    """The images to train on of another checkout's `data` folder, as its stages `prepare` and `embed` wrote them.
+
+    Raises:
+        InputError: they are missing or another image tower's, or this one trains and would leave them behind.
+    """
+    if data is None:
+        return None
+    if pixels:
+        raise InputError(f"images of {data} stand beside the rows as embeddings alone: set image_tower to frozen")
+    with told_of(f"distractors of {data}"):
+        found = ImageEmbeddings.open(data / "embeddings", "train", data / "pairs" / "train.parquet")
+    if found.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
+        raise InputError(f"{data / 'embeddings'} are another image tower's than the base's: embed with the same base")
+    return OtherImages(found.image_ids, found.features, found.norms)
 
 
 def _shard_source(

@@ -20,6 +20,7 @@ from components.core.records import (
     PARAPHRASES,
     REWRITES,
     SEMCLIP_PARAPHRASES,
+    SEMCLIP_ROWS,
 )
 from components.core.settings import Settings
 from components.core.table import Table
@@ -84,6 +85,7 @@ TABLES: dict[str, Table] = {
     "negated_terms": NEGATED_TERMS,
     "hard_negatives": HARD_NEGATIVES,
     "differences": DIFFERENCES,
+    "semclip_rows": SEMCLIP_ROWS,
 }
 
 

@@ -1,27 +1,37 @@
-"""Images from sums of text features by Stable Diffusion XL, its second text tower exchanged for an encoder's.
+"""Images from sums of text features by Stable Diffusion XL, one of its text towers exchanged for an encoder's.
 
 Needs the extra `diffusion` (diffusers), a pipeline of 7 GB and, for more than a few images, a GPU; nothing here is
 imported or fetched before an image is asked for.
+
+PC-CLIP says in two ways which tower it exchanges. Section 4.5, whose table 5 is scored, speaks of a ViT-G/14, "as this
+is the text embedding used in Stable Diffusion XL": that is the pipeline's second tower, and the default. Appendix D.2,
+on the pictures that are only looked at, uses PC-CLIP "as our first text encoder": OpenAI's ViT-L/14.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.judging.tower_states import tower_states
+from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.texts.tokens import Tokens
 
 CACHE = Path("state/generated_images")
+TOWERS = {"second": "ViT-bigG-14", "first": "ViT-L-14"}
+"""Which text tower of Stable Diffusion XL an encoder may stand for, and what that is; the first is the default."""
 _STEPS, _GUIDANCE = 50, 5.0
 """The pipeline's own defaults."""
 
@@ -45,15 +55,19 @@ class Xl:
 
     Attributes:
         source: a folder or Hugging Face name of its pipeline.
+        tower: which of its text towers the encoder stands for, a key of `TOWERS`.
+        steps: of denoising.
     """
 
     source: str
+    tower: str = "second"
+    steps: int = _STEPS
     _pipeline: Any = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
         """Source and settings of the pipeline."""
-        return f"{self.source} steps {_STEPS} guidance {_GUIDANCE}"
+        return f"{self.source} {self.tower} tower steps {self.steps} guidance {_GUIDANCE}"
 
     def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
         """An image of the sum of the texts' token states and of their pooled features.
@@ -63,12 +77,12 @@ class Xl:
         """
         pipeline = self._loaded()
         with torch.inference_mode():
-            parts = [_states(pipeline, under_test, text) for text in texts]
+            parts = [_states(pipeline, under_test, text, self.tower) for text in texts]
             tokens, pooled = (torch.stack(part).sum(dim=0) for part in zip(*parts, strict=True))
             made = pipeline(
                 prompt_embeds=tokens.to(pipeline.device, pipeline.dtype),
                 pooled_prompt_embeds=pooled.to(pipeline.device, pipeline.dtype),
-                num_inference_steps=_STEPS,
+                num_inference_steps=self.steps,
                 guidance_scale=_GUIDANCE,
                 generator=torch.Generator().manual_seed(seed),
             )
@@ -86,7 +100,7 @@ class Xl:
             half = torch.cuda.is_available()
             try:
                 loaded = diffusers.StableDiffusionXLPipeline.from_pretrained(
-                    self.source, torch_dtype=torch.float16 if half else torch.float32
+                    self.source, dtype=torch.float16 if half else torch.float32
                 )
             except (OSError, ValueError) as error:
                 raise InputError(
@@ -97,48 +111,80 @@ class Xl:
         return self._pipeline
 
 
-def painter_of(chosen: object) -> Painter:
-    """The painter that the option `diffusion` names.
+def painter_of(options: Mapping[str, Any]) -> Painter:
+    """The painter that the options `diffusion` and `diffusion_tower` name.
 
     Raises:
-        InputError: nothing was chosen: images are expensive and made only on demand.
+        InputError: no pipeline was chosen, as images are expensive and made only on demand; or no such tower.
     """
+    chosen = options.get("diffusion")
     if not chosen:
         raise InputError(
             "this benchmark generates 800 images: install the extra `diffusion` and give "
             "--option diffusion=<folder or name of Stable Diffusion XL>"
         )
-    return Xl(chosen) if isinstance(chosen, str) else chosen  # type: ignore[return-value]
+    tower = choose(list(TOWERS), str(options.get("diffusion_tower", "second")), "--option diffusion_tower: tower")
+    return Xl(chosen, tower) if isinstance(chosen, str) else chosen  # type: ignore[no-any-return]
 
 
 def painted(
     painter: Painter, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int, cache: Path = CACHE
-) -> Image.Image:
-    """The image, from the cache where it was made before."""
+) -> Path:
+    """The file of the image, a PNG; it is made where it was not made before."""
     path = cache / f"{content_hash(painter.name, under_test.sha256, *texts, str(seed))}.png"
     if not path.exists():
         image = painter.paint(under_test, texts, seed)
         with atomic_file(path) as temporary:
             image.save(temporary, "PNG")
-    with Image.open(path) as kept:
-        kept.load()
-        return kept
+    return path
 
 
-def _states(pipeline: Any, under_test: EncoderUnderTest, text: str) -> tuple[Tensor, Tensor]:
-    """Token states `[1, 77, 2048]` and pooled features `[1, 1280]` of one text, as the pipeline takes them."""
-    encoder, wanted = under_test.encoder, int(pipeline.text_encoder_2.config.hidden_size)
+def _states(pipeline: Any, under_test: EncoderUnderTest, text: str, tower: str) -> tuple[Tensor, Tensor]:
+    """Token states `[1, length, widths of both towers]` and pooled features `[1, dim]` of one text.
+
+    The pipeline takes the states of both its towers, and pooled features of the second alone.
+    """
+    if tower == "second":
+        first, _ = _own_states(pipeline, text, pipeline.tokenizer, pipeline.text_encoder)
+        second, pooled = _encoder_states(under_test, text, pipeline.tokenizer_2, pipeline.text_encoder_2.config, tower)
+    else:
+        first, _ = _encoder_states(under_test, text, pipeline.tokenizer, pipeline.text_encoder.config, tower)
+        second, pooled = _own_states(pipeline, text, pipeline.tokenizer_2, pipeline.text_encoder_2)
+    return torch.cat([first.float().cpu(), second.float().cpu()], dim=-1), pooled.float().cpu()
+
+
+def _own_states(pipeline: Any, text: str, tokenizer: Any, tower: Any) -> tuple[Tensor, Tensor]:
+    """What a text tower of the pipeline gives: states before its last block, and its first output."""
+    length = tokenizer.model_max_length
+    ids = tokenizer(text, padding="max_length", max_length=length, truncation=True, return_tensors="pt").input_ids
+    given = tower(ids.to(pipeline.device), output_hidden_states=True)
+    return given.hidden_states[-2], given[0]
+
+
+def _encoder_states(
+    under_test: EncoderUnderTest, text: str, tokenizer: Any, config: Any, tower: str
+) -> tuple[Tensor, Tensor]:
+    """What the encoder's text tower gives in the place of one with `config`; texts are padded as by `tokenizer`.
+
+    Raises:
+        InputError: it does not fit there.
+    """
+    encoder, wanted = under_test.encoder, (tokenizer.model_max_length, int(config.hidden_size))
     if not isinstance(encoder, Encoder):
-        raise InputError(f"encoder '{under_test.name}' has no text tower of open_clip: choose a ViT-bigG-14")
-    states, pooled = tower_states(encoder.model, encoder.tokenizer([text]), under_test.name)
-    if states.shape[-1] != wanted:
+        raise InputError(f"encoder '{under_test.name}' has no text tower of open_clip: choose a {TOWERS[tower]}")
+    tokens = encoder.tokenizer([text])
+    padded = _padded(tokens, encoder.tokenizer.lengths(tokens), tokenizer.pad_token_id)
+    states, pooled = tower_states(encoder.model, padded, under_test.name)
+    found, dim = tuple(states.shape[1:]), pooled.shape[-1]
+    if found != wanted or (tower == "second" and dim != config.projection_dim):
         raise InputError(
-            f"encoder '{under_test.name}' has a text tower {states.shape[-1]} wide, Stable Diffusion XL wants one of "
-            f"{wanted}: choose a ViT-bigG-14"
+            f"encoder '{under_test.name}' has a text tower of {found[0]} tokens, {found[1]} wide, that gives {dim} "
+            f"numbers; the {tower} of Stable Diffusion XL has {wanted[0]}, {wanted[1]} and {config.projection_dim}: "
+            f"choose a {TOWERS[tower]}"
         )
-    tokenizer = pipeline.tokenizer
-    ids = tokenizer(
-        text, padding="max_length", max_length=tokenizer.model_max_length, truncation=True, return_tensors="pt"
-    ).input_ids
-    first = pipeline.text_encoder(ids.to(pipeline.device), output_hidden_states=True).hidden_states[-2]
-    return torch.cat([first.float().cpu(), states.float().cpu()], dim=-1), pooled.float().cpu()
+    return states, pooled
+
+
+def _padded(tokens: Tokens, lengths: Any, pad: int) -> Tokens:
+    """`tokens` with `pad` after each row's end, `[texts, length]`: the pipeline reads the states of padding, too."""
+    return np.where(np.arange(tokens.shape[1]) < np.asarray(lengths)[:, None], tokens, pad).astype(tokens.dtype)

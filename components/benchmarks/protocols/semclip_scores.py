@@ -21,8 +21,18 @@ def held_out(rows: int, seed: int = 42, share: float = 0.1) -> Indices:
     Returns:
         `[int(rows * share)]` in shuffled order.
     """
-    shuffled = np.random.RandomState(seed).permutation(rows)
-    return shuffled[rows - int(rows * share) :].astype(np.int64)
+    return released_splits(rows, seed, share)["test"]
+
+
+def released_splits(rows: int, seed: int = 42, share: float = 0.1) -> dict[str, Indices]:
+    """Numbers of the rows of `train`, `val` and `test`, shuffled: the last share tests, that before it validates."""
+    shuffled = np.random.RandomState(seed).permutation(rows).astype(np.int64)
+    part = int(rows * share)
+    return {
+        "train": shuffled[: rows - 2 * part],
+        "val": shuffled[rows - 2 * part : rows - part],
+        "test": shuffled[rows - part :],
+    }
 
 
 def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:

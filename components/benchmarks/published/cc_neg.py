@@ -54,7 +54,7 @@ def score_con_clip(context: BenchmarkContext) -> Scores:
 
 def score_semclip(context: BenchmarkContext) -> Scores:
     """Top-1 of originals and paraphrases, originals over negations, and their composite."""
-    rows, tested = _semclip_rows(context)
+    rows, tested = semclip_rows(context)
     if not tested:
         raise InputError(f"{context.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
     if len(rows) != ROWS and len(tested) != HELD_OUT:
@@ -76,7 +76,7 @@ def tested_con_clip(context: BenchmarkContext) -> Tested:
 
 def tested_semclip(context: BenchmarkContext) -> Tested:
     """The held-out tenth: captions, negations, paraphrases and images."""
-    _, rows = _semclip_rows(context)
+    _, rows = semclip_rows(context)
     texts = [row[column] for row in rows for column in ("caption", "negation", "paraphrased")]
     return Tested(texts, [context.folder / IMAGES / semclip_picture_name(row) for row in rows])
 
@@ -95,8 +95,12 @@ def _tested_rows(context: BenchmarkContext, rows: list[dict[str, Any]]) -> list[
     return checked(context, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
 
 
-def _semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of SemCLIP's file, and those that are tested."""
+def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of SemCLIP's file in its order, and those that are tested.
+
+    Raises:
+        InputError: the file is missing or damaged, or rows lack a column.
+    """
     rows = checked(context, CSV, read_csv(context.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
 

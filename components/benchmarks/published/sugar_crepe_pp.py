@@ -89,7 +89,7 @@ def score_semclip_released(context: BenchmarkContext) -> Scores:
     Raises:
         InputError: the file is damaged, or has too few rows or others than published.
     """
-    rows, tested_rows = _semclip_rows(context)
+    rows, tested_rows = semclip_rows(context)
     context.expect(CSV, len(rows), ROWS)
     if not tested_rows:
         raise InputError(f"{context.folder / CSV} has {len(rows)} rows, of which a tenth is tested: fetch all of it")
@@ -104,13 +104,17 @@ def score_semclip_released(context: BenchmarkContext) -> Scores:
 
 def tested_semclip_released(context: BenchmarkContext) -> Tested:
     """The held-out tenth of SemCLIP's file: captions, paraphrases, negations and images."""
-    _, rows = _semclip_rows(context)
+    _, rows = semclip_rows(context)
     texts = [row[column] for row in rows for column in ("caption", "paraphrased", "negation")]
     return Tested(texts, [context.folder / "images" / row["filename"] for row in rows], names="val2017")
 
 
-def _semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of SemCLIP's file, and those that are tested."""
+def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of SemCLIP's file in its order, and those that are tested.
+
+    Raises:
+        InputError: the file is missing or damaged, or rows lack a column.
+    """
     rows = checked(context, CSV, read_csv(context.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
 

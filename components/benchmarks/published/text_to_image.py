@@ -1,78 +1,162 @@
-"""Arithmetic of text features seen in generated images, scored by a judge (PC-CLIP, section 4.5, table 5).
+"""Arithmetic of text features seen in generated images (PC-CLIP, section 4.5, table 5 and appendix D.1).
 
 For each class of CIFAR-100 and each of 8 colours an image is generated from the sum of the features of "This is a
-photo of {class}" and of the colour; a judge says from 1 to 5 how well it shows the class in that colour. Off unless
-asked for:
+photo of {class}" and of the colour. `text_to_image` has a judge say from 1 to 5 how well it shows the class in that
+colour; `text_to_image_clip_score` takes CLIPScore with "This is a photo of a {colour} {class}", for which the paper
+prints no figure. Both are off unless asked for, and share their images:
 
-- option `diffusion`: folder or Hugging Face name of Stable Diffusion XL, whose second text tower is exchanged for the
-  encoder's, so the encoder must be a ViT-bigG-14; needs the extra `diffusion`.
+- options `diffusion`, folder or Hugging Face name of Stable Diffusion XL, and `diffusion_tower`, which of its text
+  towers is exchanged for the encoder's: see components/benchmarks/judging/diffusion.py; needs the extra `diffusion`.
 - option `judge`: see components/benchmarks/judging/judge.py; the judge must see images. The paper's is GPT-4o-mini.
+- option `scorer`: see components/benchmarks/judging/clip_score.py.
 
 Images are kept in `state/generated_images`, answers in the generation store: nothing is made or asked twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
 from components.benchmarks.benchmark import Metric, Scores
 from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.text_features import embed_new
+from components.benchmarks.judging import clip_score, judge
 from components.benchmarks.judging.image_judge import question_about, read_score
-from components.benchmarks.judging.judge import OPTION, judge_of, judged
-from components.benchmarks.protocols.row_pairs import group_numbers
+from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
 from components.benchmarks.published_benchmark import Need, Published
 from components.core.errors import InputError
+from components.core.metrics import Reals
 from components.core.progress import bar
 
-NAME = "text_to_image"
+if TYPE_CHECKING:
+    from components.benchmarks.judging.diffusion import Painter
+
+NAME, CLIP_SCORE = "text_to_image", "text_to_image_clip_score"
 CLASSES = 100
 COLOURS = ("black", "white", "blue", "brown", "gray", "orange", "red", "yellow")
 """The colours among the attributes of AwA2."""
+_OPTIONS = {
+    "diffusion": "folder or name of Stable Diffusion XL",
+    "diffusion_tower": "which of its text towers is exchanged: second (ViT-bigG-14, section 4.5; the default) or first "
+    "(ViT-L-14, appendix D.2)",
+}
 
 
 def score(context: BenchmarkContext) -> Scores:
-    """The judge's mean score of all images."""
-    from components.benchmarks.judging.diffusion import painted, painter_of
+    """The judge's mean score of all images.
 
-    painter = painter_of(context.options.get("diffusion"))
+    Raises:
+        InputError: the pipeline or the judge cannot be had, or the judge's answers cannot be used.
+    """
     # Before hours of generation, not after them.
-    judge_of(context)
-    names = (context.folder / "fine_label_names.txt").read_text("utf-8").split()
-    context.expect("fine_label_names.txt", len(names), CLASSES)
-    if not names:
-        raise InputError(f"{context.folder / 'fine_label_names.txt'} is empty: fetch it again")
-    wanted = [(name.replace("_", " "), colour) for name in names for colour in COLOURS]
+    painter = _painter(context)
+    judge.judge_of(context)
+    wanted = _wanted(context)
     questions = []
+    for (name, colour), path in zip(wanted, _images(context, painter, wanted), strict=True):
+        with Image.open(path) as image:
+            questions.append(question_about(_asked(name, colour), image))
+    values, rows = judge.judged(context, NAME, questions, read_score)
+    return Scores(_by_colour(NAME, "score", values, [wanted[row][1] for row in rows]))
+
+
+def score_clip(context: BenchmarkContext) -> Scores:
+    """The mean CLIPScore of all images with what was asked for.
+
+    Raises:
+        InputError: the pipeline or the encoder that scores cannot be had.
+    """
+    painter = _painter(context)
+    scorer = clip_score.scorer_of(context)
+    wanted = _wanted(context)
+    pictures = [picture_file(path) for path in _images(context, painter, wanted)]
+    shown = context.image_features.of(scorer, pictures)
+    asked = embed_new(scorer.encoder, [_asked(name, colour) for name, colour in wanted], {})
+    values = clip_score.clip_scores(row_cosine(shown, asked))
+    return Scores(_by_colour(CLIP_SCORE, "clip_score", values, [colour for _, colour in wanted]))
+
+
+def _painter(context: BenchmarkContext) -> Painter:
+    # Brings open_clip along, which `cliptune evaluate --list` need not wait for.
+    from components.benchmarks.judging.diffusion import painter_of
+
+    return painter_of(context.options)
+
+
+def _wanted(context: BenchmarkContext) -> list[tuple[str, str]]:
+    """Every class with every colour."""
+    path = context.folder / "fine_label_names.txt"
+    names = path.read_text("utf-8").split()
+    context.expect(path.name, len(names), CLASSES)
+    if not names:
+        raise InputError(f"{path} is empty: fetch it again")
+    return [(name.replace("_", " "), colour) for name in names for colour in COLOURS]
+
+
+def _images(context: BenchmarkContext, painter: Painter, wanted: Sequence[tuple[str, str]]) -> list[Path]:
+    """The file of each image, in the order wanted."""
+    from components.benchmarks.judging.diffusion import painted
+
+    files = []
     with bar("generate images", len(wanted), "image") as progress:
         for name, colour in wanted:
-            image = painted(painter, context.under_test, (f"This is a photo of {name}", colour), context.seed)
-            questions.append(question_about(f"This is a photo of a {colour} {name}", image))
+            files.append(painted(painter, context.under_test, (f"This is a photo of {name}", colour), context.seed))
             progress.update(1)
-    values, rows = judged(context, NAME, questions, read_score)
-    found = {f"{NAME}/score": values}
-    shown = group_numbers([wanted[row][1] for row in rows])
-    for number, colour in enumerate(sorted({wanted[row][1] for row in rows})):
-        found[f"{NAME}/{colour}/score"] = values[shown == number]
-    return Scores(found)
+    return files
 
+
+def _asked(name: str, colour: str) -> str:
+    return f"This is a photo of a {colour} {name}"
+
+
+def _by_colour(benchmark: str, metric: str, values: Reals, colours: Sequence[str]) -> dict[str, Reals]:
+    """All values, and those of each colour by themselves."""
+    shown = group_numbers(colours)
+    return {f"{benchmark}/{metric}": values} | {
+        f"{benchmark}/{colour}/{metric}": values[shown == number] for number, colour in enumerate(sorted(set(colours)))
+    }
+
+
+_CITATION = "PC-CLIP (arXiv 2409.09721), section 4.5, appendices B.4 and D.1"
+_FOLDER = "cifar100/cifar-100-binary"
+_NEEDS = (
+    Need(
+        "fine_label_names.txt",
+        "100 names",
+        "1 kB",
+        "not stated",
+        "cs.toronto.edu/~kriz/cifar.html, cifar-100-binary.tar.gz",
+    ),
+)
 
 BENCHMARKS = (
     Published(
         name=NAME,
         version=1,
         protocol="PC-CLIP, table 5: a judge's mean score of 800 images; its prompt says the paper's in other words",
-        citation="PC-CLIP (arXiv 2409.09721), section 4.5, appendices B.4 and D.1",
-        folder="cifar100/cifar-100-binary",
-        needs=(
-            Need(
-                "fine_label_names.txt",
-                "100 names",
-                "1 kB",
-                "not stated",
-                "cs.toronto.edu/~kriz/cifar.html, cifar-100-binary.tar.gz",
-            ),
-        ),
+        citation=_CITATION,
+        folder=_FOLDER,
+        needs=_NEEDS,
         metrics=(Metric("score", higher_is_better=True, ties="none: a mean of scores"),),
         score=score,
         text_only=True,
-        options={**OPTION, "diffusion": "folder or name of Stable Diffusion XL"},
+        options={**judge.OPTION, **_OPTIONS},
+    ),
+    Published(
+        name=CLIP_SCORE,
+        version=1,
+        protocol="PC-CLIP, appendix D.1: mean CLIPScore, 2.5 * max(cos, 0), of the same 800 images",
+        citation="CLIPScore (arXiv 2104.08718), as PC-CLIP (arXiv 2409.09721) uses it",
+        folder=_FOLDER,
+        needs=_NEEDS,
+        metrics=(Metric("clip_score", higher_is_better=True, ties="none: a mean of scores"),),
+        score=score_clip,
+        text_only=True,
+        options={**clip_score.OPTION, **_OPTIONS},
     ),
 )

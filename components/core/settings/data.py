@@ -34,6 +34,9 @@ class Prepare(Block):
     folder: Path | None = None
     """For source `folder`: holds `captions.tsv` (image, caption) and the image files it names."""
     max_caption_words: PositiveInt = 100
+    keep_out: Literal["images", "rows"] = "images"
+    """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
+    its released code has it, these rows alone."""
     benchmarks: Path | None = None
     """The folder of `cliptune evaluate --data`: what its test sets hold is not trained on. Run `dvc repro -f prepare`
     once something was put there."""

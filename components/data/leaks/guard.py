@@ -73,8 +73,10 @@ class Guard:
             raise InputError(f"every pair of split {emptied[0]} is in a published test set: give other images")
 
     def _hits(self, pair: Pair) -> list[tuple[str, str]]:
-        keys = name_key(pair.name), picture_key(pair.image), text_key(pair.caption)
-        return [(known.name, way) for known in self.known for way in known.ways(*keys)]
+        name, picture = name_key(pair.name), picture_key(pair.image)
+        texts = [text_key(text) for text in (pair.caption, pair.paraphrase, pair.negation) if text]
+        ways = ((known.name, way) for known in self.known for text in texts for way in known.ways(name, picture, text))
+        return list(dict.fromkeys(ways))
 
     def counts(self) -> LeakCounts:
         """What was looked for and what was found."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from components.core.errors import InputError
 from components.encoders.adapter.architecture import image_tower
 from components.methods.contract.features import Features
+from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import Optimisation
 from components.methods.contract.visits import Visits
 
@@ -43,11 +44,12 @@ class Method:
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
         visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
             one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
+        neighbours: where the row is looked for whose columns are called `neighbour.<column>`.
         draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
         trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
             image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
         tower: the encoder to start from, made of the base encoder; the base itself for most.
-        files: files and folders that `tower` reads, by name; asked once `tower` was called.
+        files: files and folders that it reads besides tables and base, by name; asked once `tower` was called.
         extra: tensors of the method's own, for an encoder of the given dimension; saved with the encoder.
         warnings: what a user should know about these hyper-parameters before the run starts.
     """
@@ -59,6 +61,7 @@ class Method:
     losses: Callable[[Features, Any], dict[str, Tensor]] = field(repr=False)
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
     visits: Callable[[Any], Visits] = lambda _hyper: "images"
+    neighbours: Callable[[Any], Neighbours] = lambda _hyper: Neighbours()
     draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Visits = Literal["images", "pairs"]
-"""What an epoch visits once: every image, by one of its captions, or every pair, whatever else shows its image.
+Visits = Literal["images", "pairs", "rows"]
+"""What an epoch visits once: every image, by one of its captions; every pair, by one of its texts; or every row.
 
-A pair is an image with a caption or, where rows are about two images, one image with another in this order.
+A pair is an image with a caption or, where rows are about two images, one image with another in this order. It has as
+many rows as it has generated texts.
 """

@@ -60,6 +60,8 @@ def groups_of(visits: Visits, images: Rows, pairs: Iterable[Rows]) -> Rows:
         images: the image of each row, `[rows]`.
         pairs: the pair of each row, and the other pair where rows are about two, `[rows]` each.
     """
+    if visits == "rows":
+        return np.arange(len(images), dtype=np.int64)
     if visits == "images":
         return images
     groups = np.zeros_like(images)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -16,17 +15,17 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.progress import track
 from components.core.records import PAIRS
-from components.core.training_columns import IMAGES, NEIGHBOUR
+from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.texts.tokens import Tokenizer
+from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.visits import Visits
 from components.training.rows.examples import IMAGE_IDS, Columns
-from components.training.rows.neighbours import nearest
+from components.training.rows.neighbours import OtherImages, Vectors, nearest, nearest_among
 from components.training.rows.sampler import Rows, Sampler, groups_of
 from components.training.rows.table_source import TableSource
 from components.training.rows.token_cache import cached_tokens
 
-Vectors = npt.NDArray[np.float32]
 _MOST_PIXELS = 8e9
 """Bytes of decoded images that are held in memory."""
 
@@ -43,6 +42,7 @@ class Images:
         features: unit image features `[images, dim]`; None when the image tower trains.
         norms: the lengths that raw features have, `[images]`.
         neighbours_by: unit image features that say which images look alike, `[images, dim]`.
+        others: images of another table that neighbours are looked for among; None for the rows' own.
     """
 
     ids: list[str]
@@ -52,6 +52,7 @@ class Images:
     features: Vectors | None = None
     norms: Vectors | None = None
     neighbours_by: Vectors | None = None
+    others: OtherImages | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def table_source(
     cache: Path,
     world: World | None = None,
     visits: Visits = "images",
+    near: int = Neighbours.count,
 ) -> TableSource:
     """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
 
@@ -90,6 +92,7 @@ def table_source(
         batch_size: of the global batch.
         cache: folder of token files.
         visits: what an epoch visits once.
+        near: how many nearest images a neighbour is drawn from.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
@@ -104,9 +107,7 @@ def table_source(
     places = {name: _places(rows[IMAGES[name]].tolist(), images.ids) for name in columns.images}
     about = [_places(rows[pair].tolist(), images.ids) for pair in IMAGE_IDS if pair in rows]
     shown = _first_places(rows["image_id"].tolist(), images.image_ids)
-    neighbours = None
-    if images.neighbours_by is not None and any(column.startswith(NEIGHBOUR) for column in wanted.columns):
-        neighbours = nearest(images.neighbours_by, shown)
+    neighbours = _neighbours(images, shown, near) if columns.neighbours else None
     pixels, at = None, places
     if images.features is None and places:
         once = {name: _first_places(rows[IMAGE_IDS[IMAGES[name]]].tolist(), images.image_ids) for name in places}
@@ -123,9 +124,18 @@ def table_source(
         wanted=wanted.columns,
         draws=wanted.draws,
         neighbours=neighbours,
+        others=images.others,
         rank=world.rank,
         ranks=world.size,
     )
+
+
+def _neighbours(images: Images, shown: Rows, near: int) -> Rows | None:
+    if images.neighbours_by is None:
+        return None
+    if images.others is None:
+        return nearest(images.neighbours_by, shown, near)
+    return nearest_among(images.neighbours_by, shown, images.image_ids, images.others, near)
 
 
 def _places(ids: Sequence[str], known: Sequence[str]) -> Rows:

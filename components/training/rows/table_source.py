@@ -13,6 +13,7 @@ from torch import Tensor
 from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.texts.tokens import Tokens
 from components.training.rows.batch import Batch
+from components.training.rows.neighbours import OtherImages
 from components.training.rows.sampler import Rows, Sampler
 
 
@@ -32,6 +33,7 @@ class TableSource:
         wanted: the columns to deliver.
         draws: made-up text column -> the columns it is drawn from with their shares.
         neighbours: rows of the nearest other images, `[rows, count]`; None where no column asks for one.
+        others: the images that `neighbours` are rows of, where these are no rows of this source.
         rank, ranks: which share of every global batch is delivered.
     """
 
@@ -46,6 +48,7 @@ class TableSource:
     norms: npt.NDArray[np.float32] | None = None
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     neighbours: Rows | None = None
+    others: OtherImages | None = None
     rank: int = 0
     ranks: int = 1
 
@@ -87,6 +90,9 @@ class TableSource:
             if column.startswith(NEIGHBOUR):
                 assert partner is not None
                 here = partner[rows]
+                if self.others is not None:
+                    features[column] = self.others.raw(here)
+                    continue
             if name in self.draws:
                 tokens[column], lengths[column] = self._drawn(name, here, drawn[name][here])
             elif name in self.images:

@@ -32,6 +32,7 @@ NO_TEST_SET = {
     "comparison_distance": "authors' texts about no test picture",
     "difference_cifar100_size": "the test split that zero_shot_cifar100 tells",
     "text_to_image": "class names",
+    "text_to_image_clip_score": "class names",
 }
 
 

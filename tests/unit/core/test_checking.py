@@ -84,6 +84,11 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
         "methods.negclip.reads: data/validated/negclip does not hold data/validated/negclip_2/hard_negatives.parquet",
     ),
+    "reads a table of other columns in its place": (
+        lambda raw: raw["methods"]["negclip"].update(reads="data/untrained/differences_cub.parquet"),
+        "methods.negclip.reads: data/untrained/differences_cub.parquet does not hold "
+        "data/validated/negclip/hard_negatives.parquet",
+    ),
     "reads a table that nothing makes": (
         lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
         "methods.negclip.reads: the method needs table 'hard_negatives': add it to validate.tables",

@@ -97,6 +97,9 @@ def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Pla
     assert [again(options={"judge": str(judge)}), again(options={"judge": str(judge)})] == ["scored", "kept"]
     judge.write_text("2")
     assert again(options={"judge": str(judge)}) == "scored"
+    assert [again(options={"judge": f"ViT:{judge}"}), again(options={"judge": f"ViT:{judge}"})] == ["scored", "kept"]
+    judge.write_text("3")
+    assert again(options={"judge": f"ViT:{judge}"}) == "scored"
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["green", "green", "red"]))
     assert [again(dry_run=True), again()] == ["would be scored", "scored"]
 

@@ -35,6 +35,11 @@ CASES: dict[str, dict[str, Any]] = {
     "conclip": {"method": "conclip"},
     "conclip, no distractors": {"method": "conclip", "distractors": False},
     "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
+    "semclip, published texts": {
+        "method": "semclip",
+        "paraphrase": "published_paraphrase",
+        "negation": "published_negation",
+    },
     "semclip, contrastive only": {"method": "semclip", "paraphrase_weight": 0, "negation_weight": 0},
     "semclip, three directions": {"method": "semclip", "n": 3, "learnable": True, "paraphrase": "paraphrase_2"},
     "semclip, a bit": {"method": "semclip", "paraphrase": "paraphrase_1", "n": 1, "protocol": "soft_sign"},

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.core.errors import InputError
 from components.methods.conclip import METHOD
+from components.methods.contract.neighbours import Neighbours
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
 
 COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour.image"))
@@ -45,3 +49,25 @@ def test_a_single_row_by_hand() -> None:
     assert losses_of({"method": "conclip"}, row) == pytest.approx(
         {"image_to_text": each, "text_to_image": each, "distractor_to_text": each}
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "looked_for"),
+    [
+        ({}, Neighbours(3, None)),
+        ({"protocol": "released"}, Neighbours(1, None)),
+        ({"protocol": "released", "distractor_data": "coco/data"}, Neighbours(1, Path("coco/data"))),
+        ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
+    ],
+)
+def test_which_images_distract(given: dict[str, Any], looked_for: Neighbours) -> None:
+    hyper = METHOD.settings(given)
+    assert METHOD.neighbours(hyper) == looked_for
+    read = {"distractors": Path("coco/data/embeddings")} if looked_for.data else {}
+    assert METHOD.files(hyper) == read
+
+
+@pytest.mark.parametrize("given", [{"protocol": "released"}, {"distractor_data": "coco/data"}])
+def test_without_distractors_none_are_looked_for(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="conclip has distractors: false: drop protocol and distractor_data"):
+        METHOD.settings({"distractors": False, **given})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER
+from components.methods.contract.neighbours import Neighbours
 from components.methods.joint import METHOD
 from tests.unit.methods.examples import DIM, configured, losses_of, random_columns
 
@@ -95,3 +97,14 @@ def test_warnings_of_parts_are_passed_on() -> None:
 def test_wrong_parts_are_named(parts: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         METHOD.settings({"parts": parts}, "mine")
+
+
+def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
+    alike = METHOD.settings({"parts": {"conclip": {}, "negclip": {}}})
+    assert METHOD.neighbours(alike) == Neighbours()
+    released = {"protocol": "released", "distractor_data": "coco/data"}
+    alone = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
+    assert METHOD.neighbours(alone) == Neighbours(1, Path("coco/data"))
+    assert METHOD.files(alone) == {"distractors": Path("coco/data/embeddings")}
+    with pytest.raises(InputError, match="parts conclip and negclip look for similar images in two ways"):
+        METHOD.neighbours(METHOD.settings({"parts": {"conclip": released, "negclip": {}}}))

@@ -275,3 +275,22 @@ def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, 
         extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
     rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
     assert METHOD.losses(as_features(rows, extra), hyper)["paraphrase"].item() == pytest.approx(1 - cosine)
+
+
+def test_published_texts_are_visited_row_by_row() -> None:
+    published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
+    hyper = METHOD.settings(published)
+    assert METHOD.columns(hyper) == {"image", "caption", "published_paraphrase", "published_negation"}
+    assert METHOD.visits(hyper) == METHOD.visits(METHOD.settings({**published, "paraphrase_weight": 0})) == "rows"
+    assert METHOD.visits(METHOD.settings({})) == "pairs"
+
+
+def test_published_texts_have_the_terms_of_those_written_here() -> None:
+    columns = random_columns(("image", "caption", "semclip_paraphrase", "negation"))
+    here = losses_of({"method": "semclip"}, columns)
+    renamed = columns | {
+        "published_paraphrase": columns["semclip_paraphrase"],
+        "published_negation": columns["negation"],
+    }
+    published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
+    assert losses_of({"method": "semclip", **published}, renamed) == here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -15,9 +16,10 @@ import torch
 from components.cli.write_shards import write_shards
 from components.core.compute.distributed import World as Ranks
 from components.core.errors import InputError
-from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES
+from components.core.records import DIFFERENCES, PAIRS, PARAPHRASES, SEMCLIP_ROWS
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
+from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
 from components.training.data import Data, load_data
 from components.training.held_out import choose_held_out
@@ -139,6 +141,62 @@ def test_a_similar_image_is_never_the_rows_own(name: str, shared: World) -> None
             assert not (own == similar).all(axis=1).any()
 
 
+def _distractors(loaded: Loaded, epoch: int) -> dict[str, tuple[float, ...]]:
+    """The raw features of each row's distractor, by pair."""
+    return {
+        pair: tuple(row.tolist())
+        for batch in loaded.data.source.epoch(epoch)
+        for pair, row in zip(batch.ids, batch.features["neighbour.image"], strict=True)
+    }
+
+
+def test_released_conclip_keeps_the_one_nearest_image_of_another_table(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "data"
+    shutil.copytree(world.folder / "pairs", elsewhere / "pairs")
+    # The last twenty images, which the rows show, too: none may be its own distractor.
+    train = PAIRS.read(elsewhere / "pairs" / "train.parquet")
+    PAIRS.write(elsewhere / "pairs" / "train.parquet", train.slice(100))
+    settings = world_settings(tmp_path_factory.mktemp("state"))
+    embed(settings, elsewhere / "embeddings", elsewhere / "pairs", world.files.base)
+    loaded = _load(world, "conclip", protocol="released", distractor_data=str(elsewhere))
+    mine = ImageEmbeddings.open(world.files.embeddings, "train", world.files.pairs / "train.parquet")
+    theirs = ImageEmbeddings.open(elsewhere / "embeddings", "train", elsewhere / "pairs" / "train.parquet")
+    first, second = _distractors(loaded, 0), _distractors(loaded, 1)
+    for pair, found in first.items():
+        row = mine.ids.index(pair)
+        similarity = [
+            -2 if image == mine.image_ids[row] else float(mine.features[row] @ other)
+            for image, other in zip(theirs.image_ids, theirs.features, strict=True)
+        ]
+        best = int(np.argmax(similarity))
+        np.testing.assert_allclose(found, theirs.features[best] * theirs.norms[best], rtol=1e-5)
+        assert second.get(pair, found) == found
+    assert len(first) > 80
+
+
+def test_conclips_own_distractors_are_drawn_anew_and_released_ones_are_not(world: World) -> None:
+    for protocol, fixed in (("drawn", False), ("released", True)):
+        loaded = _load(world, "conclip", protocol=protocol)
+        first, second = _distractors(loaded, 0), _distractors(loaded, 1)
+        both = set(first) & set(second)
+        assert all(first[pair] == second[pair] for pair in both) == fixed
+
+
+def test_distractors_of_another_tower_or_for_a_tower_that_trains_are_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"distractors of {tmp_path}: .* is missing"):
+        _load(world, "conclip", distractor_data=str(tmp_path))
+    torch.manual_seed(9)
+    Encoder.create("base", "tiny", TINY, "test").save(tmp_path / "base")
+    shutil.copytree(world.folder / "pairs", tmp_path / "pairs")
+    embed(world_settings(tmp_path), tmp_path / "embeddings", tmp_path / "pairs", tmp_path / "base")
+    with pytest.raises(InputError, match=r"embeddings are another image tower's than the base's"):
+        _load(world, "conclip", distractor_data=str(tmp_path))
+    with pytest.raises(InputError, match="as embeddings alone: set image_tower to frozen"):
+        _load(world, "conclip", distractor_data=str(tmp_path), image_tower="trained")
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_all_methods_are_watched_on_the_same_pairs(name: str, world: World, held: set[str]) -> None:
     loaded = _load(world, name)
@@ -186,6 +244,29 @@ def test_rows_are_combined_samples_of_the_pairs_that_are_left(world: World) -> N
     batch = next(loaded.data.source.epoch(0))
     assert set(batch.tokens) == {"caption", "paraphrase_1", "paraphrase_2"}
     assert len(_load(world, "paraclip").data.source.names) == (len(world.captions) - HELD_OUT) * SAMPLES  # type: ignore[attr-defined]
+
+
+def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: World) -> None:
+    file = world.files.validated / "semclip_rows.parquet"
+    loaded = _load(
+        changed(world, files=changed(world.files, validated=file)),
+        "semclip",
+        train={"held_out": 0},
+        paraphrase="published_paraphrase",
+        negation="published_negation",
+        batch_size=8,
+    )
+    names = ("caption", "published_paraphrase", "published_negation")
+    told = SEMCLIP_ROWS.read(file).to_pandas()
+    tokens = [loaded.encoder.tokenizer(told[name].tolist()) for name in names]
+    expected = sorted(tuple(map(bytes, row)) for row in zip(*tokens, strict=True))
+    found = [
+        tuple(map(bytes, row))
+        for batch in loaded.data.source.epoch(0)
+        for row in zip(*(np.asarray(batch.tokens[name]) for name in names), strict=True)
+    ]
+    assert len(told) == SAMPLES * len(world.captions)
+    assert sorted(found) == expected
 
 
 def test_inputs_are_all_files_that_the_rows_depend_on(world: World) -> None:

@@ -127,6 +127,20 @@ def test_vtab_is_the_mean_of_35_sets_of_which_none_may_lack() -> None:
         assert sum(printed[:35]) / 35 == pytest.approx(printed[35], abs=0.15)
 
 
+def test_tables_b2_and_b3_repeat_what_tables_1_and_3_say_of_the_same_encoders() -> None:
+    """Two transcripts of figures that the paper prints twice, in tables of other columns."""
+    first, *others = find_collection("adapting").tables
+    names = [column.metric for column in first.columns]
+    for number, shared in (("B.2", 3), ("B.3", 6)):
+        table = next(table for table in others if table.title.startswith(f"Table {number}"))
+        assert len(table.rows) == 20
+        compared = [(place, names.index(one.metric)) for place, one in enumerate(table.columns) if one.metric in names]
+        assert len(compared) == shared
+        for encoder in ("CLIP", "T finetuned", "T frozen", "T frozen + bottleneck", "T frozen + alignment"):
+            here, there = table.rows[f"{encoder}, ViT-B/32, random"], first.rows[f"{encoder}, CC12M"]
+            assert [here[place] for place, _ in compared] == [there[place] for _, place in compared], encoder
+
+
 def test_the_drops_of_perturbations_are_those_that_the_paper_prints() -> None:
     """Table B.5 prints each value's drop from the clean one: here of three perturbations, and the average."""
     table = next(table for table in find_collection("adapting").tables if table.title.startswith("Table B.5"))

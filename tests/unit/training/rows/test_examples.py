@@ -99,3 +99,19 @@ def test_tables_without_a_common_pair_are_named(pairs: Path, tmp_path: Path) -> 
     _negations(tmp_path, ("b", 0))
     with pytest.raises(InputError, match=r"no pair is in all of .*paraphrases\.parquet, .*negations\.parquet: raise"):
         join_rows({"paraphrase_1", "negation"}, tmp_path, pairs)
+
+
+def test_a_table_of_the_same_columns_is_read_in_anothers_place_where_its_file_is_named(
+    pairs: Path, tmp_path: Path
+) -> None:
+    wanted = {"image", "other_image", "difference"}
+    for name, text in (("differences", "of things"), ("differences_cub", "of birds")):
+        columns = {"id": ["a"], "other_id": ["b"], "sample": [0], "caption": ["x"], "other_caption": ["y"]}
+        DIFFERENCES.write(tmp_path / f"{name}.parquet", columns | {"difference": [text], "similarity": [0.5]})
+    birds = tmp_path / "differences_cub.parquet"
+    assert join_rows(wanted, birds, pairs)["difference"].tolist() == ["of birds"]
+    assert input_files(wanted, birds, pairs) == {"differences": birds}
+    # A folder that holds both has each under its own name.
+    assert join_rows(wanted, tmp_path, pairs)["difference"].tolist() == ["of things"]
+    with pytest.raises(InputError, match=r"differences_cub\.parquet"):
+        join_rows({"image", "caption", "negation"}, birds, pairs)

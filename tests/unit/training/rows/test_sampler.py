@@ -55,6 +55,10 @@ def test_an_epoch_visits_every_pair_once_by_one_of_its_samples() -> None:
     assert sorted(PAIRS[_visits(groups_of("pairs", IMAGES, [PAIRS]))]) == [4, 5, 9]
 
 
+def test_an_epoch_visits_every_row_once() -> None:
+    assert _visits(groups_of("rows", IMAGES, [PAIRS])) == [0, 1, 2, 3, 4, 5]
+
+
 def test_an_epoch_visits_every_ordered_pair_of_images_once() -> None:
     rows = _visits(groups_of("pairs", IMAGES, [PAIRS, OTHERS]))
     assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]

@@ -14,6 +14,7 @@ from components.captions.inputs.readers import read_caption_pairs
 from components.captions.tasks import find_task
 from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
+from components.core.training_columns import ALIKE, PREPARED
 from components.training.rows.examples import input_files
 from components.training.rows.sampler import Sampler, Visits, groups_of
 from components.training.train import Entry, find_entry
@@ -21,7 +22,7 @@ from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[4]
 PROFILES = REPO / "infra" / "profiles"
-PAPERS = ("laion", "coco", "cc-neg", "distilroberta")
+PAPERS = ("laion", "coco", "pc-clip", "cub", "cc-neg", "distilroberta", "semclip-cc-neg", "semclip-scpp")
 PER_SHARD = 10_000
 """What img2dataset puts into a shard."""
 
@@ -42,7 +43,8 @@ def _expected(settings: Settings, entry: Entry) -> list[int]:
         streamed = len(list(braceexpand(settings.train.shards.urls))) * PER_SHARD
         steps = streamed // hyper.batch_size // hyper.accumulate
         return [streamed, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
-    for task in (answer.task for name in tables if name != "pairs" for answer in find_table(name).answers):
+    named = [_read(name, entry) for name in tables if name not in ("pairs", *PREPARED)]
+    for task in (answer.task for name in named for answer in find_table(name).answers):
         asked = settings.synthesize.tasks[task]
         images = min(images, asked.captions or settings.synthesize.captions)
         if find_task(task).reads is read_caption_pairs:
@@ -51,6 +53,11 @@ def _expected(settings: Settings, entry: Entry) -> list[int]:
     rows, batches = _epoch(images, compared, entry.method.visits(hyper), hyper.batch_size)
     steps = batches // hyper.accumulate
     return [rows, hyper.batch_size * hyper.accumulate, steps, hyper.epochs, steps * hyper.epochs]
+
+
+def _read(table: str, entry: Entry) -> str:
+    """The table, or the one that the entry reads in its place."""
+    return entry.reads.stem if entry.reads.stem in ALIKE.get(table, ()) else table
 
 
 @cache

@@ -1,0 +1,30 @@
+"""SemCLIP's rows of SugarCrepe++: `prepare.folder` is the folder of benchmark `sugar_crepe_pp`; see `semclip_files`.
+
+Whoever trains on them has no use any more for `sugar_crepe_pp` and `sugar_crepe_pp_semclip`, which score all rows: what
+is left to test with is `sugar_crepe_pp_semclip_released`. So `prepare.benchmarks` must not name a folder that holds
+SugarCrepe++, or nothing is left to train on.
+"""
+
+from __future__ import annotations
+
+from components.data.semclip_files import SemclipFile, source_of
+
+FILE = "sugarcrepe_pp_paraphrased.csv"
+
+
+def _file() -> SemclipFile:
+    from components.benchmarks.published import sugar_crepe_pp
+    from components.benchmarks.test_sets import reading
+
+    return SemclipFile(
+        csv=sugar_crepe_pp.CSV,
+        rows=sugar_crepe_pp.ROWS,
+        tested=sugar_crepe_pp.ROWS // 10,
+        images="images",
+        known_as="val2017",
+        read=lambda folder: sugar_crepe_pp.semclip_rows(reading(folder))[0],
+        image=lambda row: str(row["filename"]),
+    )
+
+
+SOURCE = source_of(_file, FILE)

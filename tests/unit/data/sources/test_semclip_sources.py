@@ -1,0 +1,210 @@
+"""SemCLIP's published files as sources: the released split, its test rows kept out, texts beside the pairs."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.benchmarks.published import cc_neg, sugar_crepe_pp
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
+from components.core.settings import Settings
+from components.data import prepare
+from components.data.sources import find_source
+
+ROWS = 60
+SHUFFLED = np.random.RandomState(42).permutation(ROWS)
+TRAIN, VAL, TEST = (set(part.tolist()) for part in (SHUFFLED[:48], SHUFFLED[48:54], SHUFFLED[54:]))
+"""The released code: shuffled by seed 42, the last tenth tests, the tenth before it validates."""
+IMAGES = 40
+"""Of SugarCrepe++: row n shows image n modulo 40, so some images are in two splits of rows."""
+
+Make = Callable[..., Settings]
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _texts(number: int) -> dict[str, str]:
+    return {"caption": f"caption {number}", "negation": f"no, {number}", "paraphrased": f"paraphrase {number}"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Both files at 60 rows; of SugarCrepe++ the last 20 show the images and captions of the first 20."""
+    monkeypatch.setattr(cc_neg, "ROWS", ROWS)
+    monkeypatch.setattr(cc_neg, "HELD_OUT", 0)
+    monkeypatch.setattr(sugar_crepe_pp, "ROWS", ROWS)
+    (tmp_path / "cc_neg" / cc_neg.IMAGES).mkdir(parents=True)
+    (tmp_path / "sugar_crepe_pp" / "images").mkdir(parents=True)
+    for number in range(ROWS):
+        (tmp_path / "cc_neg" / cc_neg.IMAGES / f"{number:09d}.jpg").write_bytes(png((number, 1, 2)))
+    for number in range(IMAGES):
+        (tmp_path / "sugar_crepe_pp" / "images" / f"{number:012d}.jpg").write_bytes(png((number, 3, 4)))
+    rows = [{"image_number": str(number), **_texts(number)} for number in range(ROWS)]
+    _write(tmp_path / "cc_neg" / cc_neg.CSV, rows)
+    shown = [
+        {"filename": f"{number % IMAGES:012d}.jpg", **_texts(number), "caption": f"caption {number % IMAGES}"}
+        for number in range(ROWS)
+    ]
+    _write(tmp_path / "sugar_crepe_pp" / sugar_crepe_pp.CSV, shown)
+
+    def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60)) -> Settings:
+        raw_params["prepare"] |= {"source": f"semclip_{name}", "folder": str(tmp_path / name), "keep_out": keep_out}
+        raw_params["prepare"] |= {"counts": dict(zip(("train", "val", "test"), counts, strict=True))}
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _rows(settings: Settings, split: str) -> set[int]:
+    """The rows of a split, as their negations tell."""
+    pairs = find_source(settings.prepare.source).pairs(settings)
+    return {int(pair.negation.split()[-1]) for pair in pairs if pair.split == split}
+
+
+@pytest.mark.parametrize("keep_out", ["images", "rows"])
+def test_rows_are_split_as_released_where_each_has_its_image(world: Make, keep_out: str) -> None:
+    settings = world("cc_neg", keep_out)
+    assert [_rows(settings, split) for split in ("train", "val", "test")] == [TRAIN, VAL, TEST]
+
+
+def test_all_rows_of_a_tested_image_are_kept_out(world: Make) -> None:
+    settings = world("sugar_crepe_pp")
+    tested = {number % IMAGES for number in TEST}
+    watched = {number % IMAGES for number in VAL}
+    assert _rows(settings, "test") == TEST
+    assert _rows(settings, "val") == {number for number in VAL if number % IMAGES not in tested}
+    assert _rows(settings, "train") == {number for number in TRAIN if number % IMAGES not in tested | watched}
+
+
+def test_as_released_all_but_the_rows_themselves_train(world: Make) -> None:
+    settings = world("sugar_crepe_pp", "rows")
+    trained = {number % IMAGES for number in TRAIN}
+    assert any(number % IMAGES in trained for number in TEST)
+    assert _rows(settings, "train") == TRAIN
+    # What the pipeline itself scores shows no image that trains.
+    val = {number for number in VAL if number % IMAGES not in trained}
+    assert _rows(settings, "val") == val
+    shown = trained | {number % IMAGES for number in VAL}
+    assert _rows(settings, "test") == {number for number in TEST if number % IMAGES not in shown}
+
+
+def test_a_split_whose_images_are_all_elsewhere_is_refused(world: Make, tmp_path: Path) -> None:
+    path = tmp_path / "sugar_crepe_pp" / sugar_crepe_pp.CSV
+    rows = [row | {"filename": f"{0:012d}.jpg"} for row in csv.DictReader(path.open(newline=""))]
+    _write(path, rows)
+    with pytest.raises(InputError, match=r"every image of split val is in another: set prepare.keep_out to images"):
+        _rows(world("sugar_crepe_pp", "rows"), "val")
+
+
+def test_counts_are_upper_bounds(world: Make) -> None:
+    settings = world("cc_neg", counts=(5, 2, 1))
+    assert [len(_rows(settings, split)) for split in ("train", "val", "test")] == [5, 2, 1]
+
+
+def test_prepare_writes_a_row_of_texts_for_each_row_that_trains(world: Make, tmp_path: Path) -> None:
+    settings = world("sugar_crepe_pp")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    trained = _rows(settings, "train")
+    table = SEMCLIP_ROWS.read(tmp_path / "pairs" / "semclip_rows.parquet").to_pylist()
+    assert {int(row["published_negation"].split()[-1]) for row in table} == trained
+    for row in table:
+        number = int(row["published_negation"].split()[-1])
+        assert row["published_paraphrase"] == f"paraphrase {number}"
+        assert row["caption"] == f"caption {number % IMAGES}"
+    pairs = PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()
+    # Rows of one image and caption are one pair with samples.
+    assert sorted(pair["caption"] for pair in pairs) == sorted({f"caption {number % IMAGES}" for number in trained})
+    assert {row["id"] for row in table} == {pair["id"] for pair in pairs}
+    assert len({(row["id"], row["sample"]) for row in table}) == len(table) == len(trained) > len(pairs)
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").column("text").to_pylist()
+    assert sorted(queries) == sorted({f"caption {number % IMAGES}" for number in TEST})
+
+
+def test_other_sources_have_no_such_table(settings: Settings, tmp_path: Path) -> None:
+    few = settings.prepare.model_copy(update={"counts": settings.prepare.counts.model_copy(
+        update={"train": 3, "val": 1, "test": 1}
+    )})  # fmt: skip
+    prepare.run(settings.model_copy(update={"prepare": few}), tmp_path / "pairs", tmp_path / "evaluation")
+    assert sorted(path.name for path in (tmp_path / "pairs").iterdir()) == [
+        "test.parquet",
+        "train.parquet",
+        "val.parquet",
+    ]
+
+
+def test_a_text_that_a_test_set_holds_does_not_train_as_a_paraphrase(world: Make, tmp_path: Path) -> None:
+    """The rows' images are new to the test set `cc_neg_semclip`; one row's paraphrase is one of its captions."""
+    shutil.rmtree(tmp_path / "sugar_crepe_pp")
+    path = tmp_path / "cc_neg" / cc_neg.CSV
+    chosen, held = min(TRAIN), min(TEST)
+    rows = list(csv.DictReader(path.open(newline="")))
+    rows[chosen]["paraphrased"] = f"Caption {held}!"
+    _write(path, rows)
+    settings = world("cc_neg")
+    known = settings.prepare.model_copy(update={"benchmarks": tmp_path})
+    guard = prepare.Guard.of(known)
+    kept = {
+        pair.negation for pair in guard.clean(find_source("semclip_cc_neg").pairs(settings)) if pair.split == "train"
+    }
+    assert f"no, {chosen}" not in kept
+    assert len(kept) == len(TRAIN) - 1
+    assert dict(guard.found) == {("cc_neg_semclip", "text"): 1}
+
+
+@pytest.mark.parametrize("name", ["cc_neg", "sugar_crepe_pp"])
+def test_cut_wrong_and_hostile_files_are_one_line(world: Make, tmp_path: Path, name: str) -> None:
+    settings = world(name)
+    path = tmp_path / name / str(find_source(f"semclip_{name}").file)
+    whole = path.read_text()
+    image, place = ("image_number", "0,") if name == "cc_neg" else ("filename", "000000000000.jpg,")
+    lines = whole.splitlines(keepends=True)
+    for content, told in [
+        ("".join(lines[:31]), r"has 30 of 60 rows, so its last tenth by seed 42 is not the published test"),
+        (whole.replace("negation", "negated", 1), "60 rows lack .* negation"),
+        (whole.replace(place, '"../../../etc/passwd",', 1), "row 0 names the image .*, which is no file name"),
+        (whole.replace(lines[1], lines[1].rstrip() + ",surplus\r\n", 1), "row 0 .* has more fields than columns"),
+        (whole.replace("caption 0", "c" * 200_000, 1), "is damaged"),
+        ("", "has no row that can be scored"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(InputError, match=told) as error:
+            list(find_source(f"semclip_{name}").pairs(settings))
+        assert "\n" not in str(error.value), image
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is damaged"):
+        list(find_source(f"semclip_{name}").pairs(settings))
+    path.unlink()
+    with pytest.raises(InputError, match=r"\.csv is missing: get it from the authors of SemCLIP"):
+        list(find_source(f"semclip_{name}").pairs(settings))
+
+
+def test_rows_without_a_text_are_left_out_and_counted(
+    world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = min(TRAIN)
+    path = tmp_path / "cc_neg" / cc_neg.CSV
+    path.write_text(path.read_text().replace(f"paraphrase {chosen}\n", "\n"))
+    assert _rows(world("cc_neg"), "train") == TRAIN - {chosen}
+    assert "1 rows left out that lack a caption, a paraphrase or a negation" in capsys.readouterr().out
+
+
+def test_missing_images_and_folders_are_named(world: Make, tmp_path: Path) -> None:
+    settings = world("sugar_crepe_pp")
+    (tmp_path / "sugar_crepe_pp" / "images" / f"{min(TEST) % IMAGES:012d}.jpg").unlink()
+    with pytest.raises(InputError, match=r"\.jpg is missing: put all images"):
+        list(find_source("semclip_sugar_crepe_pp").pairs(settings))
+    nowhere = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": None})})
+    with pytest.raises(InputError, match=r"prepare\.folder is missing"):
+        list(find_source("semclip_sugar_crepe_pp").pairs(nowhere))
