@@ -1,4 +1,4 @@
-"""The two modules of CLIP4IDC on frozen features: what sees a pair, and what writes about it (Guo et al. 2022, fig. 2).
+"""The two modules of CLIP4IDC on frozen features: what sees a pair, and what writes about it (Guo et al. 2022).
 
 In the paper the last layers of CLIP's own image tower see both images at once and are fine-tuned; here a small
 transformer above the frozen tower does.

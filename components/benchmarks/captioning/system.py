@@ -46,7 +46,8 @@ def run(context: BenchmarkContext, sets: PairSets) -> Found:
     """
     device = pick_device("auto")
     train, val = (_told(context, pairs, which) for pairs, which in ((sets.train, "training"), (sets.val, "validation")))
-    test = examples(context, [_worded(pair) for pair in sets.test])
+    # Test pairs that nobody describes stay among those that are searched.
+    test = _told(context, sets.test, "test", only=False)
     with torch.random.fork_rng():
         torch.manual_seed(context.seed)
         seer = adaptation.adapted(train, val, context.seed, device, adaptation.COURSE)
@@ -63,12 +64,13 @@ def run(context: BenchmarkContext, sets: PairSets) -> Found:
     return Found(queries, pairs, test.pair, [written[row] for row in described], [references[row] for row in described])
 
 
-def _told(context: BenchmarkContext, pairs: Sequence[PicturePair], which: str) -> Examples:
-    """The pairs that have a sentence."""
-    told = [pair for pair in map(_worded, pairs) if pair.sentences]
+def _told(context: BenchmarkContext, pairs: Sequence[PicturePair], which: str, *, only: bool = True) -> Examples:
+    """The pairs that have a sentence, or where not `only` those are wanted all, of which one at least has."""
+    worded = [_worded(pair) for pair in pairs]
+    told = [pair for pair in worded if pair.sentences]
     if not told:
         raise InputError(f"{context.folder}: no {which} pair has a sentence: fetch the annotations again")
-    return examples(context, told)
+    return examples(context, told if only else worded)
 
 
 def _worded(pair: PicturePair) -> PicturePair:

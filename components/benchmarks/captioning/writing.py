@@ -40,20 +40,19 @@ def taught(
         course: for how long.
     """
     writer = Writer(torch.from_numpy(vectors.copy())).to(device)
-    numbers = {id(split): torch.from_numpy(vocabulary.numbers(split.sentences)).to(device) for split in (train, val)}
+    to_learn, to_check = (torch.from_numpy(vocabulary.numbers(split.sentences)).to(device) for split in (train, val))
 
-    def loss_of(split: Examples, rows: Indices, sentences: Indices) -> Tensor:
-        seen, _ = seer(*split.seen(rows, device))
-        return next_word_loss(writer, seen, numbers[id(split)][torch.from_numpy(sentences).to(device)])
+    def loss(rows: Indices, sentences: Indices) -> Tensor:
+        seen, _ = seer(*train.seen(rows, device))
+        return next_word_loss(writer, seen, to_learn[torch.from_numpy(sentences).to(device)])
 
     def validated() -> float:
         chosen, losses = val.one_each(None), []
         for rows in chunked(range(len(val)), _BLOCK):
-            losses += [float(loss_of(val, np.array(rows), chosen[rows]))] * len(rows)
+            seen, _ = seer(*val.seen(np.array(rows), device))
+            numbers = to_check[torch.from_numpy(chosen[rows]).to(device)]
+            losses += [float(next_word_loss(writer, seen, numbers))] * len(rows)
         return float(np.mean(losses))
-
-    def loss(rows: Indices, sentences: Indices) -> Tensor:
-        return loss_of(train, rows, sentences)
 
     learn(nn.ModuleList([seer, writer]), course, vectors.shape[1], len(train), loss, train.one_each, validated, seed)
     return writer

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from components.benchmarks.captioning.examples import examples
+from components.benchmarks.captioning.pairs import PicturePair
 from components.benchmarks.captioning.picture_tokens import picture_tokens
 from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
@@ -18,6 +20,8 @@ from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from tests.support.toy_context import toy_context
+
+_COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
 def _context(encoder: Encoder, folder: Path) -> BenchmarkContext:
@@ -45,6 +49,7 @@ def test_they_are_kept_beside_the_features_and_not_mixed_up(
     context, pictures = _context(tiny_encoder, tmp_path), [picture_bytes("a", png((255, 0, 0)))]
     plain = np.array(context.images(pictures))
     tokens = picture_tokens(context, pictures)
+    assert tokens.shape == (1, 5, 16)
     monkeypatch.setattr(tiny_encoder.model.visual, "forward_intermediates", None)
     assert np.array_equal(picture_tokens(context, pictures), tokens)
     assert np.array_equal(context.images(pictures), plain)
@@ -56,3 +61,14 @@ def test_other_towers_give_one_token_and_text_encoders_none(tmp_path: Path, png:
     blind = EncoderUnderTest("blind", context.under_test.encoder, "blind")
     with pytest.raises(InputError, match="'blind' has no image tower"):
         picture_tokens(BenchmarkContext(blind, tmp_path), pictures)
+
+
+def test_examples_keep_the_order_of_pictures_and_whose_sentence_is_whose(tmp_path: Path, png: Any) -> None:
+    red, green, blue = (picture_bytes(name, png(colour)) for name, colour in _COLOURS.items())
+    pairs = [PicturePair(red, green, ("one", "two")), PicturePair(blue, red, ()), PicturePair(green, blue, ("three",))]
+    found = examples(toy_context(tmp_path, {"one": (1, 0, 0), "two": (0, 1, 0), "three": (0, 0, 1)}), pairs)
+    assert found.before[:, 0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert found.after[:, 0].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert found.sentences == ("one", "two", "three")
+    assert found.pair.tolist() == [0, 0, 2]
+    assert found.features.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]

@@ -54,7 +54,6 @@ def test_meteor_is_one_for_the_reference_itself() -> None:
     assert has_java()
     references = [["the dog is gone"], ["a man walks in"]]
     assert caption_scores([one for (one,) in references], references).meteor == pytest.approx(1.0)
-    assert caption_scores(["", "zebra"], references).meteor == pytest.approx(0.0)
 
 
 def test_a_java_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
