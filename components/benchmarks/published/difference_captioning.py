@@ -76,7 +76,7 @@ def _drawn(context: BenchmarkContext) -> PairSets:
 
 
 _SOURCE = "github.com/harsh19/spot-the-diff"
-_TIE = "captions are scored one by one"
+_TIE = "none: captions are not compared with each other"
 _METRICS = (
     Metric("recall_at_k", higher_is_better=True, ties="a pair as similar as the right one is ranked first"),
     *(Metric(name, higher_is_better=True, ties=_TIE) for name in ("bleu_4", "meteor", "rouge_l", "cider")),
