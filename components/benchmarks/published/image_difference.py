@@ -13,24 +13,19 @@ import numpy as np
 from components.benchmarks.benchmark import Metric, Scores
 from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.rows import read_rows
+from components.benchmarks.files.spot_the_difference import IMAGES, TEST_ROWS, picture_paths, read_pairs, split_file
 from components.benchmarks.protocols.difference import difference_features
 from components.benchmarks.published_benchmark import Need, Published, Tested
-from components.core.errors import InputError
 from components.core.metrics import gold_ranks, hit_at_k
 
 NAME = "spot_the_difference"
-TEST_ROWS = 1404
 
 
 def score(context: BenchmarkContext) -> Scores:
     """Recall@k of image pairs, one query per sentence."""
-    pairs = _pairs(context)
-    folder = context.folder / "resized_images"
-    before, after = (
-        np.asarray(context.images([picture_file(folder / f"{image}{ending}.png") for image in pairs]))
-        for ending in ("", "_2")
-    )
+    pairs = read_pairs(context, "test")
+    paths = [picture_paths(context, image) for image in pairs]
+    before, after = (np.asarray(context.images(list(map(picture_file, side)))) for side in zip(*paths, strict=True))
     sentences = [(sentence, row) for row, told in enumerate(pairs.values()) for sentence in told]
     queries = context.texts([sentence for sentence, _ in sentences])
     gold = np.array([row for _, row in sentences], dtype=np.int64)
@@ -41,23 +36,9 @@ def score(context: BenchmarkContext) -> Scores:
 
 def tested(context: BenchmarkContext) -> Tested:
     """All sentences, and both images of each pair."""
-    pairs = _pairs(context)
-    folder = context.folder / "resized_images"
-    files = [folder / f"{image}{ending}.png" for image in pairs for ending in ("", "_2")]
+    pairs = read_pairs(context, "test")
+    files = [path for image in pairs for path in picture_paths(context, image)]
     return Tested([sentence for told in pairs.values() for sentence in told], files)
-
-
-def _pairs(context: BenchmarkContext) -> dict[str, list[str]]:
-    """Image id -> the sentences about its pair, in the file's order."""
-    rows = read_rows(context, "annotations/test.json", {"img_id": str, "sentences": list})
-    context.expect("annotations/test.json", len(rows), TEST_ROWS)
-    pairs: dict[str, list[str]] = {}
-    for row in rows:
-        told = [sentence.strip() for sentence in row["sentences"] if isinstance(sentence, str)]
-        pairs.setdefault(row["img_id"], []).extend(sentence for sentence in told if sentence)
-    if not any(pairs.values()):
-        raise InputError(f"{context.folder / 'annotations/test.json'} has no sentences: fetch it again")
-    return pairs
 
 
 _SOURCE = "github.com/harsh19/spot-the-diff"
@@ -70,11 +51,9 @@ BENCHMARKS = (
         citation="Spot-the-Difference (arXiv 1808.10584), PC-CLIP (arXiv 2409.09721), appendix C.3",
         folder="spot_the_difference",
         needs=(
+            Need(split_file("test"), f"{TEST_ROWS:,} rows", "170 kB", "not stated", f"{_SOURCE}, data/annotations"),
             Need(
-                "annotations/test.json", f"{TEST_ROWS:,} rows", "170 kB", "not stated", f"{_SOURCE}, data/annotations"
-            ),
-            Need(
-                "resized_images",
+                IMAGES,
                 "<id>.png and <id>_2.png of every pair",
                 "1.5 GB",
                 "VIRAT, research only",
