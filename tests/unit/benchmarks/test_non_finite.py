@@ -45,7 +45,8 @@ SPECIAL: dict[tuple[str, str], Any] = {
 NO_NUMBERS = {
     "finite", "shared", "drawn", "unlike_pairs", "held_out", "group_numbers", "most_confused", "confusion_matrix",
     "synonym_expansions", "best_exponent", "left_out_relations", "paper_text", "released_text", "big_by_name",
-    "big_as_released", "comparative_scores", "released_scores", "confused_cells", "few_of_each",
+    "big_as_released", "comparative_scores", "released_scores", "confused_cells", "few_of_each", "caption_scores",
+    "has_java", "require_scorers", "released_splits",
 }  # fmt: skip
 """Public functions that are given neither features nor scores."""
 

@@ -19,7 +19,7 @@ from components.methods.registry import method_names
 from components.training.train import find_entry
 
 REPO = Path(__file__).parents[3]
-OVER_VIT = ("cc-neg", "coco", "distilroberta", "laion", "paper-student")
+OVER_VIT = ("cc-neg", "coco", "cub", "distilroberta", "laion", "paper-student", "pc-clip")
 
 
 @pytest.fixture
