@@ -37,7 +37,7 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     """
     guard = Guard.of(settings.prepare)
     source = find_source(settings.prepare.source)
-    pairs = track(source.pairs(settings), "prepare", source.total(settings), "pair")
+    pairs = track(source.pairs(settings), "prepare", sum(settings.prepare.counts.model_dump().values()), "pair")
     with atomic_folder(pairs_folder) as folder:
         test = _write_splits(guard.clean(pairs), folder)
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
