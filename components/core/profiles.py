@@ -43,6 +43,12 @@ def description(name: str, folder: Path = PROFILES) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
 
 
+def lies_over(name: str, folder: Path = PROFILES) -> str:
+    """The profile that is laid over params.yaml before this one; empty where none is."""
+    found = re.search(r"^over: *([\w-]+)", profile_text(name, folder), re.MULTILINE)
+    return found[1] if found else ""
+
+
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
