@@ -24,7 +24,7 @@ from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked
 from components.core.profiles import overlaid
-from components.core.project import from_root, run_in_project
+from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
 
 OUTPUT = Path("data/captions")
@@ -143,4 +143,4 @@ def _plan(settings: Settings, name: str) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -16,7 +16,7 @@ from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
 from components.core.training_columns import PREPARED
@@ -94,5 +94,13 @@ def _table(pairs: list[Pair]) -> pa.Table:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write image-caption pairs with splits, and the tables of the benchmarks.
+
+    Example: python -m components.data.prepare
+    """
     run_in_project(lambda: run(load_checked()))
+
+
+if __name__ == "__main__":
+    start(main)
