@@ -15,7 +15,7 @@ from components.core import folders
 from components.core.checking import load_checked
 from components.core.errors import InputError, told_of
 from components.core.files import write_json
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.provenance import data_hashes, git_commit
 from components.core.settings import Base, Settings
 from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
@@ -120,5 +120,13 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
     return encoder
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Make the starting encoder.
+
+    Example: python -m components.base.base
+    """
     run_in_project(lambda: run(load_checked()))
+
+
+if __name__ == "__main__":
+    start(main)

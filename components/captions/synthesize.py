@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +18,13 @@ from components.captions.asking.answers import write_answers
 from components.captions.asking.asking import Asked, ask
 from components.captions.asking.questions import Questions, Shard, questions_of
 from components.captions.engine import Engine
-from components.captions.engines import make_engine
+from components.captions.engines import engine_of
+from components.captions.replay import import_replay
 from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked
 from components.core.profiles import overlaid
-from components.core.project import from_root, run_in_project
+from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
 
 OUTPUT = Path("data/captions")
@@ -60,12 +60,12 @@ def run(
     Raises:
         InputError: the task, model, store or input table is wrong, or the engine cannot work.
     """
-    engine = _engine(settings, name)
+    engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
     store = GenerationStore(settings.synthesize.store)
     try:
-        if settings.synthesize.replay is not None and not fresh:
-            store.import_parquet(settings.synthesize.replay, once=True, without=_asked_live(settings))
+        if not fresh:
+            import_replay(store, settings)
         asked = _ask(store, engine, questions, shard)
         rejected = 0 if shard else write_answers(output / settings.synthesize.answers(name), store, questions)
     finally:
@@ -76,21 +76,6 @@ def run(
     print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard.number}/{shard.of}' if shard else ''}: {counts}")
     return counts
-
-
-def _asked_live(settings: Settings) -> set[str]:
-    """Keys of the questions that are asked although the replay has their answers."""
-    keys: set[str] = set()
-    for name, asked in settings.synthesize.tasks.items():
-        if asked.live:
-            questions = questions_of(settings, name, _engine(settings, name))
-            keys.update(question.request.key for question in islice(questions.read(), asked.live))
-    return keys
-
-
-def _engine(settings: Settings, name: str) -> Engine:
-    asked = settings.synthesize.tasks.get(name)
-    return make_engine(settings.synthesize, settings.synthesize.model_of(asked) if asked else settings.synthesize.model)
 
 
 def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> Asked:
@@ -147,7 +132,7 @@ def main(
 
 
 def _plan(settings: Settings, name: str) -> str:
-    questions = questions_of(settings, name, _engine(settings, name))
+    questions = questions_of(settings, name, engine_of(settings.synthesize, name))
     store = GenerationStore(settings.synthesize.store)
     total = stored = 0
     for block in batched(questions.read(), _BLOCK):
@@ -158,4 +143,4 @@ def _plan(settings: Settings, name: str) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -20,16 +20,16 @@ def list_profiles(as_json: AsJson = False) -> None:
     """
 
     def command() -> None:
-        from components.core.profiles import description, profile_names
+        from components.core.profiles import description, lies_over, profile_names
 
         require_project()
         told = {name: description(name) for name in profile_names()}
         if as_json:
             print_json(told)
             return
-        table = table_of(("profile", "what it is"))
+        table = table_of(("profile", "over", "what it is"))
         for name, text in told.items():
-            table.add_row(name, text)
+            table.add_row(name, lies_over(name), text)
         print_table(table)
 
     run_in_project(command)

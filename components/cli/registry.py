@@ -113,7 +113,7 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
         table = table_of(("rule", "", "reason"), f"'{decision.encoder}' against {decision.against}")
         for rule in decision.rules:
             table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
-        print_table(table)
+        print_table(table, 80)
     for other in decision.passed_over:
         console.print(f"also refused: {other.name}: {other.reason}", highlight=False, markup=False)
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""

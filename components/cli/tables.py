@@ -33,12 +33,12 @@ def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence
     return table
 
 
-def print_table(table: Table) -> None:
-    """Print a table, as wide as it is where no terminal limits it."""
+def print_table(table: Table, widest: int = _ENDLESS) -> None:
+    """Print a table, as wide as it is, or `widest`, where no terminal limits it."""
     from rich.console import Console
 
     console = Console()
-    (console if console.is_terminal else Console(width=_ENDLESS)).print(table)
+    (console if console.is_terminal else Console(width=widest)).print(table)
 
 
 def print_json(content: Any) -> None:

@@ -19,6 +19,7 @@ from webdataset.tariterators import base_plus_ext
 from components.core.errors import InputError, run_command
 from components.core.files import atomic_folder, write_json
 from components.core.progress import track
+from components.core.project import start
 from components.core.records import PAIRS
 from components.training.shards.decode import IMAGE_ENDINGS, image_format
 from components.training.shards.listing import SIZES
@@ -101,4 +102,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

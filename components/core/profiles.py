@@ -9,12 +9,15 @@ from collections.abc import Mapping, MutableMapping
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import atomic_file
 from components.core.settings import PARAMS, load_settings
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
 
 PROFILES = Path("infra/profiles")
 
@@ -40,6 +43,12 @@ def description(name: str, folder: Path = PROFILES) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
 
 
+def lies_over(name: str, folder: Path = PROFILES) -> str:
+    """The profile that is laid over params.yaml before this one; empty where none is."""
+    found = re.search(r"^over: *([\w-]+)", profile_text(name, folder), re.MULTILINE)
+    return found[1] if found else ""
+
+
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
@@ -48,14 +57,9 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     Raises:
         InputError: there is no such profile, or the result is no valid params.yaml.
     """
-    from ruamel.yaml import YAML
-
     load_settings(params)
     choose(profile_names(folder), name, "profile")
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 120
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml = _yaml()
     merged = yaml.load(params.read_text("utf-8"))
     for overlay in _overlays(folder, name):
         merge(merged, overlay)
@@ -65,16 +69,25 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     return stream.getvalue()
 
 
+def _yaml() -> YAML:
+    """Reads and writes YAML in the style of params.yaml, comments and quotes kept."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
     """A profile's blocks, after those of the profile that its key `over` names."""
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAMLError
 
     path = folder / f"{name}.yaml"
     try:
         # As it is written, so that what is new in params.yaml looks there as it does here.
-        yaml = YAML()
-        yaml.preserve_quotes = True
-        overlay = yaml.load(path.read_text("utf-8")) or {}
+        overlay = _yaml().load(path.read_text("utf-8")) or {}
     except (YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from contextlib import chdir
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from components.core.errors import InputError, run_command
 
@@ -43,6 +46,13 @@ def run_in_project(command: Callable[[], None]) -> None:
             _typed_in.reset(before)
 
     run_command(there)
+
+
+def start(main: Callable[..., Any]) -> None:
+    """Make a function the command of its module, with plain help and one line for a wrong option."""
+    app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()
 
 
 def from_root(path: Path, default: Path | None = None) -> Path:

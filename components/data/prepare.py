@@ -16,7 +16,7 @@ from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
 from components.core.training_columns import PREPARED
@@ -37,7 +37,7 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     """
     guard = Guard.of(settings.prepare)
     source = find_source(settings.prepare.source)
-    pairs = track(source.pairs(settings), "prepare", source.total(settings), "pair")
+    pairs = track(source.pairs(settings), "prepare", sum(settings.prepare.counts.model_dump().values()), "pair")
     with atomic_folder(pairs_folder) as folder:
         test = _write_splits(guard.clean(pairs), folder)
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
@@ -94,5 +94,13 @@ def _table(pairs: list[Pair]) -> pa.Table:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write image-caption pairs with splits, and the tables of the benchmarks.
+
+    Example: python -m components.data.prepare
+    """
     run_in_project(lambda: run(load_checked()))
+
+
+if __name__ == "__main__":
+    start(main)

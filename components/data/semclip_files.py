@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES
 from components.core.settings import Settings
-from components.data.source import EvaluationTables, Pair, Source
+from components.data.source import EvaluationTables, Pair, Source, caption_queries
 from components.data.sources.folder import read_picture
 
 _TEXTS = ("caption", "paraphrased", "negation")
@@ -59,7 +56,6 @@ def source_of(file: Callable[[], SemclipFile], csv: str) -> Source:
     """
     return Source(
         pairs=lambda settings: _pairs(settings, file()),
-        total=_total,
         evaluation=_evaluation,
         file=csv,
         how="get it from the authors of SemCLIP",
@@ -134,15 +130,4 @@ def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) ->
 
 def _evaluation(_settings: Settings, test: list[Pair]) -> EvaluationTables:
     """The caption of each test image as a query."""
-    told = dict.fromkeys((pair.image_id, pair.caption) for pair in test)
-    columns = {
-        "image_id": [image for image, _ in told],
-        "text": [caption for _, caption in told],
-        "register": ["plain"] * len(told),
-    }
-    return {"caption_queries": (CAPTION_QUERIES, pa.table(columns, schema=CAPTION_QUERIES.schema))}
-
-
-def _total(settings: Settings) -> int:
-    counts = settings.prepare.counts
-    return counts.train + counts.val + counts.test
+    return caption_queries((pair.image_id, pair.caption) for pair in test)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from components.core.files import content_hash, image_id
+from components.core.records import CAPTION_QUERIES
 from components.core.settings import Settings
 from components.core.table import Table
 
@@ -42,20 +43,29 @@ EvaluationTables = dict[str, tuple[Table, pa.Table]]
 """File name (without ending) -> the table's contract and its rows."""
 
 
+def filled(table: Table, rows: Sequence[tuple[str, ...]]) -> tuple[Table, pa.Table]:
+    """A table's contract and its rows, of text alone."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.schema)
+    return table, pa.table([list(column) for column in columns], schema=table.schema)
+
+
+def caption_queries(told: Iterable[tuple[str, str]]) -> EvaluationTables:
+    """Each image id with a caption of it, said once, as plain queries."""
+    return {"caption_queries": filled(CAPTION_QUERIES, [(*pair, "plain") for pair in dict.fromkeys(told)])}
+
+
 @dataclass(frozen=True)
 class Source:
     """Where pairs come from.
 
     Attributes:
         pairs: yields the pairs of all splits, in the same order for the same settings.
-        total: how many pairs `pairs` will yield.
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
     """
 
     pairs: Callable[[Settings], Iterator[Pair]]
-    total: Callable[[Settings], int]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
     file: str | None = None
     how: str = ""

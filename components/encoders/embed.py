@@ -14,7 +14,7 @@ from components.core import folders
 from components.core.checking import load_checked
 from components.core.files import atomic_folder, file_hash, write_json
 from components.core.progress import bar
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
@@ -82,5 +82,13 @@ def _features(encoder: Encoder, images: list[bytes], ids: list[str], batch_size:
     return raw[[row_of[image] for image in images]]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Embed the images of all splits by the frozen image tower.
+
+    Example: python -m components.encoders.embed
+    """
     run_in_project(lambda: run(load_checked()))
+
+
+if __name__ == "__main__":
+    start(main)

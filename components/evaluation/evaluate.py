@@ -21,7 +21,7 @@ from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 from components.core.metrics import Features
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.records import PAIRS
 from components.core.settings import Evaluate, Settings
 from components.encoders.adapter.encoder import Encoder
@@ -128,4 +128,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

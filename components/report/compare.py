@@ -8,12 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import atomic_file
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.folders import DEFAULT, Folders
@@ -97,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

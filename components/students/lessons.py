@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from more_itertools import batched
 
 from components.captions.engines import make_engine
+from components.captions.replay import import_replay
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.errors import InputError
@@ -82,8 +83,7 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     store = GenerationStore(settings.synthesize.store)
     lessons: list[Lesson] = []
     try:
-        if settings.synthesize.replay is not None:
-            store.import_parquet(settings.synthesize.replay, once=True)
+        import_replay(store, settings)
         engine = make_engine(settings.synthesize, student.teacher)
         for name, answered in ask_tasks(settings, student.tasks, student.captions, engine, store, path.parent):
             task = find_task(name)

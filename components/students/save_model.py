@@ -16,6 +16,7 @@ from components.captions.local_model.language_model import load_language_model
 from components.captions.local_model.weights import find_weights
 from components.core.errors import run_command
 from components.core.files import atomic_folder
+from components.core.project import start
 
 
 def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> None:
@@ -68,4 +69,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

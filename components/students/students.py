@@ -21,7 +21,7 @@ import yaml
 from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.profiles import overlaid
-from components.core.project import from_root, run_in_project
+from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
 from components.students.record import write_index
 
@@ -122,4 +122,4 @@ def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[st
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -48,7 +48,7 @@ def add_metrics(
         with fail_fast():
             client = make_client()
             log_metrics(client, run_id, batch)
-            known = {found.path for found in client.list_artifacts(run_id)}
+            known = {found.path for found in client.list_artifacts(run_id)} if tables else set()
             for name, table in (tables or {}).items():
                 if f"{name}.json" not in known:
                     client.log_table(run_id, dict(table), f"{name}.json")

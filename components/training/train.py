@@ -25,7 +25,7 @@ from components.core.compute.distributed import World, join_world, launched_by_t
 from components.core.compute.hardware import pick_autocast, pick_device
 from components.core.errors import InputError
 from components.core.files import content_hash, write_json
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.provenance import data_hashes, git_commit, path_hash
 from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
@@ -241,4 +241,4 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -19,7 +19,7 @@ from components.core.checking import load_checked
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import write_json
-from components.core.project import run_in_project
+from components.core.project import run_in_project, start
 from components.core.records import SKIPPED
 from components.core.settings import Settings
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
@@ -149,4 +149,4 @@ def main(table: Annotated[str, typer.Option(help="A key of validate.tables.")]) 
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

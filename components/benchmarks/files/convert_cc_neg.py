@@ -13,6 +13,7 @@ import typer
 
 from components.core.errors import InputError, run_command
 from components.core.files import atomic_file
+from components.core.project import start
 
 
 def convert(source: Path, output: Path) -> int:
@@ -66,4 +67,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

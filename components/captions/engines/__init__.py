@@ -35,3 +35,13 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
         raise InputError(f"{where}: {explain_fault(error, module.Options)}") from None
     made: Engine = make(options)
     return made
+
+
+def engine_of(settings: Synthesize, task: str) -> Engine:
+    """The engine that answers a task; that of `synthesize.model` for a name that is no task.
+
+    Raises:
+        InputError: as `make_engine`.
+    """
+    asked = settings.tasks.get(task)
+    return make_engine(settings, settings.model_of(asked) if asked else settings.model)

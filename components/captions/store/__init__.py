@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy import TextClause, func, select, text
 from components.captions.asking.claims import Claims
 from components.captions.request import Reply
 from components.captions.store.database import Database
-from components.captions.store.exchange import export_parquet, import_parquet
+from components.captions.store.exchange import Without, export_parquet, import_parquet
 from components.captions.store.migration import migrate
 from components.captions.store.pruning import Choice, Pruned, prune
 from components.captions.store.rows import split
@@ -99,13 +99,13 @@ class GenerationStore:
         query = select(func.count()).select_from(GENERATIONS)
         return int(self._database.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def import_parquet(self, path: Path, *, once: bool = False, without: Collection[str] = ()) -> int:
+    def import_parquet(self, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
         """Merge an export into the store; returns how many answers were new.
 
         Args:
             path: the export.
             once: leave a file alone that was imported before, even if answers were pruned since.
-            without: keys whose answers are left out.
+            without: gives the keys whose answers are left out; not asked for a file that is left alone.
 
         Raises:
             InputError: the file is missing, cannot be read or is no export.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from components.core.progress import bar
 
 _WRITTEN = 20_000
 _READ = 10_000
+Without = Callable[[], Collection[str]]
 
 
 def export_parquet(database: Database, path: Path) -> int:
@@ -52,14 +53,14 @@ def export_parquet(database: Database, path: Path) -> int:
     return written
 
 
-def import_parquet(database: Database, path: Path, *, once: bool = False, without: Collection[str] = ()) -> int:
+def import_parquet(database: Database, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
     """Merge an export; returns how many answers were new. A file whose rows are all in the store is not read again.
 
     Args:
         database: the store.
         path: the export.
         once: not read it again either where answers were pruned since, which would bring them back.
-        without: keys whose answers are left out.
+        without: gives the keys whose answers are left out; not asked for a file that is not read again.
 
     Raises:
         InputError: the file is missing, cannot be read or is no export, or the store failed.
@@ -69,9 +70,9 @@ def import_parquet(database: Database, path: Path, *, once: bool = False, withou
         known = database.read(lambda connection: connection.execute(_KNOWN, {"sha256": sha256}).scalar())
         if known is not None and (once or known != PRUNED):
             return 0
-        new = total = 0
+        new, total, left_out = 0, 0, without()
         for block in _rows(path):
-            rows = [row for row in block if row["key"] not in without]
+            rows = [row for row in block if row["key"] not in left_out]
             new += database.write(lambda connection, rows=rows: database.dialect.add(connection, rows, [], []))  # type: ignore[misc]
             total += len(rows)
     except FileNotFoundError:

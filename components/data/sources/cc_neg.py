@@ -13,12 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES
 from components.core.settings import Settings
-from components.data.source import EvaluationTables, Pair, Source
+from components.data.source import EvaluationTables, Pair, Source, caption_queries
 from components.data.sources.folder import read_picture
 
 FILE = "cc_neg.parquet"
@@ -79,22 +76,11 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
 
 def _evaluation(_settings: Settings, test: list[Pair]) -> EvaluationTables:
     """The caption of each test image as a query."""
-    columns = {
-        "image_id": [pair.image_id for pair in test],
-        "text": [pair.caption for pair in test],
-        "register": ["plain"] * len(test),
-    }
-    return {"caption_queries": (CAPTION_QUERIES, pa.table(columns, schema=CAPTION_QUERIES.schema))}
-
-
-def _total(settings: Settings) -> int:
-    counts = settings.prepare.counts
-    return counts.train + counts.val + counts.test
+    return caption_queries((pair.image_id, pair.caption) for pair in test)
 
 
 SOURCE = Source(
     pairs=_pairs,
-    total=_total,
     evaluation=_evaluation,
     file=FILE,
     how="make it with `python -m components.benchmarks.files.convert_cc_neg`",

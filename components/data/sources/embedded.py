@@ -6,12 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from components.core.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
 from components.core.settings import Settings
-from components.core.table import Table
-from components.data.source import EvaluationTables, Pair, Source
+from components.data.source import EvaluationTables, Pair, Source, filled
 from components.data.world.alt_text import alt_text
 from components.data.world.comparing import comparison_rows
 from components.data.world.description.evaluation_text import evaluation_text, plain_query, swapped
@@ -30,11 +27,6 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
         position[split] += 1
         caption = alt_text(scene, random.Random(f"caption-{key}"), prepare.rare_word_share)
         yield Pair(split, draw(scene, f"drawing-{key}"), caption, scene.to_json())
-
-
-def _total(settings: Settings) -> int:
-    counts = settings.prepare.counts
-    return counts.train + counts.val + counts.test
 
 
 def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
@@ -65,7 +57,7 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
         ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{settings.world.seed}"))),
         ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{settings.world.seed}"))),
     )
-    return {name: (table, _columns(table, data)) for name, table, data in rows}
+    return {name: filled(table, data) for name, table, data in rows}
 
 
 def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
@@ -79,9 +71,4 @@ def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[
     return rows
 
 
-def _columns(table: Table, rows: Sequence[tuple[str, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.schema)
-    return pa.table([list(column) for column in columns], schema=table.schema)
-
-
-SOURCE = Source(pairs=_pairs, total=_total, evaluation=_evaluation)
+SOURCE = Source(pairs=_pairs, evaluation=_evaluation)

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-import pyarrow as pa
 from PIL import Image
 
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PARAPHRASE_QUERIES
+from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Settings
 from components.data.captions_file import NAME, Line, by_image, find_image, read_lines, share
-from components.data.source import EvaluationTables, Pair, Source
+from components.data.source import EvaluationTables, Pair, Source, caption_queries, filled
 
 _MAX_PIXELS = 40_000_000
 
@@ -84,34 +83,13 @@ def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
     table, every = read_lines(settings.prepare)
     lines_of = by_image(table, every, {len(pair.image) for pair in test})
     lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
-    told = dict.fromkeys((image, line.caption) for image, line in lines)
-    captions = {
-        "image_id": [image for image, _ in told],
-        "text": [caption for _, caption in told],
-        "register": ["plain"] * len(told),
-    }
-    tables: EvaluationTables = {"caption_queries": (CAPTION_QUERIES, pa.table(captions, schema=CAPTION_QUERIES.schema))}
-    paraphrased = [(image, line) for image, line in lines if line.paraphrase]
-    if paraphrased:
-        columns = {
-            "image_id": [image for image, _ in paraphrased],
-            "query": [line.caption for _, line in paraphrased],
-            "paraphrase": [line.paraphrase for _, line in paraphrased],
-            "tier": ["all"] * len(paraphrased),
-            "held_out": ["image"] * len(paraphrased),
-        }
-        tables["paraphrase_queries"] = (PARAPHRASE_QUERIES, pa.table(columns, schema=PARAPHRASE_QUERIES.schema))
-    return tables
-
-
-def _total(settings: Settings) -> int:
-    counts = settings.prepare.counts
-    return counts.train + counts.val + counts.test
+    tables = caption_queries((image, line.caption) for image, line in lines)
+    rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]
+    return tables | {"paraphrase_queries": filled(PARAPHRASE_QUERIES, rows)} if rows else tables
 
 
 SOURCE = Source(
     pairs=_pairs,
-    total=_total,
     evaluation=_evaluation,
     file=NAME,
     how="write one line for each caption: image<TAB>caption",

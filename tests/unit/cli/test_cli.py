@@ -170,6 +170,15 @@ def test_a_decision_that_was_not_written_points_at_no_record(
         assert last.endswith("already champion: paraclip; nothing written")
 
 
+def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(settings: Settings) -> None:
+    reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
+    written = _decide(settings, "promoted")
+    records.save(written.model_copy(update={"rules": (Rule(name="guard " + "x" * 30, passed=True, reason=reason),)}))
+    lines = _output("promote").splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
+
+
 def test_flags_have_no_type_in_help() -> None:
     for command in (["report"], ["store", "prune"], ["profile", "use"], ["s3", "make-bucket"]):
         assert "bool" not in _output(*command, "--help")

@@ -12,14 +12,13 @@ import yaml
 
 from components.core.checking import load_checked
 from components.core.errors import InputError
-from components.core.profiles import difference, merge, overlaid, profile_names, write
+from components.core.profiles import difference, lies_over, merge, overlaid, profile_names, write
 from components.core.settings import load_settings
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import method_names
 from components.training.train import find_entry
 
 REPO = Path(__file__).parents[3]
-OVER_VIT = ("cc-neg", "coco", "cub", "distilroberta", "laion", "paper-student", "pc-clip")
 
 
 @pytest.fixture
@@ -87,12 +86,10 @@ def test_unknown_profile_lists_the_known(params: Path, tmp_path: Path) -> None:
 
 
 def _use(name: str, params: Path) -> None:
-    """Lay a shipped profile over params.yaml, after the one that it says it is laid over."""
-    folder = REPO / "infra" / "profiles"
-    for one in (*(["vit-b-32"] if name in OVER_VIT else []), name):
-        text = overlaid(one, params, folder)
-        assert difference(text, params)
-        write(text, params)
+    """Lay a shipped profile over params.yaml."""
+    text = overlaid(name, params, REPO / "infra" / "profiles")
+    assert difference(text, params)
+    write(text, params)
 
 
 def test_a_profile_lies_over_another(params: Path, tmp_path: Path) -> None:
@@ -100,6 +97,7 @@ def test_a_profile_lies_over_another(params: Path, tmp_path: Path) -> None:
     (profiles / "below.yaml").write_text("world: {name: below, seed: 7}\n")
     world = yaml.safe_load(overlaid("mine", params, profiles))["world"]
     assert world == {"name": "mine", "seed": 7}
+    assert (lies_over("mine", profiles), lies_over("below", profiles)) == ("below", "")
     (profiles / "below.yaml").unlink()
     with pytest.raises(InputError, match=r"mine\.yaml: over: 'below' is unknown"):
         overlaid("mine", params, profiles)
@@ -112,9 +110,12 @@ def test_shipped_profiles_fit(params: Path, name: str) -> None:
     load_checked(params)
 
 
-def test_without_what_it_lies_over_a_profile_is_refused(params: Path) -> None:
-    with pytest.raises(InputError, match=r"coco\.yaml does not fit: key 'synthesize\.tasks\.rewrite\.table'"):
-        overlaid("coco", params, REPO / "infra" / "profiles")
+def test_without_what_it_lies_over_a_profile_is_refused(params: Path, tmp_path: Path) -> None:
+    coco = (REPO / "infra" / "profiles" / "coco.yaml").read_text("utf-8")
+    assert "over: vit-b-32\n" in coco
+    profiles = _profile(tmp_path, coco.replace("over: vit-b-32\n", ""))
+    with pytest.raises(InputError, match=r"mine\.yaml does not fit: key 'synthesize\.tasks\.rewrite\.table'"):
+        overlaid("mine", params, profiles)
 
 
 def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(params: Path) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from components.captions import engines
+from components.captions.engines.embedded import EmbeddedEngine
+from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings, Student
@@ -45,6 +48,25 @@ def test_a_models_answers_become_lessons(world: Settings, monkeypatch: pytest.Mo
     first = [lesson for lesson in lessons if lesson.task.name == "paraphrase_1"]
     assert [lesson.inputs for lesson in first] == [{"caption": caption} for caption in CAPTIONS[:6]]
     assert [lesson.answer for lesson in first] == [good([caption]) for caption in CAPTIONS[:6]]
+
+
+@pytest.mark.parametrize(("adapter", "asked"), [(None, 2), (Path("models/students/untrained"), 0)])
+def test_live_questions_are_not_taken_from_the_replay(
+    world: Settings, monkeypatch: pytest.MonkeyPatch, adapter: Path | None, asked: int
+) -> None:
+    engine = Rewriter(good)
+    first = _teach(world, engine, monkeypatch, tasks=["paraphrase_1"])
+    store = GenerationStore(world.synthesize.store)
+    store.export_parquet(PATH.with_name("export.parquet"))
+    store.close()
+    tasks = {"paraphrase_1": world.synthesize.tasks["paraphrase_1"].model_copy(update={"live": 2, "samples": 1})}
+    other = {"store": "sqlite:///other.db", "replay": PATH.with_name("export.parquet"), "tasks": tasks}
+    settings = world.model_copy(update={"synthesize": world.synthesize.model_copy(update=other)})
+    answers = EmbeddedEngine(adapter, 1) if adapter else engine
+    monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: answers)
+    engine.asked.clear()
+    assert _teach(settings, engine, monkeypatch, tasks=["paraphrase_1"]) == first
+    assert len(engine.asked) == asked, "all else is in the replay"
 
 
 def test_answers_that_fail_the_checks_of_their_text_are_no_lessons(

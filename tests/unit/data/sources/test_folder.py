@@ -258,7 +258,7 @@ def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
 
 def test_pair_in_two_splits(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, pairs = world(), [Pair(split, b"picture", "the same picture") for split in ("train", "test")]
-    source = Source(pairs=lambda _settings: iter(pairs), total=lambda _settings: 2)
+    source = Source(pairs=lambda _settings: iter(pairs))
     monkeypatch.setattr(prepare, "find_source", lambda _name: source)
     with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
         prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")

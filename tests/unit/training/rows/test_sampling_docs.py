@@ -31,8 +31,7 @@ PER_SHARD = 10_000
 def profile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Settings]:
     params = tmp_path / "params.yaml"
     shutil.copy(REPO / "params.yaml", params)
-    for name in ("vit-b-32", request.param):
-        write(overlaid(name, params, PROFILES), params)
+    write(overlaid(request.param, params, PROFILES), params)
     return request.param, load_settings(params)
 
 
