@@ -228,7 +228,7 @@ def test_workers_end_when_nobody_wants_their_replies(python: Path, model: Path) 
     _wait_until_gone(pids)
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_workers_and_their_children_end_when_the_parent_is_killed(python: Path, model: Path) -> None:
     code = (
         "from components.captions.engines.vllm import *\n"
