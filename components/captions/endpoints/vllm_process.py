@@ -24,8 +24,8 @@ from components.core.progress import bar
 _GRACE_S = 5.0
 """How long vLLM may take to end by itself."""
 _POLL_S = 0.5
-_FAULT = re.compile(r"\w*(?:Error|Exception): \S.*")
-_NOT_THE_CAUSE = re.compile(r"[Ss]ee (?:root cause|stack trace)")
+_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )\S.*")
+_NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,7 @@ def test_no_proxy_stands_between(python: Path, model: Path, monkeypatch: pytest.
     ("text", "arguments", "reason"),
     [
         ("question", {"broken": True}, r"ValueError: these settings do not go together"),
+        ("question", {"invalid": True}, r"vLLM died \(Value error, 9 is too long\)"),
         ("die", {}, r"vLLM died \(exit code 7 after: noise of a child\)"),
         ("dead engine", {}, r"VLLMServerError: the engine is dead"),
     ],

@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
         if "refuse" in text:
             self._reply(400, {"error": {"message": "this is\ntoo long. Shorten it."}})
         elif "dead engine" in text:
-            print("VLLMServerError: the engine is dead", file=sys.stderr, flush=True)
+            print("VLLMServerError: the engine is dead", "x WARNING 1 of `OSError: 24`", sep="\n", flush=True)
             os._exit(1)
         elif "die" in text:
             os._exit(7)
@@ -80,6 +80,8 @@ def main(flags: list[str]) -> None:
     (Path(given["model"]) / "pids").write_text(f"{os.getpid()} {child.pid}")
     if "broken" in given:
         raise ValueError("these settings do not go together")
+    if "invalid" in given:
+        sys.exit("ValidationError: 1 validation error for ModelConfig\n  Value error, 9 is too long")
     time.sleep(600 if "slow" in given else 0)
     ThreadingHTTPServer((given["host"], int(given["port"])), Handler).serve_forever()
 
