@@ -25,11 +25,10 @@ from components.methods.registry import find_method
 from components.tracking import PARENT_RUN, STORE, make_client
 from components.training import train
 from components.training.data import load_data
-from components.training.engine.gradients import Objective
+from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
-from components.training.engine.towers import Towers
+from components.training.held_out import watch
 from components.training.train import Entry, Job, find_entry
-from components.training.watching import watch
 from tests.conftest import TINY
 from tests.support.toy_world import World, make_world, world_settings
 

@@ -11,13 +11,9 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.settings import Train
 from components.encoders.adapter.encoder import Encoder
-from components.training.data import Data
-from components.training.engine.gradients import Objective, evaluate
-from components.training.engine.towers import Towers
-from components.training.held_out import HeldOut
-from components.training.rows.sampler import Sampler
-from components.training.rows.table_source import TableSource
-from components.training.watching import DIRECTIONS, check_export, watch
+from components.training.engine.gradients import Objective, Towers, evaluate
+from components.training.held_out import DIRECTIONS, Data, HeldOut, check_export, watch
+from components.training.rows.batches import Sampler, TableSource
 from tests.support.toy_training import same, toy_losses, weights_of
 from tests.support.toy_world import sentence
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from components.training.engine.average import MovingAverage
+from components.training.engine.run import MovingAverage
 
 
 def _weights() -> dict[str, nn.Parameter]:

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from components.encoders.adapter.images import normalise
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
-from components.training.engine.gradients import backward, evaluate
-from components.training.engine.towers import Passed, Towers
-from components.training.rows.batch import Batch
+from components.training.engine.gradients import Passed, Towers, backward, evaluate
+from components.training.rows.batches import Batch
 from tests.support.toy_training import toy_batch, toy_model, toy_objective, trained
 
 

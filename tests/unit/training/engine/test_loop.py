@@ -16,7 +16,8 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.features import Features
 from components.training.engine.loop import fit
-from components.training.engine.run import Run, Step
+from components.training.engine.meter import Step
+from components.training.engine.run import Run
 from components.training.engine.stepper import NonFiniteError
 from tests.support.toy_training import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
 

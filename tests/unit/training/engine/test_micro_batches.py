@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.engine.micro_batches import MicroBatch, cut
-from components.training.rows.batch import Batch
+from components.training.engine.gradients import MicroBatch, cut
+from components.training.rows.batches import Batch
 from tests.support.toy_training import CONTEXT, toy_batch
 
 NAMES = ("caption", "difference", "negation")

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.errors import InputError
 from components.methods.contract.optimisation import Optimisation
-from components.training.engine.schedule import check_warmup, rate_factor
+from components.training.engine.stepper import check_warmup, rate_factor
 
 
 def _factors(per_epoch: int, epochs: int, **plan: Any) -> list[float]:

@@ -12,8 +12,7 @@ from torch import nn
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.training.engine.average import MovingAverage
-from components.training.engine.state import State
+from components.training.engine.run import MovingAverage, State
 
 TABLE, SHARDS = {"kind": "table"}, {"kind": "shards", "ranks": "2"}
 

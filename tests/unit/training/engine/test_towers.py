@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from components.encoders.adapter.images import normalise
-from components.training.engine.towers import Towers
+from components.training.engine.gradients import Towers
 from tests.support.toy_training import toy_batch, toy_model
 
 BATCH = toy_batch(range(3), features=(), pixels=("image",))

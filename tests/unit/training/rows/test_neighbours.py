@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import InputError
 from components.methods.contract.neighbours import Neighbours
-from components.training.rows.neighbours import OtherImages, nearest, nearest_among
+from components.training.rows.sources import OtherImages, nearest, nearest_among
 
 NEIGHBOURS = Neighbours.count
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import InputError
-from components.training.rows.sampler import Sampler, groups_of
+from components.training.rows.batches import Sampler, groups_of
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=80), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))

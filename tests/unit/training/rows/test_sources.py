@@ -16,8 +16,8 @@ from components.core.records import PAIRS
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.texts.tokens import ClipTokenizer
 from components.training.rows import sources
+from components.training.rows.batches import TableSource
 from components.training.rows.sources import Images, Wanted, table_source
-from components.training.rows.table_source import TableSource
 from tests.support.toy_world import drawing, sentence
 
 COUNT, SIZE = 12, 16

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from components.core.errors import InputError
-from components.training.rows.batch import Batch
-from components.training.rows.sampler import Sampler
-from components.training.rows.table_source import TableSource
+from components.training.rows.batches import Batch, Sampler, TableSource
 
 ROWS, IMAGES, CONTEXT, DIM = 60, 70, 6, 4
 COLUMNS = ("caption", "paraphrase", "rewrite")

@@ -10,8 +10,8 @@ import pytest
 
 from components.core.errors import InputError
 from components.encoders.adapter.texts.tokens import ClipTokenizer, Tokens
-from components.training.rows import token_cache
-from components.training.rows.token_cache import cached_tokens
+from components.training.rows import sources as token_cache
+from components.training.rows.sources import cached_tokens
 
 TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
 

@@ -11,8 +11,7 @@ import pytest
 
 from components.core.compute.distributed import World
 from components.core.settings import Shards
-from components.training.shards.content import shards_hash
-from components.training.shards.files import ShardFiles
+from components.training.shards.listing import ShardFiles, shards_hash
 from tests.support.shard_making import make_shards
 
 

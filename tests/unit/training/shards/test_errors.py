@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components.core.errors import InputError
-from components.training.shards.errors import ENOUGH, ErrorCount
-from components.training.shards.reader import RawSample
-from components.training.shards.tar import Fault
+from components.training.shards.reader import Fault, RawSample
+from components.training.shards.source import ENOUGH, ErrorCount
 
 
 def _after(good: int, most: float = 0.05) -> ErrorCount:

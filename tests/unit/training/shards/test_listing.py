@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import InputError
-from components.training.shards.files import ShardFiles
-from components.training.shards.listing import find_shards
+from components.training.shards.listing import ShardFiles, find_shards
 from tests.support.shard_making import make_shards
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from components.training.shards.prefetch import in_order, prefetched
+from components.training.shards.order import in_order, prefetched
 
 
 def _threads() -> set[str]:

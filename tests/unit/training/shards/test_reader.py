@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.training.shards.files import ShardFiles
+from components.training.shards.listing import ShardFiles
 from components.training.shards.reader import RawSample, ShardReader
 from tests.support.shard_making import write_tar
 

@@ -18,11 +18,10 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.texts.tokens import ClipTokenizer
-from components.training.rows.batch import Batch
+from components.training.rows.batches import Batch
 from components.training.shards.decode import Example
-from components.training.shards.reader import RawSample
+from components.training.shards.reader import Fault, RawSample
 from components.training.shards.source import ShardSource
-from components.training.shards.tar import Fault
 from tests.support.shard_making import make_shards, picture, write_tar
 
 TOKENIZER = ClipTokenizer(12)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.shards import tar as shard_tar
-from components.training.shards.tar import BrokenShardError, Fault, tar_files
+from components.training.shards import reader as shard_tar
+from components.training.shards.reader import BrokenShardError, Fault, tar_files
 from tests.support.shard_making import write_tar
 
 CONTENT = {"a.txt": b"x" * 700, "b.txt": b"y" * 10, "c.txt": b""}

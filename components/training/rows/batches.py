@@ -1,20 +1,142 @@
-"""Batches from tables: token cache, cached image features or decoded pixels, all addressed by row."""
+"""Batches: what the loop gets, which rows make up which batch, and batches of tables.
+
+The order is a function of seed and epoch, so that a resumed run continues exactly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from components.core.errors import InputError
 from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.texts.tokens import Tokens
-from components.training.rows.batch import Batch
-from components.training.rows.neighbours import OtherImages
-from components.training.rows.sampler import Rows, Sampler
+from components.methods.contract.visits import Visits
+
+
+@dataclass(frozen=True)
+class Batch:
+    """This rank's rows of one contrastive batch.
+
+    Attributes:
+        ids: what names each row to a user, `[batch]`.
+        tokens: token ids by text column, `[batch, context]`, uncut.
+        lengths: tokens of each text up to and with its end token, by text column, `[batch]`.
+        features: cached raw image features by image column, `[batch, dim]`; for a frozen image tower.
+        pixels: images by image column, uint8 `[batch, 3, size, size]`; for an image tower that trains.
+        cursor: where the source goes on after this batch.
+        lost: samples that could not be used, between the batch before and this one.
+    """
+
+    ids: list[str]
+    tokens: Mapping[str, Tokens]
+    lengths: Mapping[str, npt.NDArray[np.int64]]
+    features: Mapping[str, Tensor]
+    pixels: Mapping[str, Tensor]
+    cursor: int
+    lost: int = 0
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch, the same on every rank."""
+
+    def check(self, what: str) -> None:
+        """Raise `InputError` when there are too few rows for a single batch."""
+
+    def describe(self) -> dict[str, str]:
+        """What must be the same when a run is resumed, as text by name."""
+
+    def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
+        """The batches of an epoch from `cursor` (0 or a batch's own): a function of seed, epoch and cursor alone."""
+
+
+Rows = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Batches of row numbers.
+
+    An epoch visits every group once, by one of its rows drawn at random. The partial last batch is dropped.
+
+    Attributes:
+        groups: the group of each row, `[rows]`, see `groups_of`.
+        batch_size: of the global batch.
+        seed: draws the order.
+    """
+
+    groups: Rows
+    batch_size: int
+    seed: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch."""
+        return len(np.unique(self.groups)) // self.batch_size
+
+    def check(self, what: str) -> None:
+        """Raise `InputError` when there are too few rows for a single batch."""
+        if self.steps_per_epoch == 0:
+            distinct = len(np.unique(self.groups))
+            raise InputError(
+                f"{what} visits {distinct} rows in an epoch, fewer than batch_size {self.batch_size}: lower it"
+            )
+
+    def epoch(self, epoch: int) -> list[Rows]:
+        """The batches of one epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        shuffled = rng.permutation(len(self.groups))
+        _, first = np.unique(self.groups[shuffled], return_index=True)
+        rows = rng.permutation(shuffled[first])
+        size = self.batch_size
+        return [rows[start * size : (start + 1) * size] for start in range(self.steps_per_epoch)]
+
+
+def groups_of(visits: Visits, images: Rows, pairs: Iterable[Rows]) -> Rows:
+    """The group of each row, `[rows]`.
+
+    Args:
+        images: the image of each row, `[rows]`.
+        pairs: the pair of each row, and the other pair where rows are about two, `[rows]` each.
+    """
+    if visits == "rows":
+        return np.arange(len(images), dtype=np.int64)
+    if visits == "images":
+        return images
+    groups = np.zeros_like(images)
+    for part in pairs:
+        groups = groups * (part.max(initial=0) + 1) + part
+    return groups
+
+
+@dataclass(frozen=True)
+class OtherImages:
+    """Images that no row is about, to be neighbours of the rows' images.
+
+    Attributes:
+        image_ids: of the images.
+        features: unit rows `[images, dim]`.
+        norms: lengths that raw features have, `[images]`.
+    """
+
+    image_ids: list[str]
+    features: Vectors
+    norms: Vectors
+
+    def raw(self, rows: Rows) -> Tensor:
+        """Raw features of these images, `[rows, dim]`."""
+        return torch.from_numpy(np.asarray(self.features[rows]) * self.norms[rows, None])
 
 
 @dataclass(frozen=True)
