@@ -5,9 +5,11 @@ python -m components.data.prepare
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import TracebackType
 
 import pyarrow as pa
 
@@ -17,13 +19,13 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project
-from components.core.records import PAIRS, SPLITS
+from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS
 from components.core.settings import Settings
+from components.core.table import Append
 from components.core.training_columns import PREPARED
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
-from components.data.text_rows import TextRows
 
 _BLOCK = 1024
 (TEXTS,) = PREPARED
@@ -82,16 +84,45 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
 
 
 def _table(pairs: list[Pair]) -> pa.Table:
-    return pa.table(
-        {
-            "id": [pair.id for pair in pairs],
-            "image_id": [pair.image_id for pair in pairs],
-            "image": [pair.image for pair in pairs],
-            "caption": [pair.caption for pair in pairs],
-            "facts": [pair.facts for pair in pairs],
-        },
-        schema=PAIRS.schema,
-    )
+    return pa.table({name: [getattr(pair, name) for pair in pairs] for name in PAIRS.schema.names}, schema=PAIRS.schema)
+
+
+class TextRows(AbstractContextManager["TextRows"]):
+    """Writes `SEMCLIP_ROWS` of the pairs that have both texts, whole or not at all; no file where none has any."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, ExitStack()
+        self._append: Append | None = None
+        self._samples: Counter[bytes] = Counter()
+        self._waiting: list[tuple[str, int, str, str, str]] = []
+
+    def add(self, pair: Pair) -> None:
+        """Take the texts of a pair; one that comes again has one more sample."""
+        if not (pair.paraphrase and pair.negation):
+            return
+        key = bytes.fromhex(pair.id)
+        self._waiting.append((pair.id, self._samples[key], pair.caption, pair.paraphrase, pair.negation))
+        self._samples[key] += 1
+        if len(self._waiting) == _BLOCK:
+            self._write()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if error is None:
+                self._write()
+            else:
+                self._file.__exit__(kind, error, trace)
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        if self._append is None:
+            self._append = self._file.enter_context(SEMCLIP_ROWS.writer(self._path))
+        columns = zip(*self._waiting, strict=True)
+        self._append({name: list(column) for name, column in zip(SEMCLIP_ROWS.schema.names, columns, strict=True)})
+        self._waiting.clear()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.metrics import average_overlap, top_k
 from components.core.settings import Train
-from components.encoders.adapter.texts.text_tower import text_features
-from components.encoders.adapter.texts.tokens import Tokenizer, trimmed
+from components.encoders.adapter.text_tower import text_features
+from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate
 from components.training.rows.batches import Source, TableSource
 

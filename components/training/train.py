@@ -218,29 +218,6 @@ def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
     tracked.log_artifact(folder)
 
 
-def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:
-    """Fine-tune the base encoder with one method and its settings in params.yaml.
-
-    Example: python -m components.training.train --method semclip
-    """
-
-    def command() -> None:
-        settings = load_checked()
-        if settings.train.processes > 1 and not launched_by_torchrun():
-            # Replaces this process, so that whoever stops it stops torchrun and its ranks.
-            arguments = ["--standalone", "--nproc-per-node", str(settings.train.processes), "-m", __spec__.name]
-            torchrun = [sys.executable, "-m", "torch.distributed.run", *arguments, "--method", method]
-            sys.stdout.flush()
-            os.execv(sys.executable, torchrun)
-        run(settings, method)
-
-    run_in_project(command)
-
-
-if __name__ == "__main__":
-    typer.run(main)
-
-
 def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
     """Raise `InputError` when training does not start from the base's weights: their average would be no encoder."""
     odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
@@ -262,3 +239,26 @@ def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[st
         return
     for name, weights in trained.items():
         weights.lerp_(base[name].to(weights), 1 - share)
+
+
+def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:
+    """Fine-tune the base encoder with one method and its settings in params.yaml.
+
+    Example: python -m components.training.train --method semclip
+    """
+
+    def command() -> None:
+        settings = load_checked()
+        if settings.train.processes > 1 and not launched_by_torchrun():
+            # Replaces this process, so that whoever stops it stops torchrun and its ranks.
+            arguments = ["--standalone", "--nproc-per-node", str(settings.train.processes), "-m", __spec__.name]
+            torchrun = [sys.executable, "-m", "torch.distributed.run", *arguments, "--method", method]
+            sys.stdout.flush()
+            os.execv(sys.executable, torchrun)
+        run(settings, method)
+
+    run_in_project(command)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.encoders.adapter.images import normalise
-from components.encoders.adapter.texts.text_tower import text_features
+from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
 from components.training.rows.batches import Batch, Rows
 

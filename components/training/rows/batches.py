@@ -16,7 +16,7 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.training_columns import NEIGHBOUR
-from components.encoders.adapter.texts.tokens import Tokens
+from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.visits import Visits
 
 

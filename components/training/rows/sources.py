@@ -21,7 +21,7 @@ from components.core.progress import bar, track
 from components.core.records import PAIRS
 from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
-from components.encoders.adapter.texts.tokens import Tokenizer, Tokens
+from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.visits import Visits
 from components.training.rows.batches import OtherImages, Rows, Sampler, TableSource, Vectors, groups_of

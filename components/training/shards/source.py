@@ -19,7 +19,7 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.progress import track
-from components.encoders.adapter.texts.tokens import Tokenizer, Tokens
+from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example, SampleDecoder
 from components.training.shards.listing import ShardFiles, find_shards

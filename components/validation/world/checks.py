@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
+from components.data.world.description import difference_text, evaluation_text, negation_text
 from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.validation.world import facts
-from components.validation.world.evaluation_frames import evaluation_frames
 
 
 def find_leak(text: str) -> str | None:
@@ -133,3 +133,23 @@ def _known_words(concept: Concept) -> list[str]:
 def _any_word(words: Iterator[str] | Sequence[str]) -> re.Pattern[str]:
     longest_first = sorted(words, key=len, reverse=True)
     return re.compile("|".join(word_pattern(word).pattern for word in longest_first), re.IGNORECASE)
+
+
+_SLOT = re.compile(r"\\\{\w+\\\}")
+
+
+@cache
+def evaluation_frames() -> tuple[re.Pattern[str], ...]:
+    """One pattern per evaluation frame, each slot matching any words; for leak checks."""
+    frames = (
+        *sum(evaluation_text.QUERIES.values(), ()),
+        *sum(evaluation_text.PARAPHRASES.values(), ()),
+        *negation_text.frames(),
+        *difference_text.frames(),
+    )
+    return tuple(_pattern(frame) for frame in frames)
+
+
+def _pattern(frame: str) -> re.Pattern[str]:
+    body = _SLOT.sub(lambda _slot: r"[\w' -]+?", re.escape(frame.rstrip(".")))
+    return re.compile(rf"^\W*{body}\W*$", re.IGNORECASE)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from components.data.leaks.guard import Guard
-from components.data.leaks.keys import text_key
-from components.data.leaks.known import KnownSet
+from components.data.leaks.guard import Guard, KnownSet
+from components.data.leaks.report import text_key
 from components.validation import validate
 from tests.unit.validation.conftest import (
     GOOD_1,

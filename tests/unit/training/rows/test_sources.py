@@ -14,7 +14,7 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.encoders.adapter.images import decode
-from components.encoders.adapter.texts.tokens import ClipTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows import sources
 from components.training.rows.batches import TableSource
 from components.training.rows.sources import Images, Wanted, table_source

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from components.core.errors import InputError
-from components.encoders.adapter.texts.tokens import ClipTokenizer, Tokens
+from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.training.rows import sources as token_cache
 from components.training.rows.sources import cached_tokens
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.encoders.adapter.images import decode
-from components.encoders.adapter.texts.tokens import ClipTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example
 from components.training.shards.reader import Fault, RawSample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.captions.tasks import find_task
-from components.validation.checks.echoes import find_echo, prompt_phrases
+from components.validation.checks.wording import find_echo, prompt_phrases
 
 PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("paraphrase_2"))
 

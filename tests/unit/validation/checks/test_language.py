@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.validation.checks.language import find_foreign
+from components.validation.checks.wording import find_foreign
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
-from components.validation.checks.leaks import evaluation_sentences
+from components.validation.measuring.probes import evaluation_sentences
 
 
 def test_sentences_of_every_table(tmp_path: Path) -> None:

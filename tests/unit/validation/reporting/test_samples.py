@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.validation.reporting.samples import MOST_REASONS, Example, Examples, sample_rows
+from components.validation.reporting.report import MOST_REASONS, Example, Examples, sample_rows
 
 
 def _example(row: int) -> Example:

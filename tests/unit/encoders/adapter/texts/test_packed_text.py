@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from components.encoders.adapter.texts.packed_text import Packing, can_pack, end_states
+from components.encoders.adapter.text_tower import Packing, can_pack, end_states
 
 CONTEXT, END, WIDTH = 12, 99, 32
 TEXT: dict[str, Any] = {"context_length": CONTEXT, "vocab_size": END + 1, "width": WIDTH, "heads": 4, "layers": 3}

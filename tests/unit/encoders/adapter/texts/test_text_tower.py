@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.texts.text_tower import encode_tokens, text_features
-from components.encoders.adapter.texts.tokens import trimmed
+from components.encoders.adapter.text_tower import encode_tokens, text_features
+from components.encoders.adapter.tokens import trimmed
 
 TEXTS = ["a dog", "two small hats on a long red sofa", "a"]
 ARTICLE = 320

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import InputError
-from components.encoders.adapter.language_models.layers import embedded_model
-from components.encoders.adapter.texts.huggingface_tokenizer import HuggingFaceTokenizer
-from components.encoders.adapter.texts.tokens import ClipTokenizer, Tokenizer, token_lengths, trimmed
+from components.encoders.adapter.language_tower import embedded_model
+from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, token_lengths, trimmed
 
 END = 49407
 

@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face folder, for text towers made of language models."""
+"""The tokenizer of an encoder: CLIP's, or that of a Hugging Face folder for text towers made of language models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,23 @@ from open_clip.tokenizer import HFTokenizer
 
 from components.core.errors import InputError
 from components.core.files import content_hash
-from components.encoders.adapter.texts.tokens import Tokens, in_blocks
+from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens, in_blocks
+
+
+def tokenizer_of(config: dict[str, Any], text_files: Path | None = None) -> Tokenizer:
+    """The tokenizer of an open_clip configuration, or of one whose text tower is a `LanguageTower`.
+
+    Args:
+        text_files: folder with the tokenizer's files, where it has any; without it the configuration names the source.
+
+    Raises:
+        InputError: the tokenizer cannot be found.
+    """
+    text = config["text_cfg"]
+    length = text.get("context_length", 77)
+    named = text.get("hf_tokenizer_name") or text.get("hf_model_name") or text.get("language_model")
+    options = text.get("tokenizer_kwargs", {})
+    return HuggingFaceTokenizer(text_files or named, length, **options) if named else ClipTokenizer(length)
 
 
 class HuggingFaceTokenizer:

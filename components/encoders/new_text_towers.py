@@ -1,16 +1,23 @@
-"""Gives a base encoder a pretrained language model as text tower."""
+"""Gives a base encoder another text tower: a pretrained language model, or one of random weights."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.core.errors import InputError
-from components.encoders.adapter.architecture import has_quick_gelu
+from components.encoders.adapter.architecture import build, has_quick_gelu
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.language_models.layers import EMBEDDED, embedded_model, load_pretrained
-from components.encoders.adapter.language_models.tower import LanguageClip, LanguageTower, Strategy
-from components.encoders.adapter.texts.huggingface_tokenizer import HuggingFaceTokenizer
+from components.encoders.adapter.language_tower import (
+    EMBEDDED,
+    LanguageClip,
+    LanguageTower,
+    Strategy,
+    embedded_model,
+    load_pretrained,
+)
+from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
 
 
 def with_language_tower(
@@ -62,3 +69,12 @@ def with_language_tower(
     # The same image tower: embeddings that were made with it stay good.
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
     return encoder
+
+
+def with_random_weights(base: Encoder) -> Encoder:
+    """The base encoder with a text side and logit scale of the same structure and random weights."""
+    with TemporaryDirectory() as folder:
+        base.save_text_files(Path(folder))
+        model = build(base.sidecar.architecture, Path(folder))
+    model.visual = base.model.visual
+    return Encoder(model.eval(), base.sidecar, base.tokenizer)
