@@ -6,10 +6,10 @@ python -m components.data.prepare
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -21,7 +21,6 @@ from components.core.progress import track
 from components.core.project import run_in_project
 from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS
 from components.core.settings import Settings
-from components.core.table import Append
 from components.core.training_columns import PREPARED
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
@@ -61,14 +60,14 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
     test = []
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
-        texts = files.enter_context(TextRows(folder / f"{TEXTS}.parquet"))
+        add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
         for pair in pairs:
             key = bytes.fromhex(pair.id)
             again = key in seen
             if seen.setdefault(key, pair.split) != pair.split:
                 raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
             if pair.split == "train":
-                texts.add(pair)
+                add_texts(pair)
             if again and pair.paraphrase:
                 continue
             if pair.split == "test":
@@ -87,42 +86,34 @@ def _table(pairs: list[Pair]) -> pa.Table:
     return pa.table({name: [getattr(pair, name) for pair in pairs] for name in PAIRS.schema.names}, schema=PAIRS.schema)
 
 
-class TextRows(AbstractContextManager["TextRows"]):
-    """Writes `SEMCLIP_ROWS` of the pairs that have both texts, whole or not at all; no file where none has any."""
+@contextmanager
+def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
+    """Yields what writes `SEMCLIP_ROWS` of a pair with both texts; whole or not at all, no file where none has any.
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._file = path, ExitStack()
-        self._append: Append | None = None
-        self._samples: Counter[bytes] = Counter()
-        self._waiting: list[tuple[str, int, str, str, str]] = []
+    A pair that comes again has one more sample.
+    """
+    samples: Counter[bytes] = Counter()
+    waiting: list[tuple[object, ...]] = []
 
-    def add(self, pair: Pair) -> None:
-        """Take the texts of a pair; one that comes again has one more sample."""
-        if not (pair.paraphrase and pair.negation):
-            return
-        key = bytes.fromhex(pair.id)
-        self._waiting.append((pair.id, self._samples[key], pair.caption, pair.paraphrase, pair.negation))
-        self._samples[key] += 1
-        if len(self._waiting) == _BLOCK:
-            self._write()
+    with ExitStack() as file:
+        append = cache(lambda: file.enter_context(SEMCLIP_ROWS.writer(path)))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._file:
-            if error is None:
-                self._write()
-            else:
-                self._file.__exit__(kind, error, trace)
+        def write() -> None:
+            if waiting:
+                columns = map(list, zip(*waiting, strict=True))
+                append()(dict(zip(SEMCLIP_ROWS.schema.names, columns, strict=True)))
+                waiting.clear()
 
-    def _write(self) -> None:
-        if not self._waiting:
-            return
-        if self._append is None:
-            self._append = self._file.enter_context(SEMCLIP_ROWS.writer(self._path))
-        columns = zip(*self._waiting, strict=True)
-        self._append({name: list(column) for name, column in zip(SEMCLIP_ROWS.schema.names, columns, strict=True)})
-        self._waiting.clear()
+        def add(pair: Pair) -> None:
+            if pair.paraphrase and pair.negation:
+                key = bytes.fromhex(pair.id)
+                waiting.append((pair.id, samples[key], pair.caption, pair.paraphrase, pair.negation))
+                samples[key] += 1
+            if len(waiting) == _BLOCK:
+                write()
+
+        yield add
+        write()
 
 
 if __name__ == "__main__":

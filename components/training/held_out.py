@@ -124,14 +124,14 @@ def check_export(train: Train, data: Data) -> None:
 
 
 def watch(
-    data: Data, objective: Objective, tokenizer: Tokenizer, log: Callable[[dict[str, float], int], None]
-) -> Callable[[int], dict[str, float]] | None:
-    """A function of the step that scores the weights as they are and logs the result; None with nothing to score."""
+    data: Data, tokenizer: Tokenizer, log: Callable[[dict[str, float], int], None]
+) -> Callable[[Objective, int], dict[str, float]] | None:
+    """A function of objective and step that scores the weights as they are and logs it; None with nothing to score."""
     if data.held_out is None and data.held_rows is None:
         return None
     held_out, held_rows = data.held_out, data.held_rows
 
-    def validate(step: int) -> dict[str, float]:
+    def validate(objective: Objective, step: int) -> dict[str, float]:
         found: dict[str, float] = {}
         if held_rows is not None:
             # Always the epoch 0 of these rows, so that the values of a run can be compared.

@@ -34,7 +34,6 @@ from components.methods.contract.method import Method
 from components.methods.registry import find_method
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import Files, load_data
-from components.training.engine.gradients import Objective, Towers
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
@@ -131,31 +130,19 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
     trained = in_model | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    engine = _engine(train, world, device)
-    objective = Objective(
-        towers=Towers(model, device, engine.autocast),
-        model=model,
-        extra=extra,
-        losses=lambda features: method.losses(features, hyper),
-        micro_batch=engine.micro_batch,
-        world=World(),
-        device=device,
-    )
     checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
     run = Run(
         title=job.entry.name,
         model=model,
         trained=trained,
-        losses=objective.losses,
+        losses=lambda features: method.losses(features, hyper),
         source=job.data.source,
         optimisation=hyper,
         extra=extra,
-        engine=engine,
+        engine=_engine(train, world, device),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, objective, job.encoder.tokenizer, tracked.log_metrics)
-        if tracked is not None
-        else None,
+        validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
         select=None if train.export == "last" else (train.export, DIRECTIONS[train.export]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):

@@ -66,7 +66,7 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
             engine=Engine(world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY),
             checkpoints=Checkpoints(folder / "state"),
             report=report,
-            validate=lambda step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
+            validate=lambda _, step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
             select=("score", True),
         )
     )

@@ -15,6 +15,7 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.features import Features
 from components.methods.contract.optimisation import Optimisation
+from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 from components.training.rows.batches import Source
 
@@ -50,7 +51,8 @@ class Run:
         losses: named loss terms of a batch; their sum is minimised.
         checkpoints: where the run's resume state is; None to do without.
         report: called by the leading rank every `log_every` steps and after the last one.
-        validate: metrics on held-out rows, called by the leading rank every `validate_every` steps and after the last.
+        validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
+            steps and after the last.
         select: metric and whether larger is better; the weights that do best by it are kept aside.
     """
 
@@ -64,7 +66,7 @@ class Run:
     engine: Engine = field(default_factory=Engine)
     checkpoints: Checkpoints | None = None
     report: Callable[[Step], None] | None = None
-    validate: Callable[[int], dict[str, float]] | None = None
+    validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -137,7 +137,7 @@ class Stepper:
         run, state = self._run, self.state
         if run.engine.world.leads and run.validate is not None:
             with state.average.as_weights() if state.average is not None else nullcontext():
-                found = run.validate(state.step)
+                found = run.validate(replace(self._objective, towers=self._plain), state.step)
                 if run.select and run.select[0] in found:
                     state.keep_if_best(found[run.select[0]], larger=run.select[1])
         run.engine.world.wait()

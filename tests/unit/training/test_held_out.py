@@ -138,9 +138,9 @@ def test_losses_and_retrieval_are_logged_and_returned(data: Data, tiny_encoder: 
     logged: list[tuple[dict[str, float], int]] = []
     before = weights_of(tiny_encoder.model)
     objective = _objective(tiny_encoder)
-    validate = watch(data, objective, tiny_encoder.tokenizer, lambda found, step: logged.append((found, step)))
+    validate = watch(data, tiny_encoder.tokenizer, lambda found, step: logged.append((found, step)))
     assert validate is not None
-    found = validate(7)
+    found = validate(objective, 7)
     assert data.held_out is not None
     assert data.held_rows is not None
     losses = {name: float(loss) for name, loss in evaluate(objective, next(data.held_rows.epoch(0))).items()}
@@ -148,7 +148,7 @@ def test_losses_and_retrieval_are_logged_and_returned(data: Data, tiny_encoder: 
     expected |= {"validation/loss": sum(losses.values())}
     assert found == pytest.approx(expected | data.held_out.score(tiny_encoder.model, tiny_encoder.tokenizer, "cpu"))
     assert set(DIRECTIONS) <= set(found)
-    assert validate(8) == found
+    assert validate(objective, 8) == found
     assert logged == [(found, 7), (found, 8)]
     assert same(weights_of(tiny_encoder.model), before)
     assert all(weights.grad is None for weights in tiny_encoder.model.parameters())
@@ -157,14 +157,15 @@ def test_losses_and_retrieval_are_logged_and_returned(data: Data, tiny_encoder: 
 @pytest.mark.parametrize("left", ["held_out", "held_rows"])
 def test_either_half_is_enough(left: str, data: Data, tiny_encoder: Encoder) -> None:
     halves: dict[str, Any] = {"held_out": None, "held_rows": None} | {left: getattr(data, left)}
-    validate = watch(Data(data.source, {}, **halves), _objective(tiny_encoder), tiny_encoder.tokenizer, lambda *_: None)
+    validate = watch(Data(data.source, {}, **halves), tiny_encoder.tokenizer, lambda *_: None)
+    objective = _objective(tiny_encoder)
     assert validate is not None
-    assert ("validation/loss" in validate(0)) == (left == "held_rows")
-    assert ("validation/r_at_5" in validate(0)) == (left == "held_out")
+    assert ("validation/loss" in validate(objective, 0)) == (left == "held_rows")
+    assert ("validation/r_at_5" in validate(objective, 0)) == (left == "held_out")
 
 
 def test_with_nothing_to_score_there_is_no_validation(data: Data, tiny_encoder: Encoder) -> None:
-    assert watch(Data(data.source, {}, None, None), _objective(tiny_encoder), tiny_encoder.tokenizer, print) is None
+    assert watch(Data(data.source, {}, None, None), tiny_encoder.tokenizer, print) is None
 
 
 def _train(**changes: Any) -> Train:

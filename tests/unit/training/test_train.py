@@ -145,9 +145,9 @@ def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str
         world=Ranks(),
         device="cpu",
     )
-    validate = watch(data, objective, encoder.tokenizer, lambda *_: None)
+    validate = watch(data, encoder.tokenizer, lambda *_: None)
     assert validate is not None
-    return validate(0)
+    return validate(objective, 0)
 
 
 # Runs that get worse again: random paraphrases are learned by heart, and random images are told apart.

@@ -115,7 +115,7 @@ def test_the_average_is_what_remains() -> None:
 def test_validation_comes_every_few_steps_and_at_the_end() -> None:
     steps: list[int] = []
 
-    def validate(step: int) -> dict[str, float]:
+    def validate(_objective: object, step: int) -> dict[str, float]:
         steps.append(step)
         return {}
 

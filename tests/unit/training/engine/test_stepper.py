@@ -217,7 +217,7 @@ def test_the_average_moves_with_every_step() -> None:
 def test_validation_sees_the_average_and_keeps_it_when_it_is_the_best(tmp_path: Path) -> None:
     model, values, seen = toy_model(), iter([0.5, 0.9, 0.7]), []
 
-    def validate(step: int) -> dict[str, float]:
+    def validate(_objective: object, step: int) -> dict[str, float]:
         seen.append(weights_of(model))
         return {"score": next(values), "other": -float(step)}
 
