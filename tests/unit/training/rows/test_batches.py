@@ -42,7 +42,7 @@ def test_too_few_rows_are_named() -> None:
         Sampler(np.array([0, 0, 1]), 3, 0).check("paraclip")
 
 
-IMAGES = np.array([4, 4, 4, 9, 9, 4])
+SHOWN = np.array([4, 4, 4, 9, 9, 4])
 PAIRS = np.array([4, 5, 5, 9, 9, 4])
 OTHERS = np.array([1, 1, 2, 1, 1, 2])
 
@@ -52,19 +52,19 @@ def _visits(groups: np.ndarray) -> list[int]:  # type: ignore[type-arg]
 
 
 def test_an_epoch_visits_every_image_once() -> None:
-    assert sorted(IMAGES[_visits(groups_of("images", IMAGES, [PAIRS, OTHERS]))]) == [4, 9]
+    assert sorted(SHOWN[_visits(groups_of("images", SHOWN, [PAIRS, OTHERS]))]) == [4, 9]
 
 
 def test_an_epoch_visits_every_pair_once_by_one_of_its_samples() -> None:
-    assert sorted(PAIRS[_visits(groups_of("pairs", IMAGES, [PAIRS]))]) == [4, 5, 9]
+    assert sorted(PAIRS[_visits(groups_of("pairs", SHOWN, [PAIRS]))]) == [4, 5, 9]
 
 
 def test_an_epoch_visits_every_row_once() -> None:
-    assert _visits(groups_of("rows", IMAGES, [PAIRS])) == [0, 1, 2, 3, 4, 5]
+    assert _visits(groups_of("rows", SHOWN, [PAIRS])) == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_epoch_visits_every_ordered_pair_of_images_once() -> None:
-    rows = _visits(groups_of("pairs", IMAGES, [PAIRS, OTHERS]))
+    rows = _visits(groups_of("pairs", SHOWN, [PAIRS, OTHERS]))
     assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]
 
 
