@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from components.captions.tasks import find_task
 from components.core.settings import Limits
-from components.validation.joining.answers import Rows
 from components.validation.measuring.probes import Probes
 from components.validation.table import Answer, Synthesised, View
 
@@ -21,7 +21,7 @@ def measured(name: str, answer: Answer) -> str:
 
 
 def add_columns(
-    joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: Rows
+    joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
     """`joined` with a column for every check of every answer that the limits leave on, null where there is no answer.
 
