@@ -164,7 +164,7 @@ def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
 
     def march(rank: int) -> Marching:
         world = Marching(rank)
-        leads: dict[str, Any] = {"validate": lambda step: {"score": 1.0}} if world.leads else {}
+        leads: dict[str, Any] = {"validate": lambda _, step: {"score": 1.0}} if world.leads else {}
 
         def losses(features: Features) -> dict[str, Tensor]:
             return {"any": features["caption"].all.sum() + features.scale}
