@@ -19,7 +19,7 @@ from components.methods.contract.losses import info_nce
 from components.methods.contract.optimisation import Optimisation
 from components.tracking import TrackedRun
 from components.training.engine.loop import fit
-from components.training.engine.reporting import report_to
+from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
 from components.training.rows.sources import Images, Wanted, table_source
 

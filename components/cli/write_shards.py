@@ -23,7 +23,7 @@ from components.core.project import start
 from components.core.records import PAIRS
 from components.training.shards.decode import IMAGE_ENDINGS, image_format
 from components.training.shards.listing import SIZES
-from components.training.shards.tar import Fault
+from components.training.shards.reader import Fault
 
 _ROWS_AT_A_TIME = 1_000
 

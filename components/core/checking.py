@@ -18,6 +18,7 @@ from typing import Any
 from components.core.discovery import choose, names_in
 from components.core.errors import InputError
 from components.core.folders import PAIRS
+from components.core.records import SYNTHESISED
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.training_columns import PREPARED
 
@@ -74,9 +75,8 @@ def _check_captions(settings: Settings) -> None:
         choose(tasks, name, "params.yaml: synthesize.tasks:")
         choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
         choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
-    tables = names_in("components.validation.tables")
     for table in settings.validation.tables:
-        choose(tables, table, "params.yaml: validate.tables:")
+        choose(sorted(SYNTHESISED), table, "params.yaml: validate.tables:")
 
 
 def table_files(settings: Settings) -> dict[str, Path]:

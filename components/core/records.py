@@ -165,8 +165,22 @@ QUERY_PARAPHRASES = Table(
 """An evaluation query of image `id` in other words; never to be trained on."""
 
 
+def key_of(table: Table) -> str:
+    """The key of a table in params.yaml, which also names its file."""
+    return table.name.replace(" ", "_")
+
+
+SYNTHESISED = tuple(
+    key_of(table)
+    for table in (
+        PARAPHRASES, REWRITES, SEMCLIP_PARAPHRASES, NEGATIONS, NEGATED_TERMS, HARD_NEGATIVES, DIFFERENCES,
+        DIFFERENCES_CUB, DIFFERENCE_SCORES, CLASS_DIFFERENCES, CLASS_DESCRIPTIONS, QUERY_PARAPHRASES,
+    )
+)  # fmt: skip
+"""Keys of the tables that language models write; `components/validation/tables/` says what is checked of each."""
+
 PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
-"""What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
+"""What may not be trained on: the key of a text (`components.data.leaks.report`) that a published test set holds."""
 
 _IDS = ("id", "other_id")
 

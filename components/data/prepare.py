@@ -5,8 +5,10 @@ python -m components.data.prepare
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,13 +19,12 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project, start
-from components.core.records import PAIRS, SPLITS
+from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS
 from components.core.settings import Settings
 from components.core.training_columns import PREPARED
 from components.data.leaks.guard import Guard
 from components.data.source import Pair
 from components.data.sources import find_source
-from components.data.text_rows import TextRows
 
 _BLOCK = 1024
 (TEXTS,) = PREPARED
@@ -59,14 +60,14 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
     test = []
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
-        texts = files.enter_context(TextRows(folder / f"{TEXTS}.parquet"))
+        add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
         for pair in pairs:
             key = bytes.fromhex(pair.id)
             again = key in seen
             if seen.setdefault(key, pair.split) != pair.split:
                 raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
             if pair.split == "train":
-                texts.add(pair)
+                add_texts(pair)
             if again and pair.paraphrase:
                 continue
             if pair.split == "test":
@@ -82,16 +83,37 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
 
 
 def _table(pairs: list[Pair]) -> pa.Table:
-    return pa.table(
-        {
-            "id": [pair.id for pair in pairs],
-            "image_id": [pair.image_id for pair in pairs],
-            "image": [pair.image for pair in pairs],
-            "caption": [pair.caption for pair in pairs],
-            "facts": [pair.facts for pair in pairs],
-        },
-        schema=PAIRS.schema,
-    )
+    return pa.table({name: [getattr(pair, name) for pair in pairs] for name in PAIRS.schema.names}, schema=PAIRS.schema)
+
+
+@contextmanager
+def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
+    """Yields what writes `SEMCLIP_ROWS` of a pair with both texts; whole or not at all, no file where none has any.
+
+    A pair that comes again has one more sample.
+    """
+    samples: Counter[bytes] = Counter()
+    waiting: list[tuple[object, ...]] = []
+
+    with ExitStack() as file:
+        append = cache(lambda: file.enter_context(SEMCLIP_ROWS.writer(path)))
+
+        def write() -> None:
+            if waiting:
+                columns = map(list, zip(*waiting, strict=True))
+                append()(dict(zip(SEMCLIP_ROWS.schema.names, columns, strict=True)))
+                waiting.clear()
+
+        def add(pair: Pair) -> None:
+            if pair.paraphrase and pair.negation:
+                key = bytes.fromhex(pair.id)
+                waiting.append((pair.id, samples[key], pair.caption, pair.paraphrase, pair.negation))
+                samples[key] += 1
+            if len(waiting) == _BLOCK:
+                write()
+
+        yield add
+        write()
 
 
 def main() -> None:

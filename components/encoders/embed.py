@@ -18,8 +18,7 @@ from components.core.project import run_in_project, start
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
-from components.encoders.embeddings import MANIFEST
-from components.encoders.finite import require_finite
+from components.encoders.embeddings import MANIFEST, require_finite
 
 _BATCHES = 4
 """Batches whose images are read together."""

@@ -25,8 +25,7 @@ from components.core.project import run_in_project, start
 from components.core.records import PAIRS
 from components.core.settings import Evaluate, Settings
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.embeddings import ImageEmbeddings
-from components.encoders.finite import require_finite
+from components.encoders.embeddings import ImageEmbeddings, require_finite
 from components.evaluation.folders import DEFAULT, Folders
 from components.evaluation.results import Report, Result, write_results
 from components.evaluation.summarise import summarise

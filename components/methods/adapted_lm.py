@@ -10,9 +10,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.language_models.layers import folder_of
-from components.encoders.adapter.language_models.tower import Strategy, trained
-from components.encoders.new_text_towers.language_model import with_language_tower
+from components.encoders.adapter.language_tower import Strategy, folder_of, trained
+from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
 from components.methods.contract.method import Method

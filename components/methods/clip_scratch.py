@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from components.encoders.new_text_towers.random import with_random_weights
+from components.encoders.new_text_towers import with_random_weights
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
 from components.methods.contract.method import Method

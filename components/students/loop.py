@@ -145,11 +145,9 @@ class _Run:
         if self._place.world.size == 1:
             return
         gradients = [weights.grad for weights in self._adapter.values() if weights.grad is not None]
-        together = torch.cat([gradient.flatten() for gradient in gradients])
+        together = torch.nn.utils.parameters_to_vector(gradients)
         self._place.world.average([together])
-        sizes = [gradient.numel() for gradient in gradients]
-        for gradient, mean in zip(gradients, torch.split(together, sizes), strict=True):
-            gradient.copy_(mean.view_as(gradient))
+        torch.nn.utils.vector_to_parameters(together, gradients)
 
     def facts(self) -> Facts:
         """What a checkpoint knows besides tensors."""

@@ -11,15 +11,13 @@ import pandas as pd
 from components.captions.inputs.sources import Source
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
-from components.core.discovery import file_names
 from components.core.settings import Settings
 from components.encoders.adapter.architecture import model_config
 from components.students.questions import Answered
-from components.validation import tables
-from components.validation.measuring.columns import measured
 from components.validation.measuring.probes import Probes
-from components.validation.rules import Rule, row_rules
+from components.validation.rules import Rule, measured, row_rules
 from components.validation.table import Answer, Synthesised, View
+from components.validation.tables import synthesised_tables
 
 
 def passing(
@@ -56,8 +54,7 @@ def _is_known(found: Answered, facts: Mapping[str, str]) -> bool:
 
 def _table_of(task: PromptTask) -> Synthesised | None:
     """The first table with an answer to `task`, or to a judge of it, and that answer alone, as if unjudged."""
-    for name in file_names(tables.__path__):
-        table = tables.find_table(name)
+    for table in synthesised_tables().values():
         for answer in table.answers:
             if task.name in (answer.task, find_task(answer.task).judges):
                 return replace(table, answers=(replace(answer, task=task.name),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,46 +13,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from components.core import folders
 from components.core.compute.distributed import World
 from components.core.errors import InputError, told_of
 from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
+from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Optimisation
-from components.training.files import Files
-from components.training.held_out import HeldOut, Vectors, choose_held_out
-from components.training.rows.batch import Source
+from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
+from components.training.rows.batches import OtherImages, Source, TableSource
 from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
-from components.training.rows.neighbours import OtherImages
 from components.training.rows.sources import Images, Wanted, table_source
-from components.training.rows.table_source import TableSource
-from components.training.shards.content import shards_hash
+from components.training.shards.listing import shards_hash
 from components.training.shards.source import ShardSource
-
-_FEWEST = 10
-"""Held-out queries under which early metrics would be noise."""
 
 
 @dataclass(frozen=True)
-class Data:
-    """What a run trains on and is watched on.
+class Files:
+    """Folders of the stage's inputs and output.
 
-    Attributes:
-        inputs: the files behind it, by name.
-        held_out: queries for early retrieval metrics; None with too few rows.
-        held_rows: the method's own columns of held-out rows, for the validation loss; None with too few rows.
-        streamed: hash of the shards that it trains on, by the name `shards`; empty where it trains on tables.
+    `validated` is what a method reads: a folder of validated tables, or a single file.
+    `leaks` is told to the run and changes no weights, so DVC does not train anew for it.
     """
 
-    source: Source
-    inputs: dict[str, Path]
-    held_out: HeldOut | None
-    held_rows: TableSource | None
-    streamed: dict[str, str] = field(default_factory=dict)
+    base: Path = folders.BASE
+    validated: Path = folders.VALIDATED
+    embeddings: Path = folders.EMBEDDINGS
+    pairs: Path = folders.PAIRS
+    models: Path = Path("models")
+    leaks: Path = LEAKS_FOLDER
+
+
+_FEWEST = 10
+"""Held-out queries under which early metrics would be noise."""
 
 
 def load_data(

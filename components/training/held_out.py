@@ -1,9 +1,10 @@
-"""Early metrics: what the encoder does on training rows that it does not train on."""
+"""Early metrics: loss and retrieval on training rows that are not trained on, into the tracked run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.metrics import average_overlap, top_k
-from components.encoders.adapter.texts.text_tower import text_features
-from components.encoders.adapter.texts.tokens import Tokenizer, trimmed
+from components.core.settings import Train
+from components.encoders.adapter.text_tower import text_features
+from components.encoders.adapter.tokens import Tokenizer, trimmed
+from components.training.engine.gradients import Objective, evaluate
+from components.training.rows.batches import Source, TableSource
 
 RECALL_AT, OVERLAP_AT = 5, 10
 Vectors = npt.NDArray[np.float32]
@@ -62,6 +67,24 @@ class HeldOut:
         return scores
 
 
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on and is watched on.
+
+    Attributes:
+        inputs: the files behind it, by name.
+        held_out: queries for early retrieval metrics; None with too few rows.
+        held_rows: the method's own columns of held-out rows, for the validation loss; None with too few rows.
+        streamed: hash of the shards that it trains on, by the name `shards`; empty where it trains on tables.
+    """
+
+    source: Source
+    inputs: dict[str, Path]
+    held_out: HeldOut | None
+    held_rows: TableSource | None
+    streamed: dict[str, str] = field(default_factory=dict)
+
+
 @torch.no_grad()
 def embed(model: Any, tokenizer: Tokenizer, texts: list[str], device: str, batch_size: int = 256) -> Vectors:
     """Unit text features `[texts, dim]`; unlike inference mode this may share modules with training."""
@@ -73,3 +96,51 @@ def embed(model: Any, tokenizer: Tokenizer, texts: list[str], device: str, batch
         parts.append(F.normalize(text_features(model, trimmed(tokens[rows], lengths[rows]).to(device)), dim=-1).cpu())
     vectors: Vectors = torch.cat(parts).numpy()
     return vectors
+
+
+DIRECTIONS = {"validation/loss": False, "validation/r_at_5": True, "validation/ao_at_10": True}
+"""Early metric -> whether larger is better."""
+
+
+def check_export(train: Train, data: Data) -> None:
+    """Raise `InputError` when `train.export` names a metric that this run will not have."""
+    if train.export == "last":
+        return
+    if train.validate_every is None:
+        raise InputError(
+            f"params.yaml: train.export '{train.export}' needs train.validate_every: give it, or use 'last'"
+        )
+    known = set()
+    if data.held_rows is not None:
+        known.add("validation/loss")
+    if data.held_out is not None:
+        known.add("validation/r_at_5")
+        if data.held_out.paraphrases is not None:
+            known.add("validation/ao_at_10")
+    if train.export not in known:
+        raise InputError(
+            f"params.yaml: train.export '{train.export}' has too few held-out rows: raise train.held_out, or use 'last'"
+        )
+
+
+def watch(
+    data: Data, tokenizer: Tokenizer, log: Callable[[dict[str, float], int], None]
+) -> Callable[[Objective, int], dict[str, float]] | None:
+    """A function of objective and step that scores the weights as they are and logs it; None with nothing to score."""
+    if data.held_out is None and data.held_rows is None:
+        return None
+    held_out, held_rows = data.held_out, data.held_rows
+
+    def validate(objective: Objective, step: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        if held_rows is not None:
+            # Always the epoch 0 of these rows, so that the values of a run can be compared.
+            losses = evaluate(objective, next(held_rows.epoch(0)))
+            found |= {f"validation/loss/{name}": float(value) for name, value in losses.items()}
+            found["validation/loss"] = sum(found.values())
+        if held_out is not None:
+            found |= held_out.score(objective.model, tokenizer, objective.device)
+        log(found, step)
+        return found
+
+    return validate

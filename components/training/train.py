@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,16 +33,12 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
-from components.training.data import Data, load_data
-from components.training.engine.gradients import Objective
+from components.training.data import Files, load_data
 from components.training.engine.loop import fit
-from components.training.engine.reporting import report_to
+from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
 from components.training.engine.stepper import NonFiniteError
-from components.training.engine.towers import Towers
-from components.training.ensemble import check_ensemble, ensemble
-from components.training.files import Files
-from components.training.watching import DIRECTIONS, check_export, watch
+from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
 
 @dataclass(frozen=True)
@@ -134,31 +130,19 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
     trained = in_model | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    engine = _engine(train, world, device)
-    objective = Objective(
-        towers=Towers(model, device, engine.autocast),
-        model=model,
-        extra=extra,
-        losses=lambda features: method.losses(features, hyper),
-        micro_batch=engine.micro_batch,
-        world=World(),
-        device=device,
-    )
     checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
     run = Run(
         title=job.entry.name,
         model=model,
         trained=trained,
-        losses=objective.losses,
+        losses=lambda features: method.losses(features, hyper),
         source=job.data.source,
         optimisation=hyper,
         extra=extra,
-        engine=engine,
+        engine=_engine(train, world, device),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
-        validate=watch(job.data, objective, job.encoder.tokenizer, tracked.log_metrics)
-        if tracked is not None
-        else None,
+        validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
         select=None if train.export == "last" else (train.export, DIRECTIONS[train.export]),
     )
     with _note_bad_batch(checkpoints.folder, tracked):
@@ -219,6 +203,29 @@ def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
     job.encoder.save(folder)
     write_json(folder / RUN_FILE, tracked.reference())
     tracked.log_artifact(folder)
+
+
+def check_ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
+    """Raise `InputError` when training does not start from the base's weights: their average would be no encoder."""
+    odd = [name for name, weights in trained.items() if name not in base or base[name].shape != weights.shape]
+    if share < 1 and odd:
+        raise InputError(
+            f"weight_ensemble {share} needs a base with the same towers, but it has no '{odd[0]}': set it to 1"
+        )
+    new = [name for name, weights in trained.items() if share < 1 and not torch.equal(weights.cpu(), base[name].cpu())]
+    if new:
+        raise InputError(
+            f"weight_ensemble {share} averages with the base's weights, but '{new[0]}' starts at random: set it to 1"
+        )
+
+
+@torch.no_grad()
+def ensemble(share: float, trained: Mapping[str, nn.Parameter], base: Mapping[str, Tensor]) -> None:
+    """Replace each weight by `share` of itself and the rest of the base's (WiSE-FT; PC-CLIP appendix A: 0.5)."""
+    if share == 1:
+        return
+    for name, weights in trained.items():
+        weights.lerp_(base[name].to(weights), 1 - share)
 
 
 def main(method: Annotated[str, typer.Option(help="An entry of `methods` in params.yaml, such as paraclip.")]) -> None:

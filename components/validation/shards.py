@@ -16,13 +16,10 @@ from components.core.records import quarantine_of
 from components.core.settings import Limits
 from components.core.table import Table
 from components.validation.joining.answers import Joined
-from components.validation.measuring.columns import add_columns, measured
 from components.validation.measuring.probes import Probes
-from components.validation.repeats import repeated_rows
 from components.validation.reporting.quality import Quality
-from components.validation.reporting.report import Tally
-from components.validation.reporting.samples import Example, sample_rows
-from components.validation.rules import Rule
+from components.validation.reporting.report import Example, Tally, sample_rows
+from components.validation.rules import Rule, add_columns, measured
 from components.validation.suites import SuiteResult, Suites
 from components.validation.table import Synthesised
 
@@ -68,7 +65,7 @@ class TableCheck:
     def run(self, joined: Joined, accepted: Path, quarantine: Path) -> Checked:
         """Write the rows that fulfil the rules to `accepted` and the others to `quarantine`, with reasons, in order."""
         wanted, tally, quality, samples = sample_rows(joined.rows), Tally(), Quality(self.table.name), []
-        repeated = repeated_rows(joined)
+        repeated = joined.repeated()
         with (
             _writer(self.table.table, accepted) as keep,
             _writer(quarantine_of(self.table.table), quarantine) as reject,

@@ -10,6 +10,7 @@ import pandas as pd
 
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
+from components.core.records import key_of
 from components.core.settings import Limits
 from components.core.table import Table
 from components.validation.measuring.probes import Probes
@@ -87,16 +88,19 @@ class Synthesised:
     """A table that training reads.
 
     Attributes:
-        name: its key in `validate.tables`, and its file here.
         table: its columns.
         answers: in the order in which they were asked; each is asked about the caption or an answer before it.
         about: what its first task asks about; only captions are looked up in the pairs and have facts.
     """
 
-    name: str
     table: Table
     answers: tuple[Answer, ...]
     about: Literal["captions", "classes", "queries"] = "captions"
+
+    @property
+    def name(self) -> str:
+        """Its key in `validate.tables`."""
+        return key_of(self.table)
 
     @property
     def sources(self) -> tuple[str, str]:

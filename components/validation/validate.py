@@ -132,8 +132,8 @@ def _report(files: Files, checked: Documented, tracked: TrackedRun | None) -> No
     outcome = checked.outcome
     summary, docs = files.quarantine / outcome.table / folders.SUMMARY, files.docs / outcome.table
     write_json(summary, outcome.summary())
-    write_docs(docs, [checked])
-    show([outcome])
+    write_docs(docs, checked)
+    show(outcome)
     if tracked is not None:
         tracked.log_metrics(metrics_of(outcome))
         for path in (summary, docs):

@@ -28,7 +28,7 @@ from components.evaluation import evaluate
 from components.evaluation.folders import Folders
 from components.evaluation.results import read_report, read_scores
 from components.training import train
-from components.training.files import Files
+from components.training.data import Files
 
 ENCODERS = ("base", "paraclip")
 SHOWN = (

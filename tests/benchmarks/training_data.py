@@ -24,7 +24,7 @@ from components.data.world.drawing import draw
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.training.files import Files
+from components.training.data import Files
 
 _RARE_WORD_SHARE = 0.04
 

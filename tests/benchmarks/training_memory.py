@@ -22,8 +22,7 @@ from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.methods.registry import find_method
 from components.training.engine.loop import fit
 from components.training.engine.run import Engine, Run
-from components.training.rows.sampler import Sampler
-from components.training.rows.table_source import TableSource
+from components.training.rows.batches import Sampler, TableSource
 from tests.benchmarks.training_data import captions
 from tests.benchmarks.training_ours import hyper_parameters
 

@@ -24,11 +24,11 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.features import Features
 from components.methods.registry import find_method
 from components.training.data import load_data
-from components.training.engine.gradients import Objective, evaluate
+from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run, Step
-from components.training.engine.towers import Towers
-from components.training.rows.batch import Batch
+from components.training.engine.meter import Step
+from components.training.engine.run import Engine, Run
+from components.training.rows.batches import Batch
 from tests.benchmarks.training_data import Prepared
 
 

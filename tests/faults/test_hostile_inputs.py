@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from components.core.records import PAIRS
-from components.encoders.adapter.language_models.layers import embedded_model
+from components.encoders.adapter.language_tower import embedded_model
 from tests.conftest import REPO
 from tests.support.shard_making import sound, write_tar
 from tests.support.stage_project import make_trainable, write_params

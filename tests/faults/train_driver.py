@@ -27,9 +27,9 @@ from components.core.errors import run_command
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run, Step
-from components.training.rows.sampler import Sampler
-from components.training.rows.table_source import TableSource
+from components.training.engine.meter import Step
+from components.training.engine.run import Engine, Run
+from components.training.rows.batches import Sampler, TableSource
 from tests.conftest import TINY
 from tests.faults.write_faults import FAULTS
 from tests.support.params import profile_text
@@ -66,7 +66,7 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
             engine=Engine(world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY),
             checkpoints=Checkpoints(folder / "state"),
             report=report,
-            validate=lambda step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
+            validate=lambda _, step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
             select=("score", True),
         )
     )

@@ -18,8 +18,8 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.settings import Shards
 from components.core.storage import S3
-from components.encoders.adapter.texts.tokens import ClipTokenizer
-from components.training.shards.content import shards_hash
+from components.encoders.adapter.tokens import ClipTokenizer
+from components.training.shards.listing import shards_hash
 from components.training.shards.source import ShardSource
 from tests.support.shard_making import make_shards
 

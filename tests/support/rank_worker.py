@@ -18,7 +18,8 @@ from components.core.compute.distributed import World, join_world
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run, Step
+from components.training.engine.meter import Step
+from components.training.engine.run import Engine, Run
 from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 

@@ -15,7 +15,7 @@ from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
-from components.training.rows.batch import Batch
+from components.training.rows.batches import Batch
 from tests.support.params import every_method
 
 REPO = Path(__file__).parents[2]

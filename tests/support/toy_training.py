@@ -16,10 +16,9 @@ from components.encoders.adapter.architecture import build
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
 from components.methods.contract.optimisation import Optimisation
-from components.training.engine.gradients import Objective
+from components.training.engine.gradients import Objective, Towers
 from components.training.engine.run import Engine, Run
-from components.training.engine.towers import Towers
-from components.training.rows.batch import Batch
+from components.training.rows.batches import Batch
 
 CONTEXT, DIM, SIZE, END = 12, 8, 8, 39
 CONFIG: dict[str, Any] = {

@@ -26,7 +26,7 @@ from components.core.settings import Settings
 from components.core.table import Table
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
-from components.training.files import Files
+from components.training.data import Files
 from tests.support.params import every_method
 from tests.support.synthetic_training import WORDS
 

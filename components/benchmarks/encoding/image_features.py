@@ -22,7 +22,7 @@ from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import Features
 from components.core.progress import bar
-from components.encoders.finite import non_finite_row, require_finite
+from components.encoders.embeddings import non_finite_row, require_finite
 
 FOLDER = Path("state/image_features")
 _AHEAD = 4

@@ -9,7 +9,7 @@ import numpy as np
 
 from components.core.errors import InputError
 from components.core.metrics import Features
-from components.encoders.finite import non_finite_row
+from components.encoders.embeddings import non_finite_row
 
 
 class TextEncoder(Protocol):

@@ -13,7 +13,7 @@ from PIL import Image
 from webdataset.tariterators import base_plus_ext
 
 from components.benchmarks.encoding.picture_source import Picture
-from components.training.shards.tar import MAX_MEMBER
+from components.training.shards.reader import MAX_MEMBER
 
 
 def tar_pictures(path: Path) -> Callable[[str, str], Picture]:

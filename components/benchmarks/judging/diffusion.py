@@ -27,7 +27,7 @@ from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.texts.tokens import Tokens
+from components.encoders.adapter.tokens import Tokens
 
 CACHE = Path("state/generated_images")
 TOWERS = {"second": "ViT-bigG-14", "first": "ViT-L-14"}

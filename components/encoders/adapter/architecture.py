@@ -12,8 +12,7 @@ from open_clip.transformer import QuickGELU
 from torch import nn
 
 from components.core.errors import InputError
-from components.encoders.adapter.language_models.layers import from_config, without_dropout
-from components.encoders.adapter.language_models.tower import LanguageClip, LanguageTower
+from components.encoders.adapter.language_tower import LanguageClip, LanguageTower, from_config, without_dropout
 
 _OWN_MODELS = Path(__file__).parent / "models"
 

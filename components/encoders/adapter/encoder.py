@@ -19,9 +19,9 @@ from components.core.progress import bar
 from components.encoders.adapter.architecture import build, uses_quick_gelu
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
-from components.encoders.adapter.texts.text_tower import encode_tokens
-from components.encoders.adapter.texts.tokenizers import tokenizer_of
-from components.encoders.adapter.texts.tokens import Tokenizer, trimmed
+from components.encoders.adapter.text_tower import encode_tokens
+from components.encoders.adapter.tokenizers import tokenizer_of
+from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
 
 Vectors = npt.NDArray[np.float32]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.texts.tokens import ClipTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer
 
 _SIZES = {"layers", "width", "mlp_ratio"}
 _SAME = {

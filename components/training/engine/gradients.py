@@ -8,20 +8,117 @@ grows with the micro-batch, not with the batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
+from components.encoders.adapter.images import normalise
+from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
-from components.training.engine.micro_batches import MicroBatch, cut
-from components.training.engine.towers import Passed, Towers
-from components.training.rows.batch import Batch
+from components.training.rows.batches import Batch, Rows
+
+Passed = tuple[Tensor | None, Tensor | None]
+"""Features of a pass's texts and of its images."""
+
+
+class Towers(nn.Module):
+    """An encoder's towers.
+
+    Args:
+        model: has `encode_image` and a text side that `text_features` knows.
+        autocast: element type of mixed precision; None for float32.
+        compiled: whether torch compiles the towers; worth it on a GPU for runs of more than a few minutes.
+    """
+
+    def __init__(self, model: Any, device: str, autocast: torch.dtype | None = None, compiled: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self._device_type = device.split(":", maxsplit=1)[0]
+        self._autocast = autocast
+        self._text: Callable[[Any, Tensor], Tensor] = text_features
+        self._image: Callable[[Tensor], Tensor] = model.encode_image
+        if compiled:
+            self._text = torch.compile(text_features, dynamic=True)
+            self._image = torch.compile(model.encode_image)
+
+    def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
+        """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for what was not given."""
+        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None):
+            of_texts = None if texts is None else self._text(self.model, texts).float()
+            of_images = None if pixels is None else self._image(normalise(pixels)).float()
+        return of_texts, of_images
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one pass through the towers computes.
+
+    Attributes:
+        texts: token ids `[texts, longest]`, cut after the longest text's end token; None without texts.
+        text_rows: where the texts stand among the batch's, columns one after another.
+        pixels: uint8 `[images, 3, size, size]`; None for a frozen image tower.
+        pixel_rows: where the images stand, likewise.
+        tokens: tokens up to and with each text's end token, summed.
+    """
+
+    texts: Tensor | None
+    text_rows: Tensor
+    pixels: Tensor | None
+    pixel_rows: Tensor
+    tokens: int
+
+
+def cut(batch: Batch, size: int | None) -> list[MicroBatch]:
+    """The batch in pieces of at most `size` texts and `size` images; one piece without a size.
+
+    The last piece has some of both where the batch has both: DDP averages gradients in its pass, so every trained
+    parameter must take part in it.
+    """
+    texts = sorted(batch.tokens)
+    lengths = np.concatenate([batch.lengths[name] for name in texts]) if texts else np.zeros(0, np.int64)
+    images = sum(len(batch.pixels[name]) for name in batch.pixels)
+    pieces = max(1, math.ceil(max(len(lengths), images) / size)) if size else 1
+    # Longest first: the largest allocation comes first and the others fit into it. Where there are fewer rows than
+    # pieces, `array_split` leaves its last parts empty, which therefore become the first.
+    order = np.argsort(lengths, kind="stable")
+    text_parts, pixel_parts = (np.array_split(rows, pieces)[::-1] for rows in (order, np.arange(images)))
+    return [
+        MicroBatch(
+            texts=_texts(batch, texts, lengths, rows),
+            text_rows=torch.from_numpy(rows),
+            pixels=_pixels(batch, pixels),
+            pixel_rows=torch.from_numpy(pixels),
+            tokens=int(lengths[rows].sum()),
+        )
+        for rows, pixels in zip(text_parts, pixel_parts, strict=True)
+    ]
+
+
+def _texts(batch: Batch, names: list[str], lengths: Rows, rows: Rows) -> Tensor | None:
+    if not len(rows):
+        return None
+    longest, per_column = int(lengths[rows].max()), len(batch.ids)
+    ids = np.empty((len(rows), longest), dtype=np.int64)
+    for place, name in enumerate(names):
+        here = rows // per_column == place
+        ids[here] = batch.tokens[name][rows[here] % per_column, :longest]
+    return torch.from_numpy(ids)
+
+
+def _pixels(batch: Batch, rows: Rows) -> Tensor | None:
+    if not len(rows):
+        return None
+    per_column = len(batch.ids)
+    names = sorted(batch.pixels)
+    return torch.cat([batch.pixels[names[int(row) // per_column]][row % per_column, None] for row in rows])
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
-"""What a run's steps cost: rows and tokens per second, waiting for data, memory, share of the hardware's peak."""
+"""What a run's steps do and cost: losses, rows and tokens per second, waiting for data, memory, share of the peak."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.compute.hardware import peak_flops, peak_memory
-from components.training.engine.micro_batches import MicroBatch
-from components.training.engine.towers import Towers
+from components.tracking import TrackedRun
+from components.training.engine.gradients import MicroBatch, Towers
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,25 @@ class Pace:
     data_wait_share: float
     peak_memory_mb: float
     flop_utilisation: float | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one optimisation step did.
+
+    Attributes:
+        losses: by name, the mean over ranks.
+        pace: since the last report.
+        lost: samples of all ranks that could not be used, since the run was started or resumed.
+    """
+
+    number: int
+    losses: Mapping[str, float]
+    lr: float
+    logit_scale: float
+    gradient_norm: float
+    pace: Pace
+    lost: int = 0
 
 
 class Meter:
@@ -97,3 +116,16 @@ def count_flops(towers: Towers, piece: MicroBatch, device: str) -> float:
     for parameter, gradient in gradients:
         parameter.grad = gradient
     return float(counter.get_total_flops())
+
+
+def report_to(run: TrackedRun) -> Callable[[Step], None]:
+    """A reporter that logs every step's losses, learning rate, logit scale, gradient norm and pace."""
+
+    def report(step: Step) -> None:
+        metrics = {f"loss/{name}": value for name, value in step.losses.items()}
+        metrics |= {"loss/total": sum(step.losses.values()), "train/lost_samples": step.lost}
+        metrics |= {f"train/{name}": getattr(step, name) for name in ("lr", "logit_scale", "gradient_norm")}
+        metrics |= {f"train/{name}": value for name, value in asdict(step.pace).items() if value is not None}
+        run.log_metrics(metrics, step.number)
+
+    return report

@@ -1,38 +1,23 @@
-"""What a training run is made of."""
+"""What a training run is made of, where it is, and how that outlives the process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
+from components.core.errors import InputError
 from components.methods.contract.features import Features
 from components.methods.contract.optimisation import Optimisation
-from components.training.engine.meter import Pace
-from components.training.rows.batch import Source
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one optimisation step did.
-
-    Attributes:
-        losses: by name, the mean over ranks.
-        pace: since the last report.
-        lost: samples of all ranks that could not be used, since the run was started or resumed.
-    """
-
-    number: int
-    losses: Mapping[str, float]
-    lr: float
-    logit_scale: float
-    gradient_norm: float
-    pace: Pace
-    lost: int = 0
+from components.training.engine.gradients import Objective
+from components.training.engine.meter import Step
+from components.training.rows.batches import Source
 
 
 @dataclass(frozen=True)
@@ -66,7 +51,8 @@ class Run:
         losses: named loss terms of a batch; their sum is minimised.
         checkpoints: where the run's resume state is; None to do without.
         report: called by the leading rank every `log_every` steps and after the last one.
-        validate: metrics on held-out rows, called by the leading rank every `validate_every` steps and after the last.
+        validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
+            steps and after the last.
         select: metric and whether larger is better; the weights that do best by it are kept aside.
     """
 
@@ -80,5 +66,158 @@ class Run:
     engine: Engine = field(default_factory=Engine)
     checkpoints: Checkpoints | None = None
     report: Callable[[Step], None] | None = None
-    validate: Callable[[int], dict[str, float]] | None = None
+    validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
+
+
+class MovingAverage:
+    """`average = decay * average + (1 - decay) * weights` after every step.
+
+    Args:
+        trained: parameters by name; the average starts at their values.
+        decay: per step.
+    """
+
+    def __init__(self, trained: Mapping[str, nn.Parameter], decay: float) -> None:
+        self._trained = trained
+        self._decay = decay
+        self.tensors: dict[str, Tensor] = {name: weights.detach().clone() for name, weights in trained.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Move the average towards the weights."""
+        torch._foreach_lerp_(list(self.tensors.values()), list(self._trained.values()), 1 - self._decay)
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from a saved average."""
+        for name, average in self.tensors.items():
+            average.copy_(tensors[name])
+
+    @torch.no_grad()
+    def put(self) -> None:
+        """Make the average the weights, for good."""
+        for name, weights in self._trained.items():
+            weights.copy_(self.tensors[name])
+
+    @contextmanager
+    def as_weights(self) -> Iterator[None]:
+        """The average in place of the weights for the length of the block."""
+        kept = {name: weights.detach().clone() for name, weights in self._trained.items()}
+        self.put()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, weights in self._trained.items():
+                    weights.copy_(kept[name])
+
+
+class State:
+    """Step, position in the data, and everything that the next step depends on.
+
+    Args:
+        trained: the parameters that change; what is frozen is known from the base.
+        batch_size: of the global batch.
+        source: what the data source says must be the same when the run is resumed.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints | None,
+        trained: Mapping[str, nn.Parameter],
+        optimiser: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        average: MovingAverage | None,
+        world: World,
+        batch_size: int,
+        source: Mapping[str, str],
+    ) -> None:
+        self.step = self.epoch = self.cursor = 0
+        self.best: float | None = None
+        self.average = average
+        self._checkpoints, self._world = checkpoints, world
+        self._trained, self._optimiser, self._scaler = trained, optimiser, scaler
+        self._fixed = {"batch_size": batch_size, "source": dict(source)}
+
+    def advance(self, cursor: int) -> None:
+        """A step is done; the epoch goes on from `cursor`."""
+        self.step += 1
+        self.cursor = cursor
+
+    def next_epoch(self) -> None:
+        """The epoch is over."""
+        self.epoch += 1
+        self.cursor = 0
+
+    def save(self) -> None:
+        """Write a checkpoint; every rank must call it."""
+        cursors = self._world.everyones(self.cursor)
+        if self._checkpoints is not None and self._world.leads:
+            self._checkpoints.save(self._facts() | {"cursors": cursors}, self._tensors())
+        self._world.wait()
+
+    def keep_if_best(self, value: float, *, larger: bool) -> None:
+        """Keep the weights aside when `value` is finite and the best so far; only the leading rank calls it."""
+        if not math.isfinite(value):
+            return
+        if self.best is not None and (value <= self.best if larger else value >= self.best):
+            return
+        self.best = value
+        if self._checkpoints is not None:
+            self._checkpoints.save_best(self._facts(), dict(self._trained))
+
+    def resume(self) -> None:
+        """Go on from the newest sound checkpoint, where there is one.
+
+        Raises:
+            InputError: it belongs to another global batch, or to ranks that shared the data otherwise.
+        """
+        if self._checkpoints is not None:
+            self._checkpoints.resume(self._restore)
+
+    def _facts(self) -> Facts:
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "best": self.best,
+            "scaler": self._scaler.state_dict(),
+            "fixed": self._fixed,
+            "ranks": self._world.size,
+        }
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = {f"weights.{name}": weights for name, weights in self._trained.items()}
+        tensors |= optimiser_tensors(self._optimiser)
+        if self.average is not None:
+            tensors |= {f"average.{name}": average for name, average in self.average.tensors.items()}
+        return tensors | {"rng": torch.get_rng_state()}
+
+    @torch.no_grad()
+    def _restore(self, facts: Facts, tensors: dict[str, Tensor]) -> None:
+        self._compare(facts)
+        for name, weights in self._trained.items():
+            weights.copy_(tensors[f"weights.{name}"])
+        restore_optimiser(self._optimiser, tensors)
+        if self.average is not None:
+            self.average.load({name: tensors[f"average.{name}"] for name in self._trained})
+        if facts["scaler"]:
+            self._scaler.load_state_dict(facts["scaler"])
+        torch.set_rng_state(tensors["rng"])
+        self.step, self.epoch, self.best = facts["step"], facts["epoch"], facts["best"]
+        cursors = facts["cursors"]
+        # Batches of a table are global: every rank stands at the same one, however many ranks there are.
+        self.cursor = cursors[self._world.rank] if len(cursors) == self._world.size else cursors[0]
+
+    def _compare(self, facts: Facts) -> None:
+        before, now = facts["fixed"], self._fixed
+        if before["batch_size"] != now["batch_size"]:
+            raise InputError(
+                f"the checkpoint at step {facts['step']} has global batch {before['batch_size']}, this run "
+                f"{now['batch_size']}: keep it when the number of ranks changes, or delete the checkpoint"
+            )
+        if before["source"] != now["source"]:
+            raise InputError(
+                f"the checkpoint at step {facts['step']} was made by {facts['ranks']} ranks from another share of the "
+                f"data ({before['source']}, now {now['source']}): use as many ranks as then, or delete the checkpoint"
+            )

@@ -1,11 +1,11 @@
-"""One optimisation step: gradients, clipping, weights, logit scale, moving average."""
+"""One optimisation step: learning rate, gradients, clipping, weights, logit scale, moving average."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +14,17 @@ from torch.nn.parallel import DistributedDataParallel
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.optimisation import Optimisation
-from components.training.engine.average import MovingAverage
-from components.training.engine.gradients import Objective, Outcome, backward
+from components.training.engine.gradients import Objective, Outcome, Towers, backward, cut
 from components.training.engine.meter import Meter
-from components.training.engine.micro_batches import cut
-from components.training.engine.run import Run
-from components.training.engine.schedule import rate_factor
-from components.training.engine.state import State
-from components.training.engine.towers import Towers
-from components.training.rows.batch import Batch
+from components.training.engine.run import MovingAverage, Run, State
+from components.training.rows.batches import Batch
+
+SCHEDULES: dict[str, Callable[[int, int, float], float]] = {
+    "cosine": lambda step, total, _: 0.5 * (1 + math.cos(math.pi * step / total)),
+    "constant": lambda _step, _total, _: 1.0,
+    "exponential": lambda _step, _total, decay: decay,
+}
+"""Factor of the peak learning rate, of steps since the warm-up, of those to the end, and of the decay by epochs."""
 
 MAX_LOGIT_SCALE = math.log(100)
 """Upper bound of the logit scale parameter, as CLIP clamps it after every step."""
@@ -135,7 +137,7 @@ class Stepper:
         run, state = self._run, self.state
         if run.engine.world.leads and run.validate is not None:
             with state.average.as_weights() if state.average is not None else nullcontext():
-                found = run.validate(state.step)
+                found = run.validate(replace(self._objective, towers=self._plain), state.step)
                 if run.select and run.select[0] in found:
                     state.keep_if_best(found[run.select[0]], larger=run.select[1])
         run.engine.world.wait()
@@ -167,6 +169,23 @@ def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParalle
         towers, ["model.logit_scale"]
     )
     return DistributedDataParallel(towers, gradient_as_bucket_view=True)
+
+
+def rate_factor(plan: Optimisation, step: int, per_epoch: int) -> float:
+    """The learning rate at `step` (from 0) as a factor of its peak: linear warm-up, then the schedule over the rest.
+
+    The exponential schedule counts whole epochs, warm-up included.
+    """
+    if step < plan.warmup_steps:
+        return (step + 1) / plan.warmup_steps
+    total = max(1, per_epoch * plan.epochs - plan.warmup_steps)
+    return SCHEDULES[plan.schedule](step - plan.warmup_steps, total, plan.gamma ** (step // per_epoch))
+
+
+def check_warmup(warmup: int, total: int) -> None:
+    """Raise `InputError` when the run would end inside its warm-up."""
+    if warmup >= total:
+        raise InputError(f"warmup_steps is {warmup} but the run has {total} steps: lower it or train longer")
 
 
 def make_optimiser(trained: Mapping[str, nn.Parameter], plan: Optimisation) -> torch.optim.AdamW:

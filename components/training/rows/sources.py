@@ -1,30 +1,31 @@
-"""From a method's columns to the source of its batches."""
+"""From joined rows to the source of their batches: texts as token ids, images by their places or by looking alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
+from components.core.arrays import mapped_array
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.core.progress import track
+from components.core.files import atomic_file, content_hash
+from components.core.metrics import top_k
+from components.core.progress import bar, track
 from components.core.records import PAIRS
 from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
-from components.encoders.adapter.texts.tokens import Tokenizer
+from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.visits import Visits
+from components.training.rows.batches import OtherImages, Rows, Sampler, TableSource, Vectors, groups_of
 from components.training.rows.examples import IMAGE_IDS, Columns
-from components.training.rows.neighbours import OtherImages, Vectors, nearest, nearest_among
-from components.training.rows.sampler import Rows, Sampler, groups_of
-from components.training.rows.table_source import TableSource
-from components.training.rows.token_cache import cached_tokens
 
 _MOST_PIXELS = 8e9
 """Bytes of decoded images that are held in memory."""
@@ -168,3 +169,91 @@ def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[s
         for start in track(range(0, len(raw), block), "decode", -(-len(raw) // block), "block")
     ]
     return torch.cat(parts), {name: np.searchsorted(used, rows) for name, rows in places.items()}
+
+
+def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> Rows:
+    """For each row, rows of its `count` most similar other images, `[rows, count]`.
+
+    Args:
+        features: unit image features `[images, dim]`.
+        images: the image of each row, `[rows]`, the same number wherever it is the same image.
+
+    Raises:
+        InputError: there are too few different images.
+    """
+    distinct, first, inverse = np.unique(images, return_index=True, return_inverse=True)
+    _check(len(distinct), count)
+    chosen = np.ascontiguousarray(features[distinct])
+    best = top_k(chosen, chosen, count + 1)
+    rows: Rows = first[_without(best, best == np.arange(len(distinct))[:, None])][inverse]
+    return rows
+
+
+def nearest_among(
+    features: Vectors, images: Rows, image_ids: Sequence[str], others: OtherImages, count: int = Neighbours.count
+) -> Rows:
+    """For each row, the `count` most similar of `others`, `[rows, count]`; the row's own image is none of them.
+
+    Args:
+        features: unit image features `[images, dim]`.
+        images: the image of each row, `[rows]`.
+        image_ids: of the images of `features`.
+
+    Raises:
+        InputError: there are too few different images.
+    """
+    known, first = np.unique(np.array(others.image_ids), return_index=True)
+    _check(len(known), count)
+    distinct, inverse = np.unique(images, return_inverse=True)
+    gallery = np.ascontiguousarray(others.features[first])
+    best = top_k(np.ascontiguousarray(features[distinct]), gallery, count + 1)
+    own = np.array([image_ids[image] for image in distinct.tolist()])
+    rows: Rows = first[_without(best, known[best] == own[:, None])][inverse]
+    return rows
+
+
+def _without(best: Rows, itself: npt.NDArray[np.bool_]) -> Rows:
+    """`best` without the place of each row that is `itself`, or without the last."""
+    # An image with the same features may stand before the image itself, which is then not in the list at all.
+    itself[~itself.any(axis=1), -1] = True
+    return best[~itself].reshape(len(best), best.shape[1] - 1)
+
+
+def _check(distinct: int, count: int) -> None:
+    if distinct <= count:
+        raise InputError(f"{distinct} different images are too few to draw from {count} neighbours: add rows")
+
+
+_BLOCK = 4096
+_SMALL = 20_000
+
+
+def cached_tokens(
+    texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, identity: str, folder: Path
+) -> Tokens:
+    """Token ids `[texts, context_length]`, mapped from `folder`; made there where they are missing.
+
+    Args:
+        identity: what the tokenizer is; with the texts it names the file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / f"{content_hash(identity, str(context_length), *texts)[:32]}.npy"
+    if not path.is_file():
+        _write(texts, tokenise, context_length, path)
+    return mapped_array(path, "delete it and run the stage again, which makes it anew")
+
+
+def _write(texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, path: Path) -> None:
+    shape = (len(texts), context_length)
+    with atomic_file(path) as temporary:
+        tokens = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.int32, shape=shape)
+        progress = bar("tokenise", len(texts), "text") if len(texts) > _SMALL else None
+        for start in range(0, len(texts), _BLOCK):
+            tokens[start : start + _BLOCK] = tokenise(texts[start : start + _BLOCK])
+            if progress is not None:
+                progress.update(min(_BLOCK, len(texts) - start))
+        if progress is not None:
+            progress.close()
+        tokens.flush()

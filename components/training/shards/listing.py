@@ -1,4 +1,4 @@
-"""Which shards a pattern, folder or list names, and how many samples they hold."""
+"""Shards on disk or in S3: which ones a pattern, folder or list names, how many samples they hold, and their hash."""
 
 from __future__ import annotations
 
@@ -7,12 +7,68 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
 
 from braceexpand import braceexpand
 from more_itertools import duplicates_everseen
 
+from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.training.shards.files import ShardFiles, is_remote
+from components.core.files import content_hash, file_hash
+from components.core.progress import track
+from components.core.settings import Shards
+from components.core.storage import S3
+
+_BUFFER = 1 << 20
+
+
+class ShardFiles:
+    """Reads paths and `s3://` URLs alike; a store is only asked once a URL names one."""
+
+    @cached_property
+    def _s3(self) -> S3:
+        return S3()
+
+    def open(self, url: str) -> BinaryIO:
+        """A stream of a file's bytes.
+
+        Raises:
+            InputError: it is missing or cannot be read.
+        """
+        if is_remote(url):
+            return self._s3.open(url)
+        try:
+            return Path(url).open("rb", buffering=_BUFFER)
+        except OSError as error:
+            raise InputError(f"{url} cannot be read ({error.strerror}): put it there or correct the path") from None
+
+    def read(self, url: str) -> bytes:
+        """A small file's bytes."""
+        with self.open(url) as stream:
+            return stream.read()
+
+    def exists(self, url: str) -> bool:
+        """Whether there is such a file."""
+        return self._s3.exists(url) if is_remote(url) else Path(url).is_file()
+
+    def etags(self, folder: str) -> dict[str, str]:
+        """What the store says that each object below a folder of S3 holds, by URL."""
+        return self._s3.etags(folder)
+
+    def list(self, folder: str) -> list[str]:
+        """The files directly in a folder, sorted; none when there is no folder."""
+        folder = folder.rstrip("/") + "/"
+        if is_remote(folder):
+            return [url for url in self._s3.list(folder) if "/" not in url.removeprefix(folder)]
+        return sorted(str(path) for path in Path(folder).glob("*") if path.is_file())
+
+
+def is_remote(url: str) -> bool:
+    """Whether `url` names something in S3."""
+    return url.startswith("s3://")
+
 
 SIZES = "sizes.json"
 """Beside the shards: samples by file name, as open_clip's trainer reads it too."""
@@ -84,14 +140,9 @@ def _expand(pattern: str, files: ShardFiles) -> list[str]:
 
 
 def _sizes(urls: list[str], files: ShardFiles) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    by_folder: dict[str, list[str]] = {}
-    for url in urls:
-        by_folder.setdefault(url.rpartition("/")[0], []).append(url)
-    for folder, shards in by_folder.items():
-        known = _read_sizes(f"{folder}/{SIZES}" if folder else SIZES, files)
-        sizes |= {url: known[name] for url in shards if (name := url.rpartition("/")[2]) in known}
-    return sizes
+    folders = {url.removesuffix(url.rpartition("/")[2]) for url in urls}
+    known = {folder + name: size for folder in folders for name, size in _read_sizes(folder + SIZES, files).items()}
+    return {url: known[url] for url in urls if url in known}
 
 
 def _read_sizes(url: str, files: ShardFiles) -> dict[str, int]:
@@ -104,3 +155,35 @@ def _read_sizes(url: str, files: ShardFiles) -> dict[str, int]:
     if min(sizes.values(), default=0) < 0:
         raise InputError(f"{url} is not a JSON object of samples by shard: write it again or remove it")
     return sizes
+
+
+_DIGITS = 15
+"""Of each hash, in hexadecimal: ranks exchange integers of 63 bits."""
+
+
+def shards_hash(shards: Shards, world: World) -> str:
+    """Hash of the shards' bytes in their order, of the columns taken from them, and of the epoch's length.
+
+    Files are known by their SHA-256, of which every rank makes its share; objects in S3 by their ETag, so that nothing
+    is fetched. The folder does not count. Every rank must call it and gets the same.
+
+    Raises:
+        InputError: the shards cannot be found or read.
+    """
+    files = ShardFiles()
+    urls = find_shards(shards.urls, files).urls
+    digests = _digests(urls[world.rank :: world.size], files, show=world.leads)
+    hashes = (content_hash(str(world.rank + turn * world.size), digest) for turn, digest in enumerate(digests))
+    own = sum(int(found[:_DIGITS], 16) for found in hashes)
+    bytes_of_all = sum(world.everyones(own % 16**_DIGITS)) % 16**_DIGITS
+    columns = repr(sorted(shards.columns.items()))
+    return content_hash(columns, str(shards.samples_per_epoch), f"{bytes_of_all:x}")
+
+
+def _digests(urls: Sequence[str], files: ShardFiles, *, show: bool) -> list[str]:
+    etags: dict[str, str] = {}
+    for folder in sorted({url.rpartition("/")[0] for url in urls if is_remote(url)}):
+        etags |= files.etags(f"{folder}/")
+    shown = track(urls, "read shards for their hash", len(urls), "shard") if show and not etags else urls
+    # A missing object is told of when it is read; until then it has no content.
+    return [etags.get(url, "") if is_remote(url) else file_hash(Path(url)) for url in shown]

@@ -1,4 +1,4 @@
-"""Batches streamed from webdataset shards, for methods that train the image tower."""
+"""Batches streamed from webdataset shards, for methods that train the image tower; lost samples are counted."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.progress import track
-from components.encoders.adapter.texts.tokens import Tokenizer, Tokens
-from components.training.rows.batch import Batch
+from components.encoders.adapter.tokens import Tokenizer, Tokens
+from components.training.rows.batches import Batch
 from components.training.shards.decode import Example, SampleDecoder
-from components.training.shards.errors import ErrorCount
-from components.training.shards.files import ShardFiles
-from components.training.shards.listing import find_shards
-from components.training.shards.order import ShardOrder
-from components.training.shards.prefetch import in_order, prefetched
-from components.training.shards.reader import RawSample, ShardReader
-from components.training.shards.tar import Fault
+from components.training.shards.listing import ShardFiles, find_shards
+from components.training.shards.order import ShardOrder, in_order, prefetched
+from components.training.shards.reader import Fault, RawSample, ShardReader
 
 IMAGES: Mapping[str, str] = MappingProxyType({"image": "jpg|jpeg|png|webp"})
 TEXTS: Mapping[str, str] = MappingProxyType({"caption": "txt"})
@@ -37,6 +33,47 @@ _log = logging.getLogger(__name__)
 
 _STEPS = 1 << 32
 _AHEAD_PER_WORKER = 16
+
+ENOUGH = 1_000
+"""Samples that must have been looked at before their share of errors means something."""
+
+_LOGGED = 5
+
+
+class ErrorCount:
+    """Lost samples by reason.
+
+    Args:
+        most: the share of lost samples above which the run stops.
+    """
+
+    def __init__(self, most: float) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.samples = 0
+        self._most = most
+
+    def good(self) -> None:
+        """A sample was used."""
+        self.samples += 1
+
+    def lost(self, sample: RawSample, fault: Fault) -> None:
+        """A sample, or what stands for several, could not be used.
+
+        Raises:
+            InputError: too large a share is lost.
+        """
+        reason = str(fault)
+        if self.reasons[reason] < _LOGGED:
+            _log.warning("shard %s: sample %s is left out: %s", sample.shard, ascii(sample.key), reason)
+        self.samples += sample.lost
+        self.reasons[reason] += sample.lost
+        total = self.reasons.total()
+        if self.samples >= ENOUGH and total > self._most * self.samples:
+            causes = ", ".join(f"{count} {name}" for name, count in self.reasons.most_common())
+            raise InputError(
+                f"{total} of {self.samples} samples cannot be used ({causes}; the last is {sample.key!a} in "
+                f"{sample.shard}): fix the shards or raise max_error_share above {self._most}"
+            )
 
 
 class ShardSource:

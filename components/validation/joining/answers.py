@@ -20,6 +20,11 @@ from components.validation.table import Synthesised
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+import numpy.typing as npt
+
+from components.core.words import normalised
+
+Rows = npt.NDArray[np.int64]
 _MEMORY, _THREADS = "512MB", 2
 _PAIR_COLUMNS = ("id", "caption", "facts")
 
@@ -31,6 +36,7 @@ class Joined:
         self._connection = connection
         self._table = table
         ((self.rows,),) = _run(connection, "select count(*) from joined")
+        connection.create_function("said", normalised, ["VARCHAR"], "VARCHAR")  # type: ignore[list-item,arg-type]
 
     def shards(self, size: int) -> Iterator[pd.DataFrame]:
         """The rows in order, about `size` at a time: a shard ends where a pair's run of rows ends.
@@ -50,9 +56,13 @@ class Joined:
                 yield frame.iloc[:cut]
             held = frame.iloc[cut:]
 
-    def repeats(self) -> Repeats:
-        """A place to note what rows say, to find those that say the same."""
-        return Repeats(self._connection, self._table)
+    def repeated(self) -> Rows:
+        """Numbers of every row but the first whose answers all say what another sample of the same pair says, sorted.
+
+        Samples of a pair may be any number of shards apart, so this looks at all rows, before the first shard.
+        """
+        found = self._connection.sql(sql.repeated(self._table)).fetchnumpy()["row"]
+        return np.asarray(found, dtype=np.int64)
 
     def require_facts(self, pairs: Path) -> None:
         """Refuse rows about a pair without facts.
@@ -74,36 +84,6 @@ class Joined:
                 for name, kind in ((name, np.int64 if name in numbers else object) for name in columns)
             }
         ).set_axis(found["row"].to_numpy())
-
-
-class Repeats:
-    """Rows of one pair whose answers all say the same, whatever lies between them."""
-
-    def __init__(self, connection: DuckDBPyConnection, table: Synthesised) -> None:
-        self._connection = connection
-        self._candidates = sql.candidates(table)
-        _run(connection, "create or replace table said (row bigint, words blob)")
-
-    def candidates(self, size: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows that another row could repeat, `size` at a time: their number, their pair and all their answers."""
-        cursor = self._connection.cursor()
-        cursor.execute(self._candidates)
-        while rows := cursor.fetchmany(size):
-            yield rows
-
-    def note(self, rows: Sequence[int], words: Sequence[bytes]) -> None:
-        """Note what rows say; equal bytes say the same."""
-        import pyarrow as pa
-
-        said = pa.table({"row": pa.array(rows, pa.int64()), "words": pa.array(words, pa.binary())})
-        self._connection.register("more", said)
-        _run(self._connection, "insert into said select * from more")
-        self._connection.unregister("more")
-
-    def found(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Numbers of the rows that say what an earlier one says, in order."""
-        found = self._connection.sql(sql.REPEATED).fetchnumpy()["row"]
-        return np.asarray(found, dtype=np.int64)
 
 
 @contextmanager

@@ -19,9 +19,6 @@ WITHOUT_FACTS = """
 """
 """The first pair without facts."""
 
-REPEATED = "select row from said qualify row_number() over (partition by words order by row) > 1 order by row"
-"""Rows that say what an earlier one says."""
-
 
 def shown_columns(table: Synthesised) -> list[str]:
     """The columns of a joined row, see `Joined.shards`."""
@@ -108,13 +105,16 @@ def unmatched(number: int) -> str:
     return f"select (select count(*) from answers_{number}) - (select count(*) from joined where found_{number})"
 
 
-def candidates(table: Synthesised) -> str:
-    """Number, pair and answers of the rows that have all answers, of pairs with several such rows."""
+def repeated(table: Synthesised) -> str:
+    """Numbers of the rows whose answers all say what an earlier row of their pair says, by the function `said`."""
     answers = [_name(answer.column) for answer in table.answers]
     whole = " and ".join(f"{name} is not null" for name in answers)
+    # Digests, for texts as keys would all be held in memory.
+    digests = ", ".join(f"md5(said({name}))" for name in answers)
     return f"""
-        select row, id, {", ".join(answers)} from joined where {whole}
-            and id in (select id from joined where {whole} group by id having count(*) > 1)
+        with several as (select id from joined where {whole} group by id having count(*) > 1)
+        select row from joined where {whole} and id in (select id from several)
+        qualify row_number() over (partition by id, {digests} order by row) > 1 order by row
     """
 
 

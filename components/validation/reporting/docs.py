@@ -16,10 +16,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.core.files import atomic_folder
-from components.core.progress import track
 from components.validation.reporting.quality import Quality
-from components.validation.reporting.report import Outcome
-from components.validation.reporting.samples import DOCUMENTED, MOST_REASONS
+from components.validation.reporting.report import DOCUMENTED, MOST_REASONS, Outcome
 from components.validation.rules import Rule
 from components.validation.suites import make_context, row_expectation, share_expectation
 
@@ -42,18 +40,15 @@ class Documented:
     quality: Quality
 
 
-def write_docs(folder: Path, tables: Sequence[Documented]) -> None:
-    """Write the Data Docs of all tables, `index.html` first to read; whole or not at all."""
-    context = make_context()
-    for table in track(tables, "Data Docs", len(tables), "table"):
-        name = table.outcome.table
-        _run_suite(context, f"{name}_answers", _harmless(table.sample), table.rules, row_expectation)
-        shares = pd.DataFrame([table.outcome.tally.shares()]).assign(row=0)
-        _run_suite(context, f"{name}_shares", shares, table.share_rules, share_expectation)
+def write_docs(folder: Path, table: Documented) -> None:
+    """Write a table's Data Docs, `index.html` first to read; whole or not at all."""
+    context, name = make_context(), table.outcome.table
+    _run_suite(context, f"{name}_answers", _harmless(table.sample), table.rules, row_expectation)
+    shares = pd.DataFrame([table.outcome.tally.shares()]).assign(row=0)
+    _run_suite(context, f"{name}_shares", shares, table.share_rules, share_expectation)
     with atomic_folder(folder) as temporary:
         _build(context, temporary)
-        pictures = {table.outcome.table: table.quality.write(temporary / "quality") for table in tables}
-        _write_pages(temporary, tables, pictures)
+        _write_pages(temporary, table.outcome, table.quality.write(temporary / "quality"))
 
 
 def _run_suite(
@@ -96,26 +91,21 @@ def _build(context: Any, folder: Path) -> None:
     context.build_data_docs()
 
 
-def _write_pages(folder: Path, tables: Sequence[Documented], pictures: dict[str, list[Path]]) -> None:
+def _write_pages(folder: Path, outcome: Outcome, pictures: Sequence[Path]) -> None:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    style = (_TEMPLATES / "docs.css").read_text("utf-8")
-    common = {"style": style, "documented": DOCUMENTED, "reasons_shown": MOST_REASONS}
-    for table in tables:
-        page = environment.get_template("rejected.html.j2").render(outcome=table.outcome, **common)
-        (folder / f"rejected_{table.outcome.table}.html").write_text(page, "utf-8")
-    entries = [
-        {
-            "outcome": table.outcome,
-            "answers": _page(folder, f"{table.outcome.table}_answers"),
-            "shares": _page(folder, f"{table.outcome.table}_shares"),
-            "pictures": [path.relative_to(folder) for path in pictures[table.outcome.table]],
-        }
-        for table in tables
-    ]
-    index = environment.get_template("index.html.j2").render(entries=entries, **common)
-    (folder / "index.html").write_text(index, "utf-8")
+    shown = {
+        "outcome": outcome,
+        "style": (_TEMPLATES / "docs.css").read_text("utf-8"),
+        "documented": DOCUMENTED,
+        "reasons_shown": MOST_REASONS,
+        "answers": _page(folder, f"{outcome.table}_answers"),
+        "shares": _page(folder, f"{outcome.table}_shares"),
+        "pictures": [path.relative_to(folder) for path in pictures],
+    }
+    for template, page in (("index.html.j2", "index.html"), ("rejected.html.j2", f"rejected_{outcome.table}.html")):
+        (folder / page).write_text(environment.get_template(template).render(**shown), "utf-8")
 
 
 def _page(folder: Path, suite: str) -> str:

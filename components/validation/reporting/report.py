@@ -1,20 +1,85 @@
-"""What became of a table's rows: for summary.json, for the terminal, and for the error when a limit is broken."""
+"""What became of a table's rows: for summary.json, for the terminal, and for the error when a limit is broken.
+
+Rows stand for a whole table there; which ones does not depend on how the table is cut into shards.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as View
 
 from components.core.settings import Validate
-from components.validation.reporting.samples import MOST_REASONS, Examples
 from components.validation.suites import SuiteResult
+
+DOCUMENTED = 10_000
+"""Rows of a table that its Data Docs look at, at most."""
+
+MOST_REASONS = 200
+"""Reasons of a table that its reports name, at most: reasons may hold text from outside."""
+
+_EXAMPLES = 5
+
+
+def sample_rows(rows: int, most: int = DOCUMENTED) -> npt.NDArray[np.int64]:
+    """Numbers of `most` of the rows, each as likely as any other, sorted; of all rows when there are no more."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A rejected row: its pair and sample, its texts by column, and every reason that applied."""
+
+    row: int
+    id: str
+    sample: int
+    texts: Mapping[str, str]
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Examples:
+    """A few rejected rows for each reason, each as likely as any other with that reason.
+
+    Only the first `MOST_REASONS` reasons that occur get examples.
+    """
+
+    _kept: dict[str, list[tuple[int, int, Example]]] = field(default_factory=dict)
+
+    def add(self, examples: Iterable[Example]) -> None:
+        """Consider rejected rows."""
+        for example in examples:
+            place = _place(example.row)
+            for reason in example.reasons:
+                kept = self._kept.get(reason)
+                if kept is None and len(self._kept) >= MOST_REASONS:
+                    continue
+                kept = self._kept.setdefault(reason, [])
+                heapq.heappush(kept, (-place, -example.row, example))
+                if len(kept) > _EXAMPLES:
+                    heapq.heappop(kept)
+
+    def of(self, reason: str) -> list[Example]:
+        """The examples of a reason, in the order of the table."""
+        return sorted((example for *_, example in self._kept.get(reason, [])), key=lambda example: example.row)
+
+
+def _place(row: int) -> int:
+    """A place in an order of chance that is the same in every run."""
+    return int.from_bytes(hashlib.blake2b(row.to_bytes(8, "big"), digest_size=8).digest(), "big")
+
 
 _TOP_REASONS = 3
 _NO_METRIC = r"[^A-Za-z0-9_\-. /]"
@@ -107,19 +172,17 @@ class Outcome:
         }  # fmt: skip
 
 
-def show(outcomes: Iterable[Outcome]) -> None:
-    """Print how many rows of each table are accepted, and the reasons for the rest."""
+def show(outcome: Outcome) -> None:
+    """Print how many rows of the table are accepted, and the reasons for the rest."""
     view = View(title="synthesised tables")
     for heading in ("table", "reason"):
         view.add_column(heading)
     for heading in ("rows", "share"):
         view.add_column(heading, justify="right")
-    for outcome in outcomes:
-        share = f"{outcome.accepted / outcome.rows:.1%}"
-        view.add_section()
-        view.add_row(outcome.table, f"accepted of {outcome.rows}", str(outcome.accepted), share, style="bold")
-        for reason, count in outcome.reasons.most_common():
-            view.add_row("", escape(reason), str(count), f"{count / outcome.rows:.1%}")
+    share = f"{outcome.accepted / outcome.rows:.1%}"
+    view.add_row(outcome.table, f"accepted of {outcome.rows}", str(outcome.accepted), share, style="bold")
+    for reason, count in outcome.reasons.most_common():
+        view.add_row("", escape(reason), str(count), f"{count / outcome.rows:.1%}")
     Console().print(view)
 
 

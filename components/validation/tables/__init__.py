@@ -1,16 +1,25 @@
-"""Synthesised tables, one file each; a file's name is the table's name."""
+"""Synthesised tables: each file exports `TABLES`, those of one kind; their columns are in `core/records.py`."""
 
 from __future__ import annotations
 
-from components.core.discovery import file_names, find
+import importlib
+from functools import cache
+
+from components.core.discovery import choose, file_names
 from components.validation.table import Synthesised
 
 
-def find_table(name: str, what: str = "synthesised table") -> Synthesised:
-    """The table in `tables/<name>.py`; `what` is how the error calls it.
+@cache
+def synthesised_tables() -> dict[str, Synthesised]:
+    """All tables by name, sorted."""
+    files = [importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__)]
+    return dict(sorted((table.name, table) for file in files for table in file.TABLES))
+
+
+def find_table(name: str) -> Synthesised:
+    """The table of that name.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: there is none; the message lists those that are.
     """
-    table: Synthesised = find(__name__, file_names(__path__), name, "TABLE", what)
-    return table
+    return synthesised_tables()[choose(list(synthesised_tables()), name, "synthesised table")]

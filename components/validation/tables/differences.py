@@ -1,11 +1,12 @@
-"""PC-CLIP's comparisons of two pictures, filtered in the manner of its appendix B.2."""
+"""PC-CLIP's comparisons of two pictures, filtered in the manner of its appendix B.2, and a judge's scores of them."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-from components.core.records import DIFFERENCES
+from components.core.records import DIFFERENCE_SCORES, DIFFERENCES, DIFFERENCES_CUB
 from components.core.words import content_words, normalised
 from components.validation.checks.general import COMMON, NO_STRANGER
 from components.validation.table import Answer, Check, Synthesised, View, each
@@ -48,8 +49,11 @@ COMPARED = (
 )
 """What a comparison of two captions must fulfil."""
 
-TABLE = Synthesised(
-    name="differences",
-    table=DIFFERENCES,
-    answers=(Answer("difference", "difference", COMPARED),),
+SCORE = Check("score", "score", each(lambda judgement, _: float(json.loads(judgement)["score"])), low="min_score")
+"""Finds the difference good enough."""
+
+TABLES = (
+    Synthesised(DIFFERENCES, (Answer("difference", "difference", COMPARED),)),
+    Synthesised(DIFFERENCES_CUB, (Answer("difference", "difference_cub", COMPARED),)),
+    Synthesised(DIFFERENCE_SCORES, (Answer("judgement", "score_difference", (SCORE,)),)),
 )

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
+from components.data.world.description import difference_text, evaluation_text, negation_text
+from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.validation.world import facts
-from components.validation.world.evaluation_frames import evaluation_frames
 
 
 def find_leak(text: str) -> str | None:
@@ -49,9 +49,10 @@ def find_stranger(text: str, scenes_facts: Sequence[str]) -> str | None:
         "size": {thing.size for scene in scenes for thing in (scene.first, scene.second) if thing is not None},
     }
     text = _BEING_PRESENT.sub(" ", text)
-    said = {"object": _objects_named(text)}
     rest = _object_words().sub(" ", text)
-    said |= {kind: {name for name in names if _attribute_words(name).search(rest)} for kind, names in _kinds().items()}
+    kinds = {"colour": tuple(load_lexicon().colours), "count": COUNTS, "size": SIZES}
+    said = {"object": _objects_named(text)}
+    said |= {kind: facts.words_found(rest, names) for kind, names in kinds.items()}
     return next((kind for kind, names in said.items() if names - shown[kind]), None)
 
 
@@ -97,39 +98,35 @@ _BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNOR
 
 @cache
 def _unseen_words() -> re.Pattern[str]:
-    return _any_word(load_lexicon().tier_words("unseen"))
+    return facts.any_word(load_lexicon().tier_words("unseen"))
 
 
 @cache
 def _object_words() -> re.Pattern[str]:
-    return _any_word(word for concept in load_lexicon().objects.values() for word in _known_words(concept))
-
-
-@cache
-def _attribute_words(name: str) -> re.Pattern[str]:
-    return _any_word(_known_words(load_lexicon().attributes[name]))
-
-
-@cache
-def _kinds() -> dict[str, Sequence[str]]:
-    return {"colour": tuple(load_lexicon().colours), "count": COUNTS, "size": SIZES}
+    return facts.any_word(word for concept in load_lexicon().objects.values() for word in facts.known_words(concept))
 
 
 def _objects_named(text: str) -> set[str]:
     """Objects that `text` names; of overlapping words the longest counts, as in "teddy bear"."""
     found = _object_words().findall(text)
-    return {name for name in load_lexicon().objects for word in found if _object_word(name).fullmatch(word)}
+    return {name for name in load_lexicon().objects for word in found if facts.object_pattern(name).fullmatch(word)}
+
+
+_SLOT = re.compile(r"\\\{\w+\\\}")
 
 
 @cache
-def _object_word(name: str) -> re.Pattern[str]:
-    return _any_word(_known_words(load_lexicon().objects[name]))
+def evaluation_frames() -> tuple[re.Pattern[str], ...]:
+    """One pattern per evaluation frame, each slot matching any words; for leak checks."""
+    frames = (
+        *sum(evaluation_text.QUERIES.values(), ()),
+        *sum(evaluation_text.PARAPHRASES.values(), ()),
+        *negation_text.frames(),
+        *difference_text.frames(),
+    )
+    return tuple(_pattern(frame) for frame in frames)
 
 
-def _known_words(concept: Concept) -> list[str]:
-    return [word for tier, word in concept.words.items() if tier in TIERS[:3]]
-
-
-def _any_word(words: Iterator[str] | Sequence[str]) -> re.Pattern[str]:
-    longest_first = sorted(words, key=len, reverse=True)
-    return re.compile("|".join(word_pattern(word).pattern for word in longest_first), re.IGNORECASE)
+def _pattern(frame: str) -> re.Pattern[str]:
+    body = _SLOT.sub(lambda _slot: r"[\w' -]+?", re.escape(frame.rstrip(".")))
+    return re.compile(rf"^\W*{body}\W*$", re.IGNORECASE)

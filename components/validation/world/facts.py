@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 
-from components.data.world.description.lexicon import TIERS, load_lexicon, word_pattern
+from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
 from components.data.world.description.scenes import COUNTS, INVERSE, RELATIONS, SIZES, Scene, Thing
 
 Span = tuple[int, int]
-_KNOWN_TIERS = TIERS[:3]
 _POSITION_WORDS = {
     "center": "center|centre|middle|central",
     "top": "top|upper",
@@ -37,14 +37,14 @@ def find_fault(text: str, scene: Scene) -> str | None:
     if _names_another_object(lowered, scene, list(spans.values())):
         return "object_added"
     outside = _blank(lowered, list(spans.values()))
-    if _words_found(outside, tuple(load_lexicon().colours)) != {scene.colour}:
+    if words_found(outside, tuple(load_lexicon().colours)) != {scene.colour}:
         return "colour"
     return _find_arrangement_fault(outside, scene, spans)
 
 
 def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) -> str | None:
     if scene.kind == "group":
-        return None if _words_found(outside, COUNTS) == {scene.count} else "count"
+        return None if words_found(outside, COUNTS) == {scene.count} else "count"
     for thing in (scene.first, scene.second):
         if thing is not None and not _size_stands_before(outside, spans[thing.name], thing):
             return "size"
@@ -54,21 +54,30 @@ def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) 
     return None if _relation_holds(outside, scene, spans[scene.first.name], spans[scene.second.name]) else "relation"
 
 
+def known_words(concept: Concept) -> list[str]:
+    """The words for a concept that training may use."""
+    return [word for tier, word in concept.words.items() if tier in TIERS[:3]]
+
+
+def any_word(words: Iterable[str]) -> re.Pattern[str]:
+    """Matches each of the words; of overlapping ones the longest, as in "teddy bear"."""
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.compile("|".join(word_pattern(word).pattern for word in longest_first), re.IGNORECASE)
+
+
 @cache
-def _object_pattern(name: str) -> re.Pattern[str]:
-    words = [word for tier, word in load_lexicon().objects[name].words.items() if tier in _KNOWN_TIERS]
-    return re.compile(
-        "|".join(word_pattern(word).pattern for word in sorted(words, key=len, reverse=True)), re.IGNORECASE
-    )
+def object_pattern(name: str) -> re.Pattern[str]:
+    """Matches the known words for an object."""
+    return any_word(known_words(load_lexicon().objects[name]))
 
 
 def _spans(text: str, name: str) -> list[Span]:
-    return [match.span() for match in _object_pattern(name).finditer(text)]
+    return [match.span() for match in object_pattern(name).finditer(text)]
 
 
 def _names_another_object(text: str, scene: Scene, own: list[Span]) -> bool:
     masked = _blank(text, own)
-    return any(_object_pattern(name).search(masked) for name in load_lexicon().objects if name not in scene.names)
+    return any(object_pattern(name).search(masked) for name in load_lexicon().objects if name not in scene.names)
 
 
 def _blank(text: str, spans: list[Span]) -> str:
@@ -77,20 +86,15 @@ def _blank(text: str, spans: list[Span]) -> str:
     return text
 
 
-def _words_found(text: str, names: tuple[str, ...]) -> set[str]:
-    """The concepts among `names` that `text` mentions by any known word."""
-    concepts = load_lexicon().attributes
-    found = set()
-    for name in names:
-        words = (word for tier, word in concepts[name].words.items() if tier in _KNOWN_TIERS)
-        if any(word_pattern(word).search(text) for word in words):
-            found.add(name)
-    return found
+def words_found(text: str, names: Sequence[str]) -> set[str]:
+    """The attributes among `names` that `text` mentions by any known word."""
+    known = load_lexicon().attributes
+    return {name for name in names if any(word_pattern(word).search(text) for word in known_words(known[name]))}
 
 
 def _size_stands_before(text: str, span: Span, thing: Thing) -> bool:
     before = text[max(0, text.rfind("\x00", 0, span[0])) : span[0]].split()[-2:]
-    return _words_found(" ".join(before), SIZES) == {thing.size}
+    return words_found(" ".join(before), SIZES) == {thing.size}
 
 
 def _relation_holds(text: str, scene: Scene, first: Span, second: Span) -> bool:

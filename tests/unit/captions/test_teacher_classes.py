@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.data.world.description.lexicon import load_lexicon
-from components.validation.checks.benchmark_checks import says_name
+from components.validation.checks.general import says_name
 from components.validation.world.checks import find_leak
 
 TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_classes.tsv"

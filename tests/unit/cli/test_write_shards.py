@@ -11,7 +11,7 @@ import pytest
 from components.cli.write_shards import main, write_shards
 from components.core.errors import InputError
 from components.core.records import PAIRS
-from components.training.shards.files import ShardFiles
+from components.training.shards.listing import ShardFiles
 from components.training.shards.reader import ShardReader
 from tests.support.shard_making import picture
 

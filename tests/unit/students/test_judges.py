@@ -16,8 +16,7 @@ from components.captions.inputs.sources import Ask, Source
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.records import GENERATIONS
-from components.students.derived_lessons import described
-from components.students.teacher import Lesson, read_lessons
+from components.students.teacher import Lesson, described, read_lessons
 from components.validation.world.checks import find_leak
 from components.validation.world.facts import find_fault
 from tests.unit.students.test_teacher_edits import CUE, TERM, _objects, _scene

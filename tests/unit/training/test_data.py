@@ -21,8 +21,8 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
-from components.training.data import Data, load_data
-from components.training.held_out import choose_held_out
+from components.training.data import load_data
+from components.training.held_out import Data, choose_held_out
 from components.training.shards.source import ShardSource
 from components.training.train import find_entry
 from tests.conftest import TINY

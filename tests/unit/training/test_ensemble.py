@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from components.core.errors import InputError
-from components.training.ensemble import check_ensemble, ensemble
+from components.training.train import check_ensemble, ensemble
 
 
 @pytest.mark.parametrize(

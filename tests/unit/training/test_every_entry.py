@@ -13,10 +13,10 @@ from components.core.compute.distributed import World
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.features import Features
 from components.methods.contract.optimisation import Optimisation
-from components.training.engine.gradients import Objective, backward
+from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run, Step
-from components.training.engine.towers import Towers
+from components.training.engine.meter import Step
+from components.training.engine.run import Engine, Run
 from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, find, subject
 
 TOLERANCE = 1e-5

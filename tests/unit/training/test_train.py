@@ -26,11 +26,10 @@ from components.methods.registry import find_method
 from components.tracking import make_client
 from components.training import train
 from components.training.data import load_data
-from components.training.engine.gradients import Objective
+from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
-from components.training.engine.towers import Towers
+from components.training.held_out import watch
 from components.training.train import Entry, Job, find_entry
-from components.training.watching import watch
 from tests.conftest import TINY
 from tests.support.toy_world import World, make_world, world_settings
 
@@ -143,9 +142,9 @@ def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str
         world=Ranks(),
         device="cpu",
     )
-    validate = watch(data, objective, encoder.tokenizer, lambda *_: None)
+    validate = watch(data, encoder.tokenizer, lambda *_: None)
     assert validate is not None
-    return validate(0)
+    return validate(objective, 0)
 
 
 # Runs that get worse again: random paraphrases are learned by heart, and random images are told apart.

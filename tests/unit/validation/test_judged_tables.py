@@ -14,8 +14,8 @@ from components.captions.tasks import find_task
 from components.core.records import GENERATIONS, quarantine_of
 from components.core.settings import Limits
 from components.validation import validate
-from components.validation.checks.benchmark_checks import says_name
-from components.validation.checks.echoes import find_echo, prompt_phrases
+from components.validation.checks.general import says_name
+from components.validation.checks.wording import find_echo, prompt_phrases
 from components.validation.tables import find_table
 from tests.unit.validation.conftest import (
     CAPTION,

@@ -10,9 +10,9 @@ import pytest
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.errors import InputError
+from components.core.records import SYNTHESISED
 from components.core.settings import Limits, Settings
-from components.validation import tables
-from components.validation.tables import find_table
+from components.validation.tables import find_table, synthesised_tables
 
 GOOD = {
     "rewrites": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
@@ -165,16 +165,20 @@ def test_broken_limit_of_one_table_is_named(text_stage: Any) -> None:
         text_stage("negations", [GOOD["negations"], "dog"], tables=own)
 
 
+def test_every_key_of_a_synthesised_table_has_its_checks() -> None:
+    assert sorted(SYNTHESISED) == list(synthesised_tables())
+
+
 def test_the_tasks_of_params_yaml_belong_to_the_tables_that_ask_them(settings: Settings) -> None:
     wanted = {}
-    for name in file_names(tables.__path__):
+    for name in SYNTHESISED:
         for answer in find_table(name).answers:
             wanted |= {task: name for task in (answer.task, find_task(answer.task).judges) if task}
     assert {name: task.table for name, task in settings.synthesize.tasks.items()} == wanted
     assert set(settings.validation.tables) == set(wanted.values())
 
 
-@pytest.mark.parametrize("name", file_names(tables.__path__))
+@pytest.mark.parametrize("name", SYNTHESISED)
 def test_every_table_is_what_its_tasks_and_columns_say(name: str) -> None:
     table = find_table(name)
     columns = set(table.table.schema.names)
@@ -194,7 +198,7 @@ def test_every_table_is_what_its_tasks_and_columns_say(name: str) -> None:
 
 
 def test_only_training_tables_are_checked_for_leaks_and_have_facts() -> None:
-    for name in file_names(tables.__path__):
+    for name in SYNTHESISED:
         table = find_table(name)
         checked = {check.column for answer in table.answers for check in answer.checks}
         assert ("leak" in checked) == (table.about == "captions" and name != "difference_scores"), name
@@ -203,7 +207,7 @@ def test_only_training_tables_are_checked_for_leaks_and_have_facts() -> None:
 def test_no_task_is_left_without_a_table() -> None:
     from components.captions import tasks
 
-    used = {answer.task for name in file_names(tables.__path__) for answer in find_table(name).answers}
+    used = {answer.task for name in SYNTHESISED for answer in find_table(name).answers}
     judged = {judged for name in used if (judged := find_task(name).judges)}
     assert used.isdisjoint(judged), "what was judged must go by its judge"
     assert used | judged == set(file_names(tasks.__path__))

@@ -21,9 +21,8 @@ from components.benchmarks.image_sets.image_set import ImageSet, Layout
 from components.benchmarks.image_sets.tar_pictures import tar_pictures
 from components.benchmarks.image_sets.text_files import lines, whole_number
 from components.core.errors import InputError
-from components.training.shards.files import ShardFiles
-from components.training.shards.reader import RawSample, ShardReader
-from components.training.shards.tar import Fault
+from components.training.shards.listing import ShardFiles
+from components.training.shards.reader import Fault, RawSample, ShardReader
 
 IMAGES = ("webp", "png", "jpg", "jpeg")
 _COUNT = "nshards.txt"

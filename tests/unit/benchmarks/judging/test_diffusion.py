@@ -18,7 +18,7 @@ from components.benchmarks.judging.diffusion import Xl
 from components.benchmarks.judging.tower_states import tower_states
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.texts.text_tower import text_features
+from components.encoders.adapter.text_tower import text_features
 from tests.conftest import TINY
 from tests.support.tiny_diffusion import tiny_pipeline
 from tests.support.toy_context import ToyEncoder

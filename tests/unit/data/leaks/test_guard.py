@@ -13,8 +13,7 @@ from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.data import prepare
-from components.data.leaks.guard import Guard
-from components.data.leaks.known import KnownSet
+from components.data.leaks.guard import Guard, KnownSet
 from components.data.leaks.report import read_counts, read_texts
 from components.data.source import Pair
 

@@ -1,21 +1,139 @@
-"""Gradients are exact in micro-batches, their memory is one micro-batch's, and accumulated ones are a mean."""
+"""Gradients are exact in micro-batches, whose memory is one micro-batch's; every text and image is computed once."""
 
 from __future__ import annotations
 
+import math
+import shutil
+import sysconfig
 import weakref
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from components.encoders.adapter.images import normalise
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
-from components.training.engine.gradients import backward, evaluate
-from components.training.engine.towers import Passed, Towers
-from components.training.rows.batch import Batch
-from tests.support.toy_training import toy_batch, toy_model, toy_objective, trained
+from components.training.engine.gradients import MicroBatch, Passed, Towers, backward, cut, evaluate
+from components.training.rows.batches import Batch
+from tests.support.toy_training import CONTEXT, toy_batch, toy_model, toy_objective, trained
+
+BATCH = toy_batch(range(3), features=(), pixels=("image",))
+CAN_COMPILE = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
+TEXTS, PIXELS = torch.from_numpy(BATCH.tokens["caption"]).long(), BATCH.pixels["image"]
+
+
+def test_features_are_the_models_own() -> None:
+    model = toy_model()
+    texts, images = Towers(model, "cpu")(TEXTS, PIXELS)
+    torch.testing.assert_close(texts, model.encode_text(TEXTS))
+    torch.testing.assert_close(images, model.encode_image(normalise(PIXELS)))
+
+
+def test_what_is_not_given_is_not_computed() -> None:
+    towers = Towers(toy_model(), "cpu")
+    assert towers(TEXTS, None)[1] is None
+    assert towers(None, PIXELS)[0] is None
+
+
+def test_mixed_precision_gives_float32_features_that_are_near() -> None:
+    model = toy_model()
+    exact, mixed = Towers(model, "cpu"), Towers(model, "cpu", torch.bfloat16)
+    for found, expected in zip(mixed(TEXTS, PIXELS), exact(TEXTS, PIXELS), strict=True):
+        assert found.dtype == torch.float32
+        assert not torch.equal(found, expected)
+        torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAN_COMPILE, reason="torch.compile needs g++ and python3-dev: install them")
+def test_compiled_towers_give_the_same_features_and_gradients() -> None:
+    found = []
+    for compiled in (False, True):
+        model = toy_model().requires_grad_(True)
+        features = Towers(model, "cpu", compiled=compiled)(TEXTS, PIXELS)
+        torch.autograd.backward([rows.square().sum() for rows in features if rows is not None])
+        found.append([*features, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)])
+    plain, compiled_ones = found
+    assert len(plain) > 4
+    torch.testing.assert_close(compiled_ones, plain, rtol=1e-4, atol=1e-4)
+
+
+NAMES = ("caption", "difference", "negation")
+BATCHES = st.builds(
+    lambda rows, texts, images: toy_batch(range(rows), NAMES[:texts], (), ("image", "other_image")[:images]),
+    st.integers(1, 9),
+    st.integers(0, 3),
+    st.integers(0, 2),
+)
+SIZES = st.none() | st.integers(1, 12)
+
+
+def _texts(batch: Batch) -> np.ndarray:  # type: ignore[type-arg]
+    return np.concatenate([batch.tokens[name] for name in sorted(batch.tokens)])
+
+
+def _lengths(batch: Batch, piece: MicroBatch) -> np.ndarray:  # type: ignore[type-arg]
+    return np.concatenate([batch.lengths[name] for name in sorted(batch.lengths)])[piece.text_rows.numpy()]
+
+
+@given(BATCHES, SIZES)
+def test_every_text_and_image_is_in_one_piece(batch: Batch, size: int | None) -> None:
+    pieces = cut(batch, size)
+    rows = len(batch.ids)
+    for found, columns in (("text_rows", len(batch.tokens)), ("pixel_rows", len(batch.pixels))):
+        assert sorted(torch.cat([getattr(piece, found) for piece in pieces]).tolist()) == list(range(columns * rows))
+
+
+@given(BATCHES, SIZES)
+def test_pieces_are_as_few_as_can_be_and_no_larger_than_asked(batch: Batch, size: int | None) -> None:
+    pieces = cut(batch, size)
+    most = max(len(batch.tokens), len(batch.pixels)) * len(batch.ids)
+    assert len(pieces) == (max(1, math.ceil(most / size)) if size else 1)
+    if size:
+        assert all(len(piece.text_rows) <= size and len(piece.pixel_rows) <= size for piece in pieces)
+
+
+@given(BATCHES, SIZES)
+def test_texts_are_their_rows_cut_after_the_longest(batch: Batch, size: int | None) -> None:
+    for piece in cut(batch, size):
+        assert (piece.texts is None) == (not len(piece.text_rows))
+        if piece.texts is None:
+            assert piece.tokens == 0
+            continue
+        lengths = _lengths(batch, piece)
+        assert piece.texts.shape[1] == lengths.max() <= CONTEXT
+        assert (piece.texts.numpy() == _texts(batch)[piece.text_rows.numpy(), : lengths.max()]).all()
+        assert piece.tokens == lengths.sum()
+        assert piece.texts.dtype == torch.int64
+
+
+@given(BATCHES, SIZES)
+def test_longer_texts_come_first(batch: Batch, size: int | None) -> None:
+    found = [_lengths(batch, piece) for piece in cut(batch, size) if piece.texts is not None]
+    assert all(earlier.min() >= later.max() for earlier, later in pairwise(found))
+
+
+@given(BATCHES, SIZES)
+def test_pixels_are_their_rows(batch: Batch, size: int | None) -> None:
+    for piece in cut(batch, size):
+        assert (piece.pixels is None) == (not len(piece.pixel_rows))
+        if piece.pixels is not None:
+            everything = torch.cat([batch.pixels[name] for name in sorted(batch.pixels)])
+            assert torch.equal(piece.pixels, everything[piece.pixel_rows])
+
+
+@given(BATCHES, SIZES)
+def test_the_pass_that_averages_over_ranks_involves_both_towers(batch: Batch, size: int | None) -> None:
+    last = cut(batch, size)[-1]
+    assert (last.texts is not None) == bool(batch.tokens)
+    assert (last.pixels is not None) == bool(batch.pixels)
 
 
 def _gradients(model: Any, batches: list[Batch], micro_batch: int | None = None, **changes: Any) -> dict[str, Tensor]:

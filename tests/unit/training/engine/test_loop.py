@@ -16,7 +16,8 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.features import Features
 from components.training.engine.loop import fit
-from components.training.engine.run import Run, Step
+from components.training.engine.meter import Step
+from components.training.engine.run import Run
 from components.training.engine.stepper import NonFiniteError
 from tests.support.toy_training import ToySource, same, toy_losses, toy_model, toy_run, trained, weights_of
 
@@ -114,7 +115,7 @@ def test_the_average_is_what_remains() -> None:
 def test_validation_comes_every_few_steps_and_at_the_end() -> None:
     steps: list[int] = []
 
-    def validate(step: int) -> dict[str, float]:
+    def validate(_objective: object, step: int) -> dict[str, float]:
         steps.append(step)
         return {}
 
@@ -163,7 +164,7 @@ def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
 
     def march(rank: int) -> Marching:
         world = Marching(rank)
-        leads: dict[str, Any] = {"validate": lambda step: {"score": 1.0}} if world.leads else {}
+        leads: dict[str, Any] = {"validate": lambda _, step: {"score": 1.0}} if world.leads else {}
 
         def losses(features: Features) -> dict[str, Tensor]:
             return {"any": features["caption"].all.sum() + features.scale}

@@ -11,12 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from components.training.engine import meter as metering
+from components.training.engine.gradients import MicroBatch, Towers
 from components.training.engine.loop import fit
-from components.training.engine.meter import Meter, count_flops
-from components.training.engine.micro_batches import MicroBatch
-from components.training.engine.run import Step
-from components.training.engine.towers import Towers
-from components.training.rows.batch import Batch
+from components.training.engine.meter import Meter, Step, count_flops
+from components.training.rows.batches import Batch
 from tests.support.toy_training import ToySource, toy_model, toy_run
 
 NOTHING = torch.zeros(0, dtype=torch.int64)

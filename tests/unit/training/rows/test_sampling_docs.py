@@ -15,8 +15,8 @@ from components.captions.tasks import find_task
 from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
 from components.core.training_columns import ALIKE, PREPARED
+from components.training.rows.batches import Sampler, Visits, groups_of
 from components.training.rows.examples import input_files
-from components.training.rows.sampler import Sampler, Visits, groups_of
 from components.training.train import Entry, find_entry
 from components.validation.tables import find_table
 

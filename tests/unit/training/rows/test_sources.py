@@ -1,7 +1,8 @@
-"""From rows with column names to a source: tokens, images and neighbours of the right rows."""
+"""From rows with column names to a source: tokens, images and neighbours of the right rows, tokenised once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,27 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.encoders.adapter.images import decode
-from components.encoders.adapter.texts.tokens import ClipTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer, Tokens
+from components.methods.contract.neighbours import Neighbours
 from components.training.rows import sources
-from components.training.rows.sources import Images, Wanted, table_source
-from components.training.rows.table_source import TableSource
+from components.training.rows import sources as token_cache
+from components.training.rows.batches import TableSource
+from components.training.rows.sources import (
+    Images,
+    OtherImages,
+    Wanted,
+    cached_tokens,
+    nearest,
+    nearest_among,
+    table_source,
+)
 from tests.support.toy_world import drawing, sentence
 
 COUNT, SIZE = 12, 16
@@ -136,3 +149,141 @@ def test_a_batch_that_ranks_cannot_share_is_refused(images: Images, tmp_path: Pa
     for one, other in zip(*(share.epoch(0) for share in shares), strict=True):
         assert len(one.ids) == len(other.ids) == 2
         assert not set(one.ids) & set(other.ids)
+
+
+NEIGHBOURS = Neighbours.count
+
+
+def _unit(rows: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+    found = np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+def _at(*degrees: float) -> np.ndarray:  # type: ignore[type-arg]
+    angles = np.radians(degrees)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+@given(st.lists(st.integers(0, 11), min_size=4, max_size=30).filter(lambda rows: len(set(rows)) > 3), st.integers(0, 5))
+def test_rows_of_the_most_similar_other_images(images: list[int], seed: int) -> None:
+    features = _unit(12, seed)
+    found = nearest(features, np.array(images))
+    assert found.shape == (len(images), NEIGHBOURS)
+    for image, rows in zip(images, found, strict=True):
+        others = sorted(set(images) - {image}, key=lambda other: -float(features[image] @ features[other]))
+        assert [images[row] for row in rows] == others[:NEIGHBOURS]
+
+
+def test_no_caption_of_an_image_has_another_caption_of_it_as_its_neighbour() -> None:
+    images = np.array([0, 0, 0, 0, 0, 5, 6, 6, 7])
+    found = nearest(_unit(9), images)
+    assert all(image not in images[rows] for image, rows in zip(images, found, strict=True))
+    assert all(len(set(images[rows])) == NEIGHBOURS for rows in found)
+
+
+def test_another_image_with_the_same_features_is_a_neighbour_and_the_image_itself_is_not() -> None:
+    features = _unit(8)
+    features[1:6] = features[0]
+    found = nearest(features, np.arange(8))
+    assert all(row not in rows for row, rows in enumerate(found.tolist()))
+    assert all(set(rows) <= set(range(6)) for rows in found[:6].tolist())
+
+
+@pytest.mark.parametrize("images", [[0, 1, 2], [0, 0, 1, 1, 2, 2]])
+def test_too_few_images_are_refused(images: list[int]) -> None:
+    with pytest.raises(InputError, match="3 different images are too few to draw from 3 neighbours: add rows"):
+        nearest(_unit(3), np.array(images))
+    assert nearest(_unit(3), np.array(images), count=2).shape == (len(images), 2)
+
+
+# The gallery's pictures stand at 0, 60, 90 and 90 degrees, the rows' own at 10 and 80.
+GALLERY = OtherImages(["a", "b", "c", "c"], _at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32))
+
+
+def test_the_nearest_of_another_table_by_hand() -> None:
+    images = np.array([1, 0, 1])
+    assert nearest_among(_at(10, 80), images, ["x", "y"], GALLERY, count=1).tolist() == [[2], [0], [2]]
+    assert nearest_among(_at(10, 80), images, ["x", "y"], GALLERY, count=2).tolist() == [[2, 1], [0, 1], [2, 1]]
+
+
+def test_an_image_of_both_tables_is_not_its_own_neighbour() -> None:
+    assert nearest_among(_at(0, 80), np.array([0, 1]), ["a", "y"], GALLERY, count=1).tolist() == [[1], [2]]
+
+
+def test_raw_features_of_another_table_have_their_lengths() -> None:
+    found = GALLERY.raw(np.array([3, 0])).numpy()
+    np.testing.assert_allclose(found, [[0, 4], [1, 0]], atol=1e-6)
+
+
+def test_too_few_images_in_another_table_are_refused() -> None:
+    with pytest.raises(InputError, match="3 different images are too few to draw from 3 neighbours"):
+        nearest_among(_at(10), np.array([0]), ["x"], GALLERY, count=3)
+
+
+TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
+
+
+class Counting:
+    """CLIP's tokenizer, and how many texts it was given."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+        self._tokenizer = ClipTokenizer(12)
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        self.texts += len(texts)
+        return self._tokenizer(texts)
+
+
+def test_the_second_call_does_not_tokenise(tmp_path: Path) -> None:
+    tokenise = Counting()
+    first = cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
+    again = cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
+    assert tokenise.texts == len(TEXTS)
+    expected = ClipTokenizer(12)(TEXTS)
+    assert (np.asarray(first) == expected).all()
+    assert (np.asarray(again) == expected).all()
+    assert isinstance(again, np.memmap)
+
+
+@pytest.mark.parametrize("size", [0, 60, -4])
+def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match=rf"{path.name} is damaged \(.*\): delete it and run the stage again"):
+        cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+
+
+@pytest.mark.parametrize("block", [1, 2, 5])
+def test_blocks_make_up_the_whole(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_cache, "_BLOCK", block)
+    monkeypatch.setattr(token_cache, "_SMALL", 3)
+    found = cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    assert (np.asarray(found) == ClipTokenizer(12)(TEXTS)).all()
+
+
+def test_another_tokenizer_context_or_text_gets_another_file(tmp_path: Path) -> None:
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "wordpiece", tmp_path)
+    assert cached_tokens(TEXTS, ClipTokenizer(9), 9, "clip-bpe", tmp_path).shape == (5, 9)
+    cached_tokens([*TEXTS[1:], TEXTS[0]], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    # The same letters, divided otherwise.
+    cached_tokens(["a red", "dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    cached_tokens(["a", "red dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_cache, "_BLOCK", 2)
+    tokenizer, calls = ClipTokenizer(12), iter([True, False])
+
+    def tokenise(texts: Sequence[str]) -> Tokens:
+        if not next(calls):
+            raise KeyboardInterrupt
+        return tokenizer(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert (np.asarray(cached_tokens(TEXTS, tokenizer, 12, "clip-bpe", tmp_path)) == tokenizer(TEXTS)).all()

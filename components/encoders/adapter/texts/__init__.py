@@ -1,1 +1,0 @@
-"""Tokenizers, token batches and text towers."""

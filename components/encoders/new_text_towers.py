@@ -1,0 +1,80 @@
+"""Gives a base encoder another text tower: a pretrained language model, or one of random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from components.core.errors import InputError
+from components.encoders.adapter.architecture import build, has_quick_gelu
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.language_tower import (
+    EMBEDDED,
+    LanguageClip,
+    LanguageTower,
+    Strategy,
+    embedded_model,
+    load_pretrained,
+)
+from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
+
+
+def with_language_tower(
+    base: Encoder,
+    language_model: str | None,
+    strategy: Strategy,
+    alignment_layers: int = 0,
+    adapter_norm: bool = False,
+) -> Encoder:
+    """The base encoder with another text side; projections, adapters, added layers and logit scale are new.
+
+    Args:
+        base: gives the image tower, its projection included, the dimension and the context length.
+        language_model: a Hugging Face folder or name; None for all-MiniLM-L6-v2, which comes with this package.
+        strategy: how the language model is adapted.
+        alignment_layers: how many layers the strategy `alignment` adds.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
+
+    Raises:
+        InputError: there is no such language model or tokenizer, or the two do not fit each other.
+    """
+    source = language_model or str(embedded_model())
+    added = alignment_layers if strategy == "alignment" else 0
+    language = load_pretrained(source, added)
+    # RoBERTa and its kin count positions from two, behind the padding's id.
+    positions = language.config.max_position_embeddings - 2
+    tokenizer = HuggingFaceTokenizer(source, min(base.sidecar.context_length, positions))
+    if tokenizer.pad_id != language.config.pad_token_id:
+        raise InputError(
+            f"the tokenizer at '{source}' pads with {tokenizer.pad_id}, the model with "
+            f"{language.config.pad_token_id}: make config.json and the tokenizer agree"
+        )
+    old = base.sidecar.architecture
+    config: dict[str, Any] = {
+        "embed_dim": old["embed_dim"],
+        "quick_gelu": has_quick_gelu(old),
+        "vision_cfg": old["vision_cfg"],
+        "text_cfg": {
+            "context_length": tokenizer.context_length,
+            "language_model": Path(language_model).name if language_model else EMBEDDED,
+            "strategy": strategy,
+            "alignment_layers": added,
+            "adapter_norm": adapter_norm,
+        },
+    }
+    tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm)
+    model = LanguageClip(base.model.visual, tower)
+    encoder = Encoder.of(model, tokenizer, base.sidecar.name, base.sidecar.model, config, base.sidecar.method)
+    # The same image tower: embeddings that were made with it stay good.
+    encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": base.sidecar.image_tower_sha256})
+    return encoder
+
+
+def with_random_weights(base: Encoder) -> Encoder:
+    """The base encoder with a text side and logit scale of the same structure and random weights."""
+    with TemporaryDirectory() as folder:
+        base.save_text_files(Path(folder))
+        model = build(base.sidecar.architecture, Path(folder))
+    model.visual = base.model.visual
+    return Encoder(model.eval(), base.sidecar, base.tokenizer)

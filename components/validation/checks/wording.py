@@ -1,0 +1,153 @@
+"""Texts that are no English caption: they talk about the task, repeat its prompt, or instruct a language model."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import Any
+
+from components.captions.prompts.disarm import TURN_MARKS, visible
+from components.captions.task import PromptTask
+from components.captions.tasks import find_task
+
+_LEAD_INS = re.compile(
+    r"^\W*(?:(?:sure|certainly|of course|okay|absolutely)\b|here(?:'s| is| are) (?:a|an|the|your|my|one|some)\b"
+    r"(?:\W+\w+){0,3}?\W+(?:paraphras|rephras|rewrit|version|caption)"
+    r"|(?:paraphrased?|rephrased|rewritten|caption|answer|output|response|text)(?: \w+){0,2}[\s*_]*:"
+    r"|the (?:\w+ )?(?:caption|text|paraphrase|sentence) (?:is|was|reads|says|describes|can be|could be|should be)\b"
+    r"|(?:i am|i'm) (?:sorry|unable|an)\b|i (?:can ?no|can')t\b|as an? (?:ai|language model)\b)"
+    r"|<\|[a-z_]+\|>",
+    re.IGNORECASE,
+)
+_ABOUT_THE_TASK = re.compile(r"\b(?:the|this|that) (?:sentence|caption|statement)\b", re.IGNORECASE)
+_PHRASE_WORDS = 3
+
+
+def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
+    """Every run of three words of the task's own question, the texts asked about left out.
+
+    Demonstrations before the last question are no part of it: a good answer sounds like theirs. A text that was
+    judged may repeat the question of either task.
+    """
+    messages = task.messages(dict.fromkeys(task.inputs, "\x00"))
+    first, last = messages[0]["content"], messages[-1]["content"]
+    asked = (first, last) if len(messages) > 1 else (last.rpartition("Q:")[2],)
+    own = frozenset(phrase for text in asked for part in text.split("\x00") for phrase in _phrases(part))
+    return own if task.judges is None else own | prompt_phrases(find_task(task.judges))
+
+
+def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:
+    """What makes `text` an echo (`lead_in`, `task` or `prompt`), or None; words that `source` holds too are none."""
+    for name, pattern in (("lead_in", _LEAD_INS), ("task", _ABOUT_THE_TASK)):
+        if pattern.search(text) and not pattern.search(source):
+            return name
+    return "prompt" if (_phrases(text) & phrases) - _phrases(source) else None
+
+
+def _phrases(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return set(zip(*(words[start:] for start in range(_PHRASE_WORDS)), strict=False))
+
+
+_EARLIER = "previous|previously|prior|above|earlier|preceding|foregoing|initial|original|existing|system"
+_ANY = f"all|any|every|everything|anything|of|the|these|those|this|that|your|my|our|other|and|or|given|{_EARLIER}"
+_ASKED = "instructions?|prompts?|directives?|programming"
+_SAID = f"{_ASKED}|rules?|directions?|commands?|guidelines?|context|messages?|requests?|tasks?|conversation|text|input"
+_MODEL = "ai|assistant|chatbot|bot|language model|llm|gpt|chatgpt"
+_ONLY = "only|just|exactly|solely|exclusively|nothing but"
+
+_ORDERS = re.compile(
+    r"\b(?:"
+    # What was asked is taken back.
+    rf"(?:ignore|disregard|forget|override|bypass)(?: (?:{_ANY})){{0,6}} (?:{_ASKED})"
+    rf"|(?:ignor|disregard|forgett?|overrid|bypass)(?:e|ing)?(?: (?:{_ANY})){{0,3}} (?:{_EARLIER})"
+    rf"(?: (?:{_ANY})){{0,3}} (?:{_SAID})"
+    r"|(?:ignore|disregard|forget|override)(?: (?:all|any|everything|anything|whatever))?(?: of)?"
+    r"(?: (?:the|this|that|what(?: is| was| s)?))? (?:(?:above|preceding|foregoing)(?! (?:ground|water|average))"
+    rf"|(?:{_EARLIER})(?: (?:and|or|but|then|now|sentences?|captions?|lines?|parts?|questions?|content|words?)\b|$))"
+    rf"|(?:ignore|disregard|forget|override)(?: (?:{_ANY})){{0,3}} (?:{_SAID}|sentences?|words) (?:above|before|so far)"
+    r"|forget (?:everything|all|anything|what) (?:that )?(?:you|i|we) (?:were|was|are|have|ve|said|told|wrote|asked)"
+    rf"|(?:do not|don t|never|stop) (?:follow|obey)\w*(?: (?:{_ANY})){{0,4}} (?:{_ASKED}|guidelines)"
+    r"|(?:do not|don t|never|stop) (?:paraphras|rephras|rewrit|translat)\w* (?:the|this|that|it|any|anything|above)"
+    r"|(?:new|updated) (?:system )?instructions? (?:follow|are|is|from now)"
+    r"|instead(?: of \w+(?: \w+){0,4})? (?:please )?(?:output|respond|reply)"
+    # The reader is told who it is.
+    r"|you (?:are|re|will be|must be) (?:now|henceforth) (?:an?|my|our|acting|called|named|free (?:of|from)|"
+    rf"in \w+ mode|dan|{_MODEL})"
+    r"|you are no longer (?:an?|bound|restricted|limited|required)"
+    r"|(?:pretend|imagine) (?:to be|that you are|you are|you re)(?: an?| the)? (?:\w+ ){0,2}"
+    rf"(?:{_MODEL}|hacker|expert)"
+    rf"|(?:act|behave|respond|answer|role ?play) as (?:if you|though you|an? (?:\w+ ){{0,2}}(?:{_MODEL}|unrestricted))"
+    r"|as an? (?:ai|(?:large )?language model)|from now on you|do anything now"
+    # It is asked for its prompt, or for certain words.
+    r"|(?:system|developer|hidden|secret) prompts?|prompt injection"
+    r"|(?:reveal|repeat|print|show|leak|output|recite|disclose)(?: me| us)?"
+    rf"(?: (?:all|of|the|this|your|its|full|exact|{_EARLIER})){{1,4}} (?:prompts?|instructions?)"
+    rf"|(?:respond|reply|answer)(?: back)? (?:{_ONLY}) (?:with|in|as|by|yes|no|the|using)"
+    rf"|(?:respond|reply|answer) with (?:{_ONLY}|the (?:word|phrase|text|following|string)|a single|one word|json)"
+    r"|(?:only|just) (?:respond|reply|output) (?:with|in|the|as)|output (?:only|nothing but|exactly) (?:the|with|in|a)"
+    r")\b"
+)
+"""Orders to a language model, in lower case with one space between words and nothing else."""
+
+_ROLES = re.compile(
+    r"(?:^|[\n.!?>|\])}\"'])\s*(?:system|assistant|user|human|chatgpt)\s*:(?=\s|$)"
+    r"|#{2,}\s*(?:new )?(?:instructions?|system|user|assistant|human|response|input|task)\b"
+    r"|\[\s*(?:system|assistant|user|instructions?)\s*\]"
+    r"|\b(?:new|updated)[\W_]+instructions?\s*:",
+    re.IGNORECASE,
+)
+"""Marks with which a text pretends to be another turn of the conversation."""
+
+
+def instructs(text: str) -> bool:
+    """Whether `text` tries to instruct a language model, or to open a turn of its conversation."""
+    seen = unicodedata.normalize("NFKC", visible(text))
+    if TURN_MARKS.search(seen) or _ROLES.search(seen):
+        return True
+    return any(_ORDERS.search(_plain(part)) for part in {seen, *re.split(r"[.!?;\n]+", seen)})
+
+
+def find_injection(text: str, source: str) -> str | None:
+    """`answer` or `source`, whichever tries to instruct a language model, else None."""
+    if instructs(text):
+        return "answer"
+    return "source" if instructs(source) else None
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+
+
+_MIN_LETTERS = 16
+_MIN_CONFIDENCE = 0.9
+_MAX_FOREIGN_LETTERS = 0.25
+_ENGLISH = {"en", "pcm", "zxx"}
+"""English, its creole, which short plain sentences resemble, and text that is no language."""
+
+_LETTER = re.compile(r"[^\W\d_]")
+_LATIN = re.compile("[A-Za-z\u00aa\u00b5\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06\uff21-\uff5a]")
+
+
+def find_foreign(text: str) -> str | None:
+    """The code of the language of `text` if that is surely not English, `script` if its letters are not Latin.
+
+    A caption is short and may name a dish or a place in the local language; only a text of at least 16 letters is
+    judged, and only by a language that py3langid is sure of at 90% or more.
+    """
+    letters = _LETTER.findall(text)
+    foreign = 0 if text.isascii() else sum(not _LATIN.match(letter) for letter in letters)
+    if foreign > _MAX_FOREIGN_LETTERS * len(letters):
+        return "script"
+    if len(letters) < _MIN_LETTERS:
+        return None
+    language, confidence = _identifier().classify(text)
+    return str(language) if language not in _ENGLISH and confidence >= _MIN_CONFIDENCE else None
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

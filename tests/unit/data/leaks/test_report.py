@@ -1,0 +1,51 @@
+"""Which names, pictures and texts count as the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.data.leaks.report import name_key, picture_key, text_key
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ("coco/COCO_val2014_000000391895.jpg", "x/train2017/000000391895.jpg", "val2017/000000391895.JPG",
+         "data/coco/000000391895.jpg", "mscoco_2014/images/000000391895.jpg"),
+        ("pictures/1000268201_693b08cb0e.jpg", "flickr30k-images/1000268201.jpg", "flickr8k/images/1000268201.png"),
+        ("VG_100K/2407890.jpg", "VG_100K_2/2407890.jpg", "visual_genome/2407890.jpg", "gqa/images/2407890.jpg"),
+        ("cc3m_subset_images_extracted_final/000012345.jpg", "cc-neg/cc3m_subset_images/12345.jpg"),
+        ("a/ILSVRC2012_val_00000001.JPEG", "b/ilsvrc2012_val_00000001.jpg"),
+    ],
+)  # fmt: skip
+def test_names_of_one_published_picture_have_one_key(same: tuple[str, ...]) -> None:
+    keys = {name_key(path) for path in same}
+    assert len(keys) == 1
+    assert None not in keys
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["pictures/0001.jpg", "images/000000391895.jpg", "shards/000012345.jpg", "images/2407890.jpg", "coco/1.jpg",
+     "shop/1000268201.jpg", "val2017.jpg", "", "coco/391895.txt.d/a"],
+)  # fmt: skip
+def test_a_number_that_nobody_owns_says_nothing(path: str) -> None:
+    assert name_key(path) is None
+
+
+def test_owners_do_not_share_numbers() -> None:
+    names = ["val2017/000002407890.jpg", "VG_100K/2407890.jpg", "flickr30k-images/2407890.jpg",
+             "cc3m_subset_images/002407890.jpg"]  # fmt: skip
+    assert len({name_key(path) for path in names}) == len(names)
+
+
+def test_text_counts_by_its_letters() -> None:
+    assert text_key("A man -- rides\ta HORSE!") == text_key("a man rides a horse")
+    assert text_key("a man rides a horse") != text_key("a man rides a house")
+    assert text_key(" ... ") is None
+
+
+def test_keys_are_sixteen_bytes() -> None:
+    for key in (name_key("val2017/000000391895.jpg"), picture_key(b"x"), text_key("x")):
+        assert key is not None
+        assert len(key) == 16

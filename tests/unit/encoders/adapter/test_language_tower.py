@@ -1,0 +1,234 @@
+"""A pretrained language model as a text tower, in four ways, whatever its kind."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.language_tower import Strategy, trained
+from components.encoders.adapter.text_tower import text_features
+from components.encoders.adapter.tokens import trimmed
+from components.encoders.new_text_towers import with_language_tower
+
+TEXTS = ["a dog", "two small hats on the long red sofa with a cat", "hats"]
+STRATEGIES: list[tuple[Strategy, int]] = [("finetuned", 0), ("frozen", 0), ("bottleneck", 0), ("alignment", 2)]
+
+every_kind = pytest.mark.parametrize("language_folder", ["bert", "roberta", "distilbert"], indirect=True)
+every_strategy = pytest.mark.parametrize(("strategy", "added"), STRATEGIES, ids=[name for name, _ in STRATEGIES])
+
+
+def _encoder(base: Encoder, folder: Path, strategy: Strategy, added: int = 0) -> Encoder:
+    torch.manual_seed(1)
+    return with_language_tower(base, str(folder), strategy, added)
+
+
+def _features(encoder: Encoder, texts: list[str] = TEXTS) -> Tensor:
+    tokens = encoder.tokenizer(texts)
+    return text_features(encoder.model, trimmed(tokens, encoder.tokenizer.lengths(tokens)))
+
+
+def _freeze(encoder: Encoder, strategy: Strategy, added: int) -> dict[str, torch.nn.Parameter]:
+    chosen = {}
+    for name, parameter in encoder.model.named_parameters():
+        parameter.requires_grad_(any(re.search(pattern, name) for pattern in trained(strategy, added)))
+        if parameter.requires_grad:
+            chosen[name] = parameter
+    return chosen
+
+
+@every_kind
+@every_strategy
+def test_features_have_the_bases_dimension(
+    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int
+) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+    features = _features(encoder)
+    assert features.shape == (3, 16)
+    assert features.dtype == torch.float32
+    assert not torch.allclose(features[0], features[1], atol=1e-4)
+    assert encoder.model.visual is tiny_encoder.model.visual
+
+
+@every_kind
+@every_strategy
+def test_exactly_what_the_strategy_trains_moves(
+    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int
+) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+    chosen = _freeze(encoder, strategy, added)
+    before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
+    optimiser = torch.optim.SGD(encoder.model.parameters(), lr=1.0)
+    for _ in range(2):
+        optimiser.zero_grad()
+        _features(encoder).square().sum().backward()
+        # Distributed training waits for the gradient of every parameter that wants one.
+        assert [name for name, parameter in chosen.items() if parameter.grad is None] == []
+        optimiser.step()
+    moved = {name for name, value in encoder.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved <= set(chosen)
+    parts = {"projection"} if strategy == "frozen" else {"projection", "language"}
+    assert {name.split(".")[1] for name in moved} == parts
+
+
+@every_kind
+def test_adapters_start_as_the_identity(tiny_encoder: Encoder, language_folder: Path) -> None:
+    frozen = _encoder(tiny_encoder, language_folder, "frozen")
+    adapted = _encoder(tiny_encoder, language_folder, "bottleneck")
+    adapted.model.text.projection.load_state_dict(frozen.model.text.projection.state_dict())
+    assert torch.equal(_features(adapted), _features(frozen))
+    adapters = [module for name, module in adapted.model.named_modules() if name.endswith(".adapter")]
+    assert len(adapters) == 2
+    assert adapters[0].down.weight.shape == (8, 16)
+    torch.nn.init.ones_(adapters[1].up.weight)
+    assert not torch.allclose(_features(adapted), _features(frozen), atol=1e-3)
+
+
+@every_kind
+def test_alignment_without_layers_is_frozen_and_with_layers_is_not(
+    tiny_encoder: Encoder, language_folder: Path
+) -> None:
+    frozen = _encoder(tiny_encoder, language_folder, "frozen")
+    for added in (0, 2, 4):
+        aligned = _encoder(tiny_encoder, language_folder, "alignment", added)
+        names = [name for name, _ in aligned.model.named_parameters()]
+        assert len({match[0] for name in names if (match := re.search(r"alignment_\d+", name))}) == added
+        aligned.model.text.projection.load_state_dict(frozen.model.text.projection.state_dict())
+        assert torch.equal(_features(aligned), _features(frozen)) == (added == 0)
+
+
+@every_kind
+def test_pretrained_weights_are_kept_below_added_layers(tiny_encoder: Encoder, language_folder: Path) -> None:
+    published = load_file(language_folder / "model.safetensors")
+    held = _encoder(tiny_encoder, language_folder, "alignment", 2).model.text.language.state_dict()
+    assert all(torch.equal(held[name], value) for name, value in published.items() if not name.startswith("pooler."))
+
+
+@every_kind
+def test_padding_changes_nothing(tiny_encoder: Encoder, language_folder: Path) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, "alignment", 2)
+    tokens = encoder.tokenizer(TEXTS)
+    full = text_features(encoder.model, torch.from_numpy(tokens.astype("int64")))
+    assert tokens.shape == (3, 24)
+    assert torch.allclose(_features(encoder), full, atol=1e-6)
+    for row, text in enumerate(TEXTS):
+        assert torch.allclose(_features(encoder, [text])[0], full[row], atol=1e-6)
+
+
+@every_kind
+@every_strategy
+def test_saved_encoder_comes_back_bit_for_bit(
+    tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int, tmp_path: Path
+) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+    for parameter in encoder.model.text.parameters():
+        torch.nn.init.normal_(parameter.data, std=0.3)
+    sidecar = encoder.save(tmp_path / "encoder")
+    loaded = Encoder.load(tmp_path / "encoder")
+    assert loaded.sidecar == sidecar
+    np.testing.assert_array_equal(loaded.tokenizer(TEXTS), encoder.tokenizer(TEXTS))
+    np.testing.assert_array_equal(loaded.embed_texts(TEXTS), encoder.embed_texts(TEXTS))
+    saved = [path for path in (tmp_path / "encoder").rglob("*") if path.is_file()]
+    assert {path.suffix for path in saved} <= {".json", ".txt", ".safetensors"}
+    assert not any(str(language_folder).encode() in path.read_bytes() for path in saved)
+
+
+@every_kind
+def test_dropout_is_off_even_in_training_mode(tiny_encoder: Encoder, language_folder: Path) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, "alignment", 2)
+    encoder.model.train()
+    assert torch.equal(_features(encoder), _features(encoder))
+
+
+def test_copies_share_nothing(tiny_encoder: Encoder, language_folder: Path) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, "bottleneck")
+    twin = copy.deepcopy(encoder)
+    before = _features(encoder)
+    for parameter in twin.model.parameters():
+        parameter.data.zero_()
+    assert torch.equal(_features(encoder), before)
+
+
+def _stored(encoder: Encoder) -> int:
+    """How many distinct activations the backward pass would need."""
+    weights = {parameter.data_ptr() for parameter in encoder.model.parameters()}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in weights and tensor.is_floating_point():
+            kept[tensor.data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        features = _features(encoder)
+    assert features.requires_grad
+    return len(kept)
+
+
+def test_frozen_layers_store_no_activations(tiny_encoder: Encoder, language_folder: Path) -> None:
+    stored = {}
+    for strategy, added in [*STRATEGIES, ("alignment", 4)]:
+        encoder = _encoder(tiny_encoder, language_folder, strategy, added)
+        _freeze(encoder, strategy, added)
+        stored[strategy, added] = _stored(encoder)
+    # The projection alone: its input, what its first layer gives, and that after the activation.
+    assert stored["frozen", 0] == 3
+    assert stored["frozen", 0] < stored["bottleneck", 0]
+    # Two pretrained layers below add nothing to the two on top, and each further pair costs the same.
+    per_pair = stored["alignment", 4] - stored["alignment", 2]
+    assert stored["alignment", 2] - stored["frozen", 0] <= per_pair + 2
+    assert stored["finetuned", 0] >= per_pair
+
+
+def test_the_model_that_comes_with_the_package_is_the_default(tiny_encoder: Encoder) -> None:
+    encoder = with_language_tower(tiny_encoder, None, "frozen")
+    assert encoder.sidecar.architecture["text_cfg"]["language_model"] == "all-MiniLM-L6-v2"
+    assert encoder.model.text.language.config.hidden_size == 384
+    assert encoder.tokenizer.context_length == 24
+
+
+def test_embeddings_of_the_base_stay_good(tiny_encoder: Encoder, language_folder: Path, tmp_path: Path) -> None:
+    base = tiny_encoder.save(tmp_path / "base")
+    encoder = _encoder(tiny_encoder, language_folder, "frozen")
+    assert encoder.sidecar.image_tower_sha256 == base.image_tower_sha256
+    assert encoder.save(tmp_path / "adapted").image_tower_sha256 == base.image_tower_sha256
+
+
+def test_a_name_that_cannot_be_had_is_named(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"no language model at 'someone/some-model'.*give its folder"):
+        with_language_tower(tiny_encoder, "someone/some-model", "frozen")
+
+
+def test_incomplete_weights_are_named(tiny_encoder: Encoder, language_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    for path in language_folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors: dict[str, Any] = load_file(tmp_path / "model.safetensors")
+    del tensors["encoder.layer.1.output.dense.weight"]
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"lacks 'encoder\.layer\.1\.output\.dense\.weight'"):
+        _encoder(tiny_encoder, tmp_path, "alignment", 2)
+
+
+def test_an_encoder_that_lost_its_tokenizer_is_refused(
+    tiny_encoder: Encoder, language_folder: Path, tmp_path: Path
+) -> None:
+    _encoder(tiny_encoder, language_folder, "frozen").save(tmp_path)
+    tokenizer = tmp_path / "text" / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text().replace('"dog"', '"fox"'))
+    with pytest.raises(InputError, match="holds another tokenizer"):
+        Encoder.load(tmp_path)
+    tokenizer.unlink()
+    with pytest.raises(InputError, match="no tokenizer at"):
+        Encoder.load(tmp_path)

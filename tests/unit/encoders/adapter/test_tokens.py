@@ -1,0 +1,105 @@
+"""Tokenising keeps the end token and counts what matters, with either kind of tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.errors import InputError
+from components.encoders.adapter.language_tower import embedded_model
+from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
+from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, token_lengths, trimmed
+
+END = 49407
+
+
+def _kinds(language_folders: dict[str, Path]) -> list[Tokenizer]:
+    return [ClipTokenizer(24), *(HuggingFaceTokenizer(folder, 24) for folder in language_folders.values())]
+
+
+def test_long_texts_are_cut_and_keep_their_end_token() -> None:
+    tokenizer = ClipTokenizer(24)
+    tokens = tokenizer(["word " * 100, "word"])
+    assert tokens.shape == (2, 24)
+    assert tokens[0, -1] == END
+    assert tokenizer.lengths(tokens).tolist() == [24, 3]
+
+
+def test_hugging_face_texts_are_cut_padded_and_counted(language_folders: dict[str, Path]) -> None:
+    for kind, pad in (("bert", 0), ("roberta", 1)):
+        tokenizer = HuggingFaceTokenizer(language_folders[kind], 6)
+        tokens = tokenizer(["a dog on the long sofa with a hat", "dog"])
+        assert tokens[0, -1] == tokens[1, 2]
+        assert tokens[1, 3:].tolist() == [pad] * 3
+        assert tokenizer.lengths(tokens).tolist() == [6, 3]
+
+
+@given(texts=st.lists(st.text(alphabet="ado g\n<", max_size=60), max_size=5))
+def test_what_lies_behind_a_texts_length_is_padding(language_folders: dict[str, Path], texts: list[str]) -> None:
+    for tokenizer in _kinds(language_folders):
+        tokens = tokenizer(texts)
+        lengths = tokenizer.lengths(tokens)
+        assert tokens.dtype == np.int32
+        assert tokens.shape == (len(texts), 24)
+        assert lengths.dtype == np.int64
+        for row, length in zip(tokens, lengths, strict=True):
+            assert 2 <= length <= 24
+            assert len(set(row[length:].tolist())) <= 1
+        assert trimmed(tokens, lengths).shape == (len(texts), max(lengths, default=1))
+
+
+def test_many_texts_are_the_same_as_each_alone(language_folders: dict[str, Path]) -> None:
+    texts = ["a dog", "hats", "two small hats"] * 700
+    for tokenizer in _kinds(language_folders):
+        np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
+
+
+def test_special_tokens_in_a_text_are_letters() -> None:
+    tokenizer = HuggingFaceTokenizer(embedded_model(), 12)
+    padded, plain = tokenizer(["red [PAD] dog", "red dog"])
+    assert tokenizer.pad_id not in padded[: tokenizer.lengths(padded[None])[0]]
+    assert tokenizer.lengths(padded[None])[0] > tokenizer.lengths(plain[None])[0]
+
+
+def test_lengths_count_tokens_before_the_cut() -> None:
+    assert token_lengths(["word", "word " * 100]).tolist() == [3, 102]
+
+
+def test_trimming_keeps_the_longest_texts_end_token() -> None:
+    tokenizer = ClipTokenizer(24)
+    tokens = tokenizer(["word", "word word word"])
+    batch = trimmed(tokens, tokenizer.lengths(tokens))
+    assert batch.shape == (2, 5)
+    assert int(batch[1, -1]) == END
+
+
+def test_saved_tokenizer_is_the_same_one(language_folders: dict[str, Path], tmp_path: Path) -> None:
+    tokenizer = HuggingFaceTokenizer(language_folders["roberta"], 24)
+    identity, tokens = tokenizer.identity, tokenizer(["a dog", "two hats"])
+    tokenizer.save(tmp_path)
+    loaded = HuggingFaceTokenizer(tmp_path, 24)
+    assert loaded.identity == identity
+    np.testing.assert_array_equal(loaded(["a dog", "two hats"]), tokens)
+
+
+def test_different_tokenizers_have_different_identities(language_folders: dict[str, Path]) -> None:
+    identities = [tokenizer.identity for tokenizer in _kinds(language_folders)]
+    assert identities[0] == "clip-bpe"
+    assert len(set(identities)) == 3
+    assert HuggingFaceTokenizer(language_folders["bert"], 24, clean="lower").identity not in identities
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no tokenizer at"):
+        HuggingFaceTokenizer(tmp_path, 24)
+
+
+def test_the_tokenizers_own_limit_counts(language_folders: dict[str, Path], tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.from_pretrained(language_folders["bert"], model_max_length=7).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer(tmp_path, 24)(["a dog"]).shape == (1, 7)

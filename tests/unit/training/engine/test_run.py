@@ -1,0 +1,216 @@
+"""The moving average against its closed form; where a run is outlives the process; what cannot go on is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from components.core.compute.checkpoint import Checkpoints
+from components.core.compute.distributed import World
+from components.core.errors import InputError
+from components.training.engine.run import MovingAverage, State
+
+
+def _weights() -> dict[str, nn.Parameter]:
+    return {"a": nn.Parameter(torch.tensor([1.0, 2.0])), "b": nn.Parameter(torch.tensor(3.0))}
+
+
+@torch.no_grad()
+def _set(weights: dict[str, nn.Parameter], value: float) -> None:
+    for tensor in weights.values():
+        tensor.fill_(value)
+
+
+def test_closed_form() -> None:
+    weights, decay, values = _weights(), 0.7, [5.0, -1.0, 2.0, 8.0]
+    average = MovingAverage(weights, decay)
+    for value in values:
+        _set(weights, value)
+        average.update()
+    moved = sum((1 - decay) * decay ** (len(values) - 1 - step) * value for step, value in enumerate(values))
+    torch.testing.assert_close(average.tensors["a"], decay ** len(values) * torch.tensor([1.0, 2.0]) + moved)
+    torch.testing.assert_close(average.tensors["b"], decay ** len(values) * torch.tensor(3.0) + moved)
+    assert weights["b"].item() == 8.0
+
+
+def test_starts_at_the_weights() -> None:
+    weights = _weights()
+    assert torch.equal(MovingAverage(weights, 0.5).tensors["a"], torch.tensor([1.0, 2.0]))
+
+
+def test_stands_in_for_the_weights_and_steps_back_even_after_an_error() -> None:
+    weights = _weights()
+    average = MovingAverage(weights, 0.5)
+    _set(weights, 7.0)
+
+    def fail() -> None:
+        with average.as_weights():
+            assert weights["a"].tolist() == [1.0, 2.0]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert weights["a"].tolist() == [7.0, 7.0]
+    assert weights["a"].requires_grad
+
+
+def test_is_put_for_good() -> None:
+    weights = _weights()
+    average = MovingAverage(weights, 0.5)
+    _set(weights, 7.0)
+    average.put()
+    assert weights["a"].tolist() == [1.0, 2.0]
+    _set(weights, 9.0)
+    assert average.tensors["a"].tolist() == [1.0, 2.0]
+
+
+def test_goes_on_from_a_saved_one() -> None:
+    weights = _weights()
+    average = MovingAverage(weights, 0.5)
+    average.load({"a": torch.tensor([3.0, 3.0]), "b": torch.tensor(0.0)})
+    _set(weights, 1.0)
+    average.update()
+    assert average.tensors["a"].tolist() == [2.0, 2.0]
+    assert average.tensors["b"].item() == 0.5
+
+
+TABLE, SHARDS = {"kind": "table"}, {"kind": "shards", "ranks": "2"}
+
+
+@dataclass(frozen=True)
+class Ranks(World):
+    """A rank whose neighbours stand `apart` further each; it does not wait for anyone."""
+
+    apart: int = 0
+
+    def everyones(self, value: int) -> list[int]:
+        return [value + rank * self.apart for rank in range(self.size)]
+
+    def wait(self) -> None:
+        pass
+
+
+def _state(
+    folder: Path | None,
+    *,
+    world: World | None = None,
+    batch_size: int = 8,
+    source: dict[str, str] = TABLE,
+    seed: int = 0,
+) -> tuple[State, dict[str, nn.Parameter], torch.optim.AdamW]:
+    torch.manual_seed(seed)
+    weights = {"a": nn.Parameter(torch.randn(3, 2)), "b": nn.Parameter(torch.randn(2))}
+    optimiser = torch.optim.AdamW(weights.values(), lr=0.1, fused=True)
+    checkpoints = Checkpoints(folder) if folder is not None else None
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    average = MovingAverage(weights, 0.5)
+    state = State(checkpoints, weights, optimiser, scaler, average, world or World(), batch_size, source)
+    return state, weights, optimiser
+
+
+def _step(weights: dict[str, nn.Parameter], optimiser: torch.optim.AdamW) -> None:
+    optimiser.zero_grad()
+    torch.stack([(tensor * torch.randn(tensor.shape)).sum() for tensor in weights.values()]).sum().backward()
+    optimiser.step()
+
+
+def test_everything_that_the_next_step_depends_on_comes_back(tmp_path: Path) -> None:
+    state, weights, optimiser = _state(tmp_path)
+    for cursor in (4, 8, 3):
+        _step(weights, optimiser)
+        state.advance(cursor)
+        assert state.average is not None
+        state.average.update()
+        if cursor == 8:
+            state.next_epoch()
+    state.best = 0.25
+    state.save()
+    _step(weights, optimiser)
+
+    again, other_weights, other_optimiser = _state(tmp_path, seed=9)
+    again.resume()
+    assert (again.step, again.epoch, again.cursor, again.best) == (3, 1, 3, 0.25)
+    assert state.average is not None
+    assert again.average is not None
+    assert torch.equal(again.average.tensors["a"], state.average.tensors["a"])
+    # The same step follows: weights, optimiser and random numbers are those of the saved moment.
+    _step(other_weights, other_optimiser)
+    assert all(torch.equal(other_weights[name], tensor) for name, tensor in weights.items())
+
+
+def test_without_checkpoints_nothing_is_saved_or_resumed() -> None:
+    state, _, _ = _state(None)
+    state.advance(1)
+    state.save()
+    state.keep_if_best(1.0, larger=True)
+    state.resume()
+    assert (state.step, state.best) == (1, 1.0)
+
+
+def test_another_global_batch_is_refused(tmp_path: Path) -> None:
+    _state(tmp_path)[0].save()
+    with pytest.raises(InputError, match="step 0 has global batch 8, this run 16: keep it"):
+        _state(tmp_path, batch_size=16)[0].resume()
+
+
+def test_another_share_of_the_data_is_refused(tmp_path: Path) -> None:
+    _state(tmp_path, source=SHARDS, world=Ranks(0, 2))[0].save()
+    with pytest.raises(InputError, match=r"made by 2 ranks from another share .* use as many ranks as then"):
+        _state(tmp_path, source=SHARDS | {"ranks": "1"})[0].resume()
+
+
+def test_each_rank_goes_on_from_its_own_cursor(tmp_path: Path) -> None:
+    state, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(0, 2, apart=100))
+    state.advance(7)
+    state.save()
+    cursors = []
+    for rank in range(2):
+        again, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(rank, 2))
+        again.resume()
+        cursors.append(again.cursor)
+    assert cursors == [7, 107]
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_table_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path, world=Ranks(0, 2))
+    state.advance(7)
+    state.save()
+    again, others, _ = _state(tmp_path, world=Ranks(ranks - 1, ranks), seed=3)
+    again.resume()
+    assert (again.step, again.cursor) == (1, 7)
+    assert torch.equal(others["a"], weights["a"])
+
+
+def test_only_the_leading_rank_writes(tmp_path: Path) -> None:
+    _state(tmp_path, world=Ranks(1, 2))[0].save()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("larger", "kept"), [(True, 0.9), (False, 0.1)])
+def test_the_best_weights_are_kept(larger: bool, kept: float, tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path)
+    for value in (0.5, float("nan"), 0.9, 0.1, float("inf"), 0.6):
+        with torch.no_grad():
+            weights["b"].fill_(value)
+        state.keep_if_best(value, larger=larger)
+    assert state.best == kept
+    best = Checkpoints(tmp_path).best()
+    assert best is not None
+    assert best.keys() == weights.keys()
+    assert best["b"].tolist() == pytest.approx([kept, kept])
+
+
+def test_of_two_equally_good_the_earlier_is_kept(tmp_path: Path) -> None:
+    state, weights, _ = _state(tmp_path)
+    for value in (1.0, 2.0):
+        with torch.no_grad():
+            weights["b"].fill_(value)
+        state.keep_if_best(0.5, larger=True)
+    best = Checkpoints(tmp_path).best()
+    assert best is not None
+    assert best["b"].tolist() == [1.0, 1.0]

@@ -1,0 +1,236 @@
+"""Batches hold each image once, depend on seed and epoch alone, and go on the same from any cursor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.errors import InputError
+from components.training.rows.batches import Batch, Sampler, TableSource, groups_of
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=80), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
+def test_an_epoch_shows_no_group_twice(groups: list[int], batch_size: int, seed: int, epoch: int) -> None:
+    sampler = Sampler(np.array(groups), batch_size, seed)
+    batches = sampler.epoch(epoch)
+    assert len(batches) == sampler.steps_per_epoch == len(set(groups)) // batch_size
+    shown = [groups[row] for batch in batches for row in batch]
+    assert len(shown) == len(set(shown)) == len(batches) * batch_size
+    again = Sampler(np.array(groups), batch_size, seed).epoch(epoch)
+    assert all((one == other).all() for one, other in zip(batches, again, strict=True))
+
+
+def test_every_row_of_a_group_is_drawn_some_time() -> None:
+    sampler = Sampler(np.array([0, 0, 0, 1]), 2, 0)
+    assert {int(row) for epoch in range(40) for batch in sampler.epoch(epoch) for row in batch} == {0, 1, 2, 3}
+
+
+def test_epochs_and_seeds_differ() -> None:
+    rows = np.arange(50)
+    orders = {tuple(Sampler(rows, 50, seed).epoch(epoch)[0]) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(orders) == 4
+
+
+def test_too_few_rows_are_named() -> None:
+    with pytest.raises(InputError, match="paraclip visits 2 rows in an epoch, fewer than batch_size 3"):
+        Sampler(np.array([0, 0, 1]), 3, 0).check("paraclip")
+
+
+SHOWN = np.array([4, 4, 4, 9, 9, 4])
+PAIRS = np.array([4, 5, 5, 9, 9, 4])
+OTHERS = np.array([1, 1, 2, 1, 1, 2])
+
+
+def _visits(groups: np.ndarray) -> list[int]:  # type: ignore[type-arg]
+    return sorted(int(row) for batch in Sampler(groups, 1, 0).epoch(0) for row in batch)
+
+
+def test_an_epoch_visits_every_image_once() -> None:
+    assert sorted(SHOWN[_visits(groups_of("images", SHOWN, [PAIRS, OTHERS]))]) == [4, 9]
+
+
+def test_an_epoch_visits_every_pair_once_by_one_of_its_samples() -> None:
+    assert sorted(PAIRS[_visits(groups_of("pairs", SHOWN, [PAIRS]))]) == [4, 5, 9]
+
+
+def test_an_epoch_visits_every_row_once() -> None:
+    assert _visits(groups_of("rows", SHOWN, [PAIRS])) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_epoch_visits_every_ordered_pair_of_images_once() -> None:
+    rows = _visits(groups_of("pairs", SHOWN, [PAIRS, OTHERS]))
+    assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]
+
+
+@given(st.permutations(range(30)), st.integers(0, 5))
+def test_one_caption_of_each_image_gives_the_same_batches_either_way(places: list[int], epoch: int) -> None:
+    images = np.array(places)
+    both = [Sampler(groups_of(visits, images, [images]), 7, 1).epoch(epoch) for visits in ("images", "pairs")]
+    assert all((one == other).all() for one, other in zip(*both, strict=True))
+
+
+ROWS, IMAGES, CONTEXT, DIM = 60, 70, 6, 4
+COLUMNS = ("caption", "paraphrase", "rewrite")
+SHARES = {"caption": 1.0, "paraphrase": 2.0, "rewrite": 5.0}
+RNG = np.random.default_rng(0)
+FEATURES = RNG.normal(size=(IMAGES, DIM)).astype(np.float32)
+# A row's image is not at the row's own number, and every token says which row and column it is from.
+PLACES = {"image": RNG.permutation(IMAGES)[:ROWS], "other_image": RNG.permutation(IMAGES)[:ROWS]}
+NEIGHBOURS = np.stack([(np.arange(ROWS) + shift) % ROWS for shift in (7, 11, 13)], axis=1)
+
+
+def _tokens(column: int) -> np.ndarray:  # type: ignore[type-arg]
+    tokens = np.zeros((ROWS, CONTEXT), np.int32)
+    tokens[:, 0], tokens[:, 1] = np.arange(ROWS), column
+    return tokens
+
+
+def _source(batch_size: int = 8, **changes: object) -> TableSource:
+    options: dict[str, object] = {
+        "sampler": Sampler(np.arange(ROWS), batch_size, 3),
+        "names": [f"pair-{row}" for row in range(ROWS)],
+        "tokens": {name: _tokens(place) for place, name in enumerate(COLUMNS)},
+        "lengths": {name: np.arange(ROWS) + 100 * place for place, name in enumerate(COLUMNS)},
+        "images": PLACES,
+        "features": FEATURES,
+        "pixels": None,
+        "wanted": frozenset({"image", "caption"}),
+    }
+    return TableSource(**(options | changes))  # type: ignore[arg-type]
+
+
+EVERYTHING = {
+    "wanted": frozenset({"image", "caption", "drawn", "neighbour.image", "neighbour.paraphrase"}),
+    "draws": {"drawn": SHARES},
+    "neighbours": NEIGHBOURS,
+}
+
+
+def _rows(batch: Batch) -> list[int]:
+    return [int(name.removeprefix("pair-")) for name in batch.ids]
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    return (
+        (one.ids, one.cursor) == (other.ids, other.cursor)
+        and one.tokens.keys() == other.tokens.keys()
+        and all((one.tokens[name] == other.tokens[name]).all() for name in one.tokens)
+        and all((one.lengths[name] == other.lengths[name]).all() for name in one.lengths)
+        and all(torch.equal(one.features[name], other.features[name]) for name in one.features)
+    )
+
+
+def test_a_rows_columns_belong_together() -> None:
+    source = _source(wanted=frozenset({"image", "other_image", "caption", "rewrite"}))
+    batches = list(source.epoch(0))
+    assert len(batches) == source.steps_per_epoch == ROWS // 8
+    for batch in batches:
+        rows = _rows(batch)
+        assert set(batch.tokens) == {"caption", "rewrite"}
+        for place, name in ((0, "caption"), (2, "rewrite")):
+            assert batch.tokens[name][:, :2].tolist() == [[row, place] for row in rows]
+            assert batch.lengths[name].tolist() == [row + 100 * place for row in rows]
+        for name, places in PLACES.items():
+            assert (batch.features[name].numpy() == FEATURES[places[rows]]).all()
+        assert not batch.pixels
+
+
+def test_lengths_of_unit_features_restore_the_raw_ones() -> None:
+    norms = np.linalg.norm(FEATURES, axis=1)
+    unit = (FEATURES / norms[:, None]).astype(np.float32)
+    raw, restored = (next(source.epoch(0)) for source in (_source(), _source(features=unit, norms=norms)))
+    torch.testing.assert_close(restored.features["image"], raw.features["image"])
+    assert restored.features["image"].dtype == torch.float32
+    assert not torch.allclose(next(_source(features=unit).epoch(0)).features["image"], raw.features["image"])
+
+
+def test_pixels_take_the_place_of_features() -> None:
+    pixels = torch.from_numpy(RNG.integers(0, 256, (IMAGES, 3, 2, 2), np.uint8))
+    batch = next(_source(features=None, pixels=pixels).epoch(0))
+    assert not batch.features
+    assert batch.pixels["image"].dtype == torch.uint8
+    assert torch.equal(batch.pixels["image"], pixels[torch.from_numpy(PLACES["image"][_rows(batch)])])
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+@pytest.mark.parametrize("cursor", range(8))
+def test_an_epoch_goes_on_the_same_from_any_cursor(epoch: int, cursor: int) -> None:
+    whole = list(_source(**EVERYTHING).epoch(epoch))
+    rest = list(_source(**EVERYTHING).epoch(epoch, cursor))
+    assert [batch.cursor for batch in whole] == list(range(1, 8))
+    assert len(rest) == len(whole) - min(cursor, len(whole))
+    assert all(_same(one, other) for one, other in zip(rest, whole[cursor:], strict=True))
+
+
+def test_ranks_share_every_batch() -> None:
+    whole = list(_source(**EVERYTHING).epoch(1))
+    shares = [list(_source(**EVERYTHING, rank=rank, ranks=4).epoch(1)) for rank in range(4)]
+    for place, batch in enumerate(whole):
+        parts = [share[place] for share in shares]
+        assert [name for part in parts for name in part.ids] == batch.ids
+        assert {part.cursor for part in parts} == {batch.cursor}
+        for name, ids in batch.tokens.items():
+            assert (np.concatenate([part.tokens[name] for part in parts]) == ids).all()
+        for name, features in batch.features.items():
+            assert torch.equal(torch.cat([part.features[name] for part in parts]), features)
+
+
+def _drawn(source: TableSource, epoch: int) -> dict[int, int]:
+    """Which column each row's text was drawn from."""
+    found = {}
+    for batch in source.epoch(epoch):
+        rows, columns = batch.tokens["drawn"][:, 0], batch.tokens["drawn"][:, 1]
+        assert rows.tolist() == _rows(batch)
+        assert batch.lengths["drawn"].tolist() == (rows + 100 * columns).tolist()
+        found.update(zip(rows.tolist(), columns.tolist(), strict=True))
+    return found
+
+
+def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
+    source = _source(1, wanted=frozenset({"drawn"}), draws={"drawn": SHARES})
+    epochs = [_drawn(source, epoch) for epoch in range(60)]
+    assert epochs[0] != epochs[1]
+    counts = Counter(column for found in epochs for column in found.values())
+    total = ROWS * 60
+    for place, share in enumerate(SHARES.values()):
+        expected = total * share / sum(SHARES.values())
+        # Five standard deviations of a binomial count.
+        assert abs(counts[place] - expected) < 5 * np.sqrt(expected)
+
+
+def test_two_draws_are_independent() -> None:
+    both = {"drawn": SHARES, "also": SHARES}
+    batches = list(_source(wanted=frozenset(both), draws=both).epoch(0))
+    one, other = (np.concatenate([batch.tokens[name][:, 1] for batch in batches]) for name in both)
+    assert (one != other).any()
+
+
+def test_a_share_of_nothing_is_never_drawn() -> None:
+    source = _source(1, wanted=frozenset({"drawn"}), draws={"drawn": {"caption": 0, "rewrite": 1, "paraphrase": 0}})
+    assert set(_drawn(source, 0).values()) == {COLUMNS.index("rewrite")}
+
+
+def test_a_neighbours_columns_are_all_of_the_same_neighbour() -> None:
+    seen: dict[int, set[int]] = {row: set() for row in range(ROWS)}
+    source = _source(**EVERYTHING)
+    for epoch in range(12):
+        for batch in source.epoch(epoch):
+            neighbours = batch.tokens["neighbour.paraphrase"][:, 0]
+            assert set(batch.tokens["neighbour.paraphrase"][:, 1]) == {1}
+            assert (batch.features["neighbour.image"].numpy() == FEATURES[PLACES["image"][neighbours]]).all()
+            for row, neighbour in zip(_rows(batch), neighbours.tolist(), strict=True):
+                assert neighbour in NEIGHBOURS[row]
+                seen[row].add(neighbour)
+    assert sum(len(neighbours) == 3 for neighbours in seen.values()) > ROWS / 2
+
+
+def test_too_few_rows_are_named_and_ranks_are_free_on_resume() -> None:
+    with pytest.raises(InputError, match="toy visits 60 rows in an epoch, fewer than batch_size 61"):
+        _source(61).check("toy")
+    assert replace(_source(), rank=1, ranks=2).describe() == _source().describe()
