@@ -56,4 +56,4 @@ def show_decision(note: str = "") -> None:
 
 def _text(report: Report, metric: str) -> str:
     found = report.metrics[metric]
-    return f"{found.value:.4f} [{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
+    return f"{found.value:.4f} [{found.span[0]:.4f}, {found.span[1]:.4f}]"

@@ -67,6 +67,16 @@ def _from_open_clip(base: Base) -> Encoder:
     return open_clip_encoder(base.model, base.pretrained)
 
 
+def encoder_by_name(model: str, weights: str) -> Encoder:
+    """An open_clip encoder with a file's weights, or with those that open_clip publishes under a tag.
+
+    Raises:
+        InputError: the model or tag is unknown, the weights want another activation, or they cannot be read or fetched.
+    """
+    file = Path(weights)
+    return weights_file_encoder(model, file) if file.is_file() else open_clip_encoder(model, weights)
+
+
 def open_clip_encoder(model: str, tag: str) -> Encoder:
     """An encoder that open_clip publishes.
 

@@ -1,166 +1,159 @@
-"""What a benchmark declares, and what it is given to score an encoder."""
+"""What a benchmark declares: the files it reads, its metrics, its protocol, and how it scores an encoder."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import numpy as np
-import pyarrow as pa
-
-from components.benchmarks.encoding.text_features import TextEncoder, embed_new
+from components.benchmarks.encoding.context import Context
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
-from components.core.metrics import Features, Indices, Reals, shared
-from components.core.table import Table
+from components.core.files import content_hash, file_hash
 
-Columns = TypeVar("Columns", Reals, Indices)
-"""Values of queries or their pictures, which are cut into groups alike."""
+if TYPE_CHECKING:
+    from components.benchmarks.encoding.picture_source import Picture
 
+Given = TypeVar("Given", bound=Context)
+"""What a benchmark is given: the embedded world's gallery, or a folder of published files."""
 
-@dataclass(frozen=True)
-class Metric:
-    """A metric: the last part of its full name with `k` for a depth, such as `ao_at_k`."""
-
-    name: str
-    higher_is_better: bool
-    ties: str
-    """What happens to equal similarities, in words."""
+_PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+"""Endings of the files that folders hold by the thousand: to read all of them would take as long as to score them."""
+_SETTLED_S = 5.0
 
 
 @dataclass(frozen=True)
-class Correlation:
-    """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities."""
-
-    kind: Literal["spearman", "pearson"]
-    gold: Reals
-    predicted: Reals
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What a benchmark found.
+class Need:
+    """A file or folder that a benchmark reads; of tables that stage `prepare` writes the path says all.
 
     Attributes:
-        values: full metric name `<benchmark>/[<group>/]<metric>` -> one value per query `[queries]`.
-        strata: for metrics that are a mean of group means, each query's group number `[queries]`.
-        rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
-        correlations: full metric name -> its columns.
-        scalars: full metric name -> a value that is no mean over queries, such as a standard error over seeds.
-        pictures: full metric name -> number of the picture that each query is about `[queries]`, or of its two
-            `[queries, 2]`; kept only where a picture has several queries, whose values are then not independent.
+        path: below the benchmark's folder.
+        what: what it holds, such as "23,937 cases".
+        size: about how large it is, such as "6 MB".
+        licence: of its content, or what is known of it.
+        source: who publishes it, such as a repository's name.
+        optional: whether the benchmark does without it.
     """
 
-    values: dict[str, Reals]
-    strata: dict[str, Indices] = field(default_factory=dict)
-    rankings: dict[str, Indices] = field(default_factory=dict)
-    correlations: dict[str, Correlation] = field(default_factory=dict)
-    scalars: dict[str, float] = field(default_factory=dict)
-    pictures: dict[str, Indices] = field(default_factory=dict)
+    path: str
+    what: str = ""
+    size: str = ""
+    licence: str = ""
+    source: str = ""
+    optional: bool = False
 
-    def __post_init__(self) -> None:
-        for name in [name for name, found in self.pictures.items() if not shared(found)]:
-            del self.pictures[name]
-
-
-@dataclass
-class Context:
-    """An encoder, the gallery of all test images, and the texts embedded so far.
-
-    Attributes:
-        encoder: embeds texts.
-        image_ids: ids of the test images in gallery order.
-        image_features: their unit features `[images, dim]` by this encoder.
-        folder: holds the benchmark tables.
-        ks: depths of the ranking metrics.
-    """
-
-    encoder: TextEncoder
-    image_ids: Sequence[str]
-    image_features: Features
-    folder: Path
-    ks: tuple[int, ...]
-    _known: dict[str, Features] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if max(self.ks) > len(self.image_ids):
-            raise InputError(
-                f"params.yaml: evaluate.ks has {max(self.ks)}, but the test split has only "
-                f"{len(self.image_ids)} images: lower it or raise prepare.counts.test"
-            )
-        self._rows = {image: row for row, image in enumerate(self.image_ids)}
-
-    def read(self, table: Table, file: str) -> pa.Table:
-        """Read a benchmark table from the folder.
-
-        Raises:
-            InputError: it is missing, damaged or empty.
-        """
-        found = table.read(self.folder / file)
-        if not found.num_rows:
-            raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
-        return found
-
-    def texts(self, texts: Sequence[str]) -> Features:
-        """Unit features `[texts, dim]`; a text that was seen before is not embedded again.
-
-        Raises:
-            InputError: the encoder returns a non-finite feature.
-        """
-        return embed_new(self.encoder, texts, self._known)
-
-    def rows(self, image_ids: Sequence[str], table: str) -> Indices:
-        """Gallery rows of `image_ids` `[ids]`.
-
-        Raises:
-            InputError: `table` names an image that is not in the test split.
-        """
-        for row, image in enumerate(image_ids):
-            if image not in self._rows:
-                raise InputError(
-                    f"{self.folder / table}: row {row} names image '{image}', not in the test split: run `dvc repro`"
-                )
-        return np.array([self._rows[image] for image in image_ids], dtype=np.int64)
+    @property
+    def told(self) -> str:
+        """What to put where."""
+        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """One benchmark.
+class Tested:
+    """What a benchmark shows an encoder, which training may not hold.
 
     Attributes:
-        name: its file's name and the first part of its metrics' names.
+        texts: its sentences, the false ones too; prompts made of class names are none.
+        files: its picture files, whether or not they are there.
+        pictures: pictures of benchmarks that know no file of each.
+        names: folder in which the publisher of the pictures keeps them, where the benchmark's own folder has another
+            name and so does not say whose numbers the files' names are.
+    """
+
+    texts: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    pictures: Sequence[Picture] = ()
+    names: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark(Generic[Given]):
+    """One benchmark, of the embedded world or in the format in which its authors publish it.
+
+    Attributes:
+        name: first part of its metrics' names, and what users call it.
         version: protocol version; raised when a value could change for the same encoder and data.
-        files: the tables it reads, below the evaluation folder.
+        needs: what it reads below its folder.
         metrics: everything it may report.
         score: scores the context's encoder.
-        key_metrics: full names of what a short table shows; a depth stands for the nearest one in `evaluate.ks`.
+        key_metrics: full names of what a short table shows; a depth stands for the nearest one that was measured.
+        protocol: whose rules it follows, in a few words.
+        citation: the paper that introduced it.
+        folder: below the data folder; benchmarks that read the same files share one.
+        text_only: whether encoders without an image tower can be scored.
+        options: what a user may choose for it, `--option <key>=<value>`, and what it means.
+        tested: reads what no training pair may hold; None where another benchmark of the same folder tells it.
     """
 
     name: str
     version: int
-    files: tuple[str, ...]
+    needs: tuple[Need, ...]
     metrics: tuple[Metric, ...]
-    score: Callable[[Context], Scores] = field(repr=False)
+    score: Callable[[Given], Scores] = field(repr=False)
     key_metrics: tuple[str, ...] = ()
+    protocol: str = ""
+    citation: str = ""
+    folder: str = ""
+    text_only: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    tested: Callable[[Given], Tested] | None = field(default=None, repr=False)
 
-    def check_files(self, folder: Path) -> list[Path]:
-        """The paths of its tables.
+    def missing(self, data: Path) -> list[Need]:
+        """What it cannot do without and is not there."""
+        return [need for need in self.needs if not need.optional and not (data / self.folder / need.path).exists()]
+
+    def check_files(self, data: Path) -> Path:
+        """The benchmark's folder below `data`.
 
         Raises:
-            InputError: one is missing.
+            InputError: files are missing; the message lists what to put where, with size and licence.
         """
-        paths = [folder / file for file in self.files]
-        for path in paths:
-            if not path.is_file():
-                raise InputError(
-                    f"{path} is missing, benchmark '{self.name}' needs it: run `dvc repro prepare`, "
-                    f"or take '{self.name}' out of evaluate.benchmarks in params.yaml"
-                )
-        return paths
+        folder = data / self.folder
+        if missing := self.missing(data):
+            listed = "; ".join(need.told for need in missing)
+            raise InputError(f"benchmark '{self.name}' lacks files: put into {folder}: {listed}")
+        return folder
+
+    def data_hash(self, data: Path) -> str:
+        """Hash of what the benchmark reads: of all files their bytes, but of single pictures their names and sizes."""
+        folder = data / self.folder
+        parts: list[str] = []
+        for need in self.needs:
+            path = folder / need.path
+            if path.is_dir():
+                parts += [need.path, *_listing(path)]
+            elif path.exists():
+                parts += [need.path, _bytes_hash(path)]
+        return content_hash(*parts)
 
     def metric(self, full_name: str) -> Metric:
         """The declaration behind a full metric name; a `KeyError` when there is none."""
         family = re.sub(r"_at_\d+$", "_at_k", full_name.rsplit("/", 1)[-1])
         return {metric.name: metric for metric in self.metrics}[family]
+
+
+def _listing(folder: Path) -> list[str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [part for path in files for part in (path.relative_to(folder).as_posix(), _told(path))]
+
+
+def _told(path: Path) -> str:
+    return str(path.stat().st_size) if path.suffix.lower() in _PICTURES else _bytes_hash(path)
+
+
+def _bytes_hash(path: Path) -> str:
+    """Hash of a file's bytes, read once in a command, however many encoders and benchmarks ask for it."""
+    status = path.stat()
+    # A file that was just written may change again and keep its times, which are coarse.
+    if time.time() - status.st_ctime < _SETTLED_S:
+        return file_hash(path)
+    return _hash_of(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _hash_of(path: Path, *_status: int) -> str:
+    return file_hash(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.benchmark import Correlation
+from components.benchmarks.scores import Correlation
 from components.core.metrics import Indices, Reals, finite
 
 _CELLS = 4_000_000

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from components.benchmarks.benchmark import Benchmark
 
 _DEPTH = re.compile(r"_at_(\d+)$")
 
 
-def key_metrics(benchmarks: Iterable[Benchmark], measured: Collection[str]) -> list[str]:
+def key_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
     """Full names of the metrics that `benchmarks` declare as their key metrics, as far as they were measured.
 
     Args:
@@ -21,7 +22,7 @@ def key_metrics(benchmarks: Iterable[Benchmark], measured: Collection[str]) -> l
     return list(dict.fromkeys(name for name in found if name in measured))
 
 
-def tracked_metrics(benchmarks: Iterable[Benchmark], measured: Collection[str]) -> list[str]:
+def tracked_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
     """The key metrics, and all other metrics over all queries that have no depth, in the order of `measured`."""
     chosen = set(key_metrics(benchmarks, measured))
     return [name for name in measured if name in chosen or (name.count("/") == 1 and not _DEPTH.search(name))]

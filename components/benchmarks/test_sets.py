@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Tested
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import published_benchmarks
-from components.benchmarks.published_benchmark import Tested
 from components.core.errors import InputError
 from components.core.metrics import Features
 
@@ -38,9 +38,9 @@ class _NoEncoder:
         raise NotImplementedError("a test set is read without an encoder")
 
 
-def reading(folder: Path, *, allow_partial: bool = False) -> BenchmarkContext:
+def reading(folder: Path, *, allow_partial: bool = False) -> PublishedContext:
     """What a benchmark's readers are given, of its files in `folder` and of no encoder."""
-    return BenchmarkContext(EncoderUnderTest("none", _NoEncoder(), ""), folder, allow_partial=allow_partial)
+    return PublishedContext(EncoderUnderTest("none", _NoEncoder(), ""), folder, allow_partial=allow_partial)
 
 
 def test_sets(data: Path) -> Iterator[TestSet]:

@@ -12,7 +12,7 @@ from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
-    from components.benchmarks.published_benchmark import Published
+    from components.benchmarks.published import PublishedBenchmark
     from components.evaluation.run_published import Outcome
 
 _DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
@@ -150,12 +150,12 @@ def _options(given: list[str]) -> dict[str, Any]:
     return options
 
 
-def _chosen(names: list[str]) -> list[Published]:
+def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     from components.benchmarks.published import published_benchmarks
     from components.core.discovery import choose
 
     known, together = published_benchmarks(), _together()
-    chosen: dict[str, Published] = {}
+    chosen: dict[str, PublishedBenchmark] = {}
     for name in names:
         found = choose([*known, *together], name, "--benchmark")
         chosen |= {member: known[member] for member in together.get(found, [found])}

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from components.benchmarks.benchmark import Benchmark, Context, Scores
-from components.benchmarks.bootstrap import interval
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.key_metrics import tracked_metrics
+from components.benchmarks.scores import Scores
 from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
@@ -28,6 +29,7 @@ from components.encoders.embeddings import ImageEmbeddings
 from components.encoders.finite import require_finite
 from components.evaluation.folders import DEFAULT, Folders
 from components.evaluation.results import Report, Result, write_results
+from components.evaluation.summarise import summarise
 from components.evaluation.summary import print_report
 from components.tracking import add_metrics
 
@@ -41,16 +43,17 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     if Path(name).name != name:
         raise InputError(f"'{name}' is no encoder's name: give the name of a folder in {folders.models}, such as base")
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
-    tables = {path for benchmark in benchmarks for path in benchmark.check_files(folders.evaluation)}
+    tables = table_files(benchmarks, folders.evaluation)
     encoder = Encoder.load(folders.models / name)
+    under_test = EncoderUnderTest(name, encoder, encoder.sidecar.weights_sha256)
     ids, features = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
-    context = Context(encoder, ids, features, folders.evaluation, settings.evaluate.ks)
+    context = EmbeddedContext(under_test, folders.evaluation, settings.evaluate.ks, ids, features)
     scores, results = score(benchmarks, context, settings.evaluate)
     report = Report(
         encoder=name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
-        data_hash=_data_hash([folders.test_pairs, *sorted(tables)]),
-        encoder_sha256=encoder.sidecar.weights_sha256,
+        data_hash=_data_hash([folders.test_pairs, *tables]),
+        encoder_sha256=under_test.sha256,
         metrics=results,
     )
     write_results(report, scores, folders.metrics, folders.per_query)
@@ -58,11 +61,16 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
     return report
 
 
-def _track(report: Report, benchmarks: Sequence[Benchmark], folders: Folders) -> None:
+def _track(report: Report, benchmarks: Sequence[EmbeddedBenchmark], folders: Folders) -> None:
     """The metrics that people decide by into the encoder's MLflow run, all of them as a table of it."""
     few = tracked_metrics(benchmarks, list(report.metrics))
-    rows = [(name, result.value, *result.ci95) for name, result in report.metrics.items()]
-    table = dict(zip(("metric", "value", "low", "high"), map(list, zip(*rows, strict=True)), strict=True))
+    found = report.metrics.values()
+    table: dict[str, list[Any]] = {
+        "metric": list(report.metrics),
+        "value": [result.value for result in found],
+        "low": [result.span[0] for result in found],
+        "high": [result.span[1] for result in found],
+    }
     # A run keeps its tables for good, and a second evaluation would be appended to the first.
     title = f"evaluation_{content_hash(report.model_dump_json())[:8]}"
     add_metrics(folders.models / report.encoder, {name: report.metrics[name].value for name in few}, {title: table})
@@ -87,25 +95,19 @@ def image_features(
     return ids, features
 
 
-def score(benchmarks: Sequence[Benchmark], context: Context, settings: Evaluate) -> tuple[Scores, dict[str, Result]]:
-    """The scores of all benchmarks together, and mean and interval of every metric in the order reported."""
-    scores, results = Scores({}), {}
+def score(
+    benchmarks: Sequence[EmbeddedBenchmark], context: EmbeddedContext, settings: Evaluate
+) -> tuple[Scores, dict[str, Result]]:
+    """The scores of all benchmarks together, and every metric's result in the order reported."""
+    scores, results = Scores({}), dict[str, Result]()
     for benchmark in benchmarks:
         found = benchmark.score(context)
-        scores.values.update(found.values)
-        scores.strata.update(found.strata)
-        scores.rankings.update(found.rankings)
-        scores.pictures.update(found.pictures)
-        for name, values in found.values.items():
-            about = found.strata.get(name), found.pictures.get(name)
-            mean = interval(values, settings.bootstrap, settings.seed, *about)
-            results[name] = Result(
-                value=mean.value, ci95=(mean.low, mean.high), higher_is_better=benchmark.metric(name).higher_is_better
-            )
+        scores.update(found)
+        results |= summarise(benchmark, found, settings.bootstrap, settings.seed)
     return scores, results
 
 
-def _protocol(benchmark: Benchmark, scores: Scores) -> str:
+def _protocol(benchmark: EmbeddedBenchmark, scores: Scores) -> str:
     """Name and version; `+pictures` where intervals are of resampled pictures, which have several queries."""
     resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
     return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"

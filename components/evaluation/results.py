@@ -1,30 +1,42 @@
-"""An encoder's results on disk: values with intervals as JSON, values per query as safetensors."""
+"""An encoder's results on disk: values with intervals as JSON, beside the values per query."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from components.benchmarks.benchmark import Scores
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
+from components.evaluation.values import read_values, write_values
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Result(BaseModel):
-    """One metric's mean over queries with its 95% bootstrap interval."""
+    """One metric of one encoder.
+
+    Attributes:
+        value: mean over queries, a correlation, or a value that is neither.
+        ci95: its 95% bootstrap interval over queries; None where it is no statistic of queries.
+        higher_is_better: its direction.
+        queries: how many queries it is about.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: float
-    ci95: tuple[float, float]
+    ci95: tuple[float, float] | None = None
     higher_is_better: bool
+    queries: int | None = None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The interval; the value twice where there is none."""
+        return self.ci95 or (self.value, self.value)
 
 
 class Report(BaseModel):
@@ -46,17 +58,16 @@ class Report(BaseModel):
     encoder_sha256: str
     metrics: dict[str, Result]
 
+    @property
+    def evaluation(self) -> str:
+        """Hash of what the values per query must belong to."""
+        return content_hash(self.protocol, self.data_hash, self.encoder_sha256)
+
 
 def write_results(report: Report, scores: Scores, metrics_folder: Path, per_query_folder: Path) -> None:
     """Write `<encoder>.safetensors` and then `<encoder>.json`, each whole or not at all."""
-    arrays: dict[str, npt.NDArray[Any]] = {f"values/{name}": values for name, values in scores.values.items()}
-    arrays |= {f"strata/{name}": groups for name, groups in scores.strata.items()}
-    arrays |= {f"pictures/{name}": found for name, found in scores.pictures.items()}
-    arrays |= {f"rankings/{name}": ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
-    with atomic_file(per_query_folder / f"{report.encoder}.safetensors") as temporary:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, _identity(report))
-    with atomic_file(metrics_folder / f"{report.encoder}.json") as temporary:
-        temporary.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_values(scores, per_query_folder / f"{report.encoder}.safetensors", report.evaluation)
+    write_json(report, metrics_folder / f"{report.encoder}.json")
 
 
 def read_report(encoder: str, folder: Path) -> Report:
@@ -65,13 +76,7 @@ def read_report(encoder: str, folder: Path) -> Report:
     Raises:
         InputError: there are none, or the file is damaged.
     """
-    path = folder / f"{encoder}.json"
-    try:
-        return Report.model_validate(json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: {_fix(encoder)}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): {_fix(encoder)}") from None
+    return read_json(Report, folder / f"{encoder}.json", _fix(encoder))
 
 
 def read_scores(report: Report, folder: Path) -> Scores:
@@ -80,25 +85,27 @@ def read_scores(report: Report, folder: Path) -> Scores:
     Raises:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
-    path = folder / f"{report.encoder}.safetensors"
-    kinds: dict[str, dict[str, npt.NDArray[Any]]] = {kind: {} for kind in ("values", "strata", "rankings", "pictures")}
+    return read_values(folder / f"{report.encoder}.safetensors", report.evaluation, _fix(report.encoder))
+
+
+def write_json(report: BaseModel, path: Path) -> None:
+    """Write a report whole or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_json(model: type[Model], path: Path, fix: str) -> Model:
+    """Read a report of that kind; `fix` is the command that writes it again.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
     try:
-        with safe_open(path, framework="numpy") as file:
-            if file.metadata() != _identity(report):
-                raise InputError(f"{path} and the metrics are of different evaluations: {_fix(report.encoder)}")
-            for key in file.keys():  # noqa: SIM118 - the file is no mapping
-                kind, name = key.split("/", 1)
-                kinds[kind][name] = file.get_tensor(key)
+        return model.model_validate(json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: {_fix(report.encoder)}") from None
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): {_fix(report.encoder)}") from None
-    return Scores(kinds["values"], kinds["strata"], kinds["rankings"], pictures=kinds["pictures"])
-
-
-def _identity(report: Report) -> dict[str, str]:
-    """Which evaluation the values belong to; a single entry, because the format keeps no order of several."""
-    return {"evaluation": content_hash(report.protocol, report.data_hash, report.encoder_sha256)}
+        raise InputError(f"{path} is missing: {fix}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): {fix}") from None
 
 
 def _fix(encoder: str) -> str:

@@ -8,23 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from components.benchmarks.benchmark import Scores
-from components.benchmarks.bootstrap import correlation_interval, interval
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.published_benchmark import Published
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.published import PublishedBenchmark
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
-from components.core.metrics import finite
 from components.evaluation.published_results import (
     FOLDER,
     PublishedReport,
-    Value,
     read_published,
     report_path,
     write_published,
 )
+from components.evaluation.summarise import summarise
 from components.tracking import add_metrics
 
 
@@ -67,7 +64,7 @@ class Outcome:
     fault: str = ""
 
 
-def run_one(under_test: EncoderUnderTest, benchmark: Published, plan: Plan) -> Outcome:
+def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: Plan) -> Outcome:
     """Score one benchmark, or give the result that is there for the same encoder, protocol version and data.
 
     Raises:
@@ -85,7 +82,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: Published, plan: Plan) -> O
         return Outcome(benchmark.name, "kept", cached)
     if plan.dry_run:
         return Outcome(benchmark.name, "would be scored")
-    context = BenchmarkContext(
+    context = PublishedContext(
         under_test, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features
     )
     started = time.perf_counter()
@@ -100,7 +97,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: Published, plan: Plan) -> O
         partial=tuple(context.notes),
         options=chosen,
         seconds=time.perf_counter() - started,
-        metrics=summarise(benchmark, scores, plan),
+        metrics=summarise(benchmark, scores, plan.bootstrap, plan.seed),
     )
     write_published(report, scores, plan.results)
     if under_test.folder is not None and not report.partial:
@@ -109,7 +106,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: Published, plan: Plan) -> O
 
 
 def cached_report(
-    under_test: EncoderUnderTest, benchmark: Published, data_hash: str, chosen: Mapping[str, Any], plan: Plan
+    under_test: EncoderUnderTest, benchmark: PublishedBenchmark, data_hash: str, chosen: Mapping[str, Any], plan: Plan
 ) -> PublishedReport | None:
     """The result that scoring would only repeat, if there is one and it may be used."""
     path = report_path(under_test.name, benchmark.name, plan.results)
@@ -120,7 +117,7 @@ def cached_report(
     return report if same and (plan.allow_partial or not report.partial) else None
 
 
-def run_all(under_test: EncoderUnderTest, benchmarks: Sequence[Published], plan: Plan) -> list[Outcome]:
+def run_all(under_test: EncoderUnderTest, benchmarks: Sequence[PublishedBenchmark], plan: Plan) -> list[Outcome]:
     """`run_one` for each; a benchmark that cannot be scored does not keep the others from it."""
     outcomes = []
     for benchmark in benchmarks:
@@ -131,31 +128,7 @@ def run_all(under_test: EncoderUnderTest, benchmarks: Sequence[Published], plan:
     return outcomes
 
 
-def summarise(benchmark: Published, scores: Scores, plan: Plan) -> dict[str, Value]:
-    """Mean or correlation, and interval, of every metric that was found."""
-    found: dict[str, Value] = {}
-    for name, values in scores.values.items():
-        if not len(values):
-            continue
-        mean = interval(values, plan.bootstrap, plan.seed, scores.strata.get(name), scores.pictures.get(name))
-        found[name] = _value(benchmark, name, mean.value, (mean.low, mean.high), len(values))
-    for name, correlation in scores.correlations.items():
-        estimate = correlation_interval(correlation, plan.bootstrap, plan.seed)
-        span = (estimate.low, estimate.high)
-        found[name] = _value(benchmark, name, estimate.value, span, len(correlation.gold))
-    finite(*scores.scalars.values())
-    for name, scalar in scores.scalars.items():
-        found[name] = _value(benchmark, name, float(scalar), None, None)
-    return found
-
-
 def _files_in(options: Mapping[str, Any]) -> list[str]:
     """Hashes of the files that options name, also as `<model>:<file>`, so that a changed file is a changed result."""
     named = (Path(part) for _, value in sorted(options.items()) for part in (str(value), str(value).partition(":")[2]))
     return [file_hash(path) for path in named if path.is_file()]
-
-
-def _value(
-    benchmark: Published, name: str, value: float, ci95: tuple[float, float] | None, queries: int | None
-) -> Value:
-    return Value(value=value, ci95=ci95, higher_is_better=benchmark.metric(name).higher_is_better, queries=queries)

@@ -19,7 +19,7 @@ def print_report(report: Report) -> None:
         if name.count("/") > 1:
             hidden += 1
             continue
-        low, high = result.ci95
+        low, high = result.span
         table.add_row(name, f"{100 * result.value:.1f}", f"{100 * low:.1f} to {100 * high:.1f}")
     console = Console()
     console.print(table)

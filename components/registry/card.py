@@ -95,7 +95,7 @@ def _overall(report: Report) -> dict[str, Result]:
 
 
 def _overlap(one: Result, other: Result) -> bool:
-    return one.ci95[0] <= other.ci95[1] and other.ci95[0] <= one.ci95[1]
+    return one.span[0] <= other.span[1] and other.span[0] <= one.span[1]
 
 
 def _metrics(candidate: Report, incumbent: Report) -> str:
@@ -109,7 +109,7 @@ def _metrics(candidate: Report, incumbent: Report) -> str:
 
 
 def _interval(result: Result) -> str:
-    low, high = result.ci95
+    low, high = result.span
     return f"{result.value:.4f} [{low:.4f}, {high:.4f}]"
 
 

@@ -113,12 +113,11 @@ def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
     model, colon, weights = name.partition(":")
     if not colon:
         return None
-    from components.base.base import open_clip_encoder, weights_file_encoder
+    from components.base.base import encoder_by_name
 
     with told_of(f"--encoder '{name}'"):
-        if Path(weights).is_file():
-            return encoder_under_test(f"{model}-{Path(weights).stem}", weights_file_encoder(model, Path(weights)))
-        return encoder_under_test(name, open_clip_encoder(model, weights))
+        encoder = encoder_by_name(model, weights)
+    return encoder_under_test(f"{model}-{Path(weights).stem}" if Path(weights).is_file() else name, encoder)
 
 
 def _state_hash(encoder: Encoder) -> str:

@@ -53,15 +53,15 @@ def gain(candidate: Result, incumbent: Result) -> float:
 
 def needed_gain(candidate: Result, incumbent: Result) -> float:
     """The larger of both results' half-widths of the 95% interval: a smaller gain could be chance."""
-    return max((high - low) / 2 for low, high in (candidate.ci95, incumbent.ci95))
+    return max((high - low) / 2 for low, high in (candidate.span, incumbent.span))
 
 
 def gap(candidate: Result, incumbent: Result) -> float:
     """How far apart the intervals would be if both had the same value: a smaller gain leaves them overlapping."""
     new, old = candidate, incumbent
     if candidate.higher_is_better:
-        return (new.value - new.ci95[0]) + (old.ci95[1] - old.value)
-    return (new.ci95[1] - new.value) + (old.value - old.ci95[0])
+        return (new.value - new.span[0]) + (old.span[1] - old.value)
+    return (new.span[1] - new.value) + (old.value - old.span[0])
 
 
 _MARGINS: dict[str, tuple[Callable[[Result, Result], float], str]] = {

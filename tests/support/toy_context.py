@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.metrics import Features
 
 
@@ -37,10 +37,10 @@ class ToyEncoder:
         return _unit(pixels.float().mean(dim=(2, 3)).numpy())
 
 
-def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> BenchmarkContext:
+def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:
     """A context of a `ToyEncoder` on the files in `folder`; images are cached beside them."""
     under_test = EncoderUnderTest("toy", ToyEncoder(table), "toy", "toy tower", 8)
-    return BenchmarkContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
+    return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"), **options)
 
 
 def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 8)) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from components.benchmarks.captioning.pairs import PicturePair
 from components.benchmarks.captioning.picture_tokens import picture_tokens
 from components.benchmarks.captioning.words import Vocabulary
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.metrics import Features, Indices
 
 
@@ -51,7 +51,7 @@ class Examples:
         return (first + (generator.random(len(self)) * counts).astype(np.int64)).astype(np.int64)
 
 
-def examples(context: BenchmarkContext, pairs: Sequence[PicturePair]) -> Examples:
+def examples(context: PublishedContext, pairs: Sequence[PicturePair]) -> Examples:
     """Everything that the encoder says of `pairs`.
 
     Raises:
@@ -63,7 +63,7 @@ def examples(context: BenchmarkContext, pairs: Sequence[PicturePair]) -> Example
     return Examples(tokens[0::2], tokens[1::2], sentences, context.texts(sentences), numbers.astype(np.int64))
 
 
-def first_vectors(context: BenchmarkContext, vocabulary: Vocabulary) -> Features:
+def first_vectors(context: PublishedContext, vocabulary: Vocabulary) -> Features:
     """Vectors `[numbers, dim]` that words start with: the text tower's feature of each, and zeros for what is no word.
 
     CLIP4IDC starts from CLIP's token embeddings, which only some text towers have.

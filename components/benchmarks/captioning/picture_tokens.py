@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import ImageEncoder
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.files import content_hash
 from components.core.metrics import Features
 from components.encoders.adapter.encoder import Encoder
@@ -22,7 +22,7 @@ GRID = 4
 """Places along a side: a tower with more patches has them averaged, so that all keep 17 vectors of a picture."""
 
 
-def picture_tokens(context: BenchmarkContext, pictures: Sequence[Picture]) -> Features:
+def picture_tokens(context: PublishedContext, pictures: Sequence[Picture]) -> Features:
     """Tokens `[pictures, tokens, dim]`: the unit feature, then that of each place, row by row.
 
     They go through the cache of image features like these. A tower that gives no feature of a place has one token.

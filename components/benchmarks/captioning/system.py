@@ -11,7 +11,7 @@ from components.benchmarks.captioning import adaptation, writing
 from components.benchmarks.captioning.examples import Examples, examples, first_vectors
 from components.benchmarks.captioning.pairs import PairSets, PicturePair
 from components.benchmarks.captioning.words import Vocabulary, split_words
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.compute.hardware import pick_device
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
@@ -36,7 +36,7 @@ class Found:
     references: list[list[str]]
 
 
-def run(context: BenchmarkContext, sets: PairSets) -> Found:
+def run(context: PublishedContext, sets: PairSets) -> Found:
     """Learn from the training pairs, then look for the test pairs and write about them; the same for the same seed.
 
     The embeddings are those of the first stage: the second changes what sees pairs, and nothing looks for them then.
@@ -64,7 +64,7 @@ def run(context: BenchmarkContext, sets: PairSets) -> Found:
     return Found(queries, pairs, test.pair, [written[row] for row in described], [references[row] for row in described])
 
 
-def _told(context: BenchmarkContext, pairs: Sequence[PicturePair], which: str, *, only: bool = True) -> Examples:
+def _told(context: PublishedContext, pairs: Sequence[PicturePair], which: str, *, only: bool = True) -> Examples:
     """The pairs that have a sentence, or where not `only` those are wanted all, of which one at least has."""
     worded = [_worded(pair) for pair in pairs]
     told = [pair for pair in worded if pair.sentences]

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
 from components.benchmarks.benchmark import Benchmark
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.core.discovery import file_names, find
+from components.core.errors import InputError
+
+EmbeddedBenchmark: TypeAlias = Benchmark[EmbeddedContext]
 
 
 def benchmark_names() -> list[str]:
@@ -11,12 +19,28 @@ def benchmark_names() -> list[str]:
     return file_names(__path__)
 
 
-def find_benchmark(name: str) -> Benchmark:
+def table_files(benchmarks: Iterable[EmbeddedBenchmark], folder: Path) -> list[Path]:
+    """The tables that the benchmarks read from `folder`, sorted, each once.
+
+    Raises:
+        InputError: one is missing.
+    """
+    benchmarks = list(benchmarks)
+    for benchmark in benchmarks:
+        for need in benchmark.missing(folder):
+            raise InputError(
+                f"{folder / need.path} is missing, benchmark '{benchmark.name}' needs it: run `dvc repro prepare`, "
+                f"or take '{benchmark.name}' out of evaluate.benchmarks in params.yaml"
+            )
+    return sorted({folder / need.path for benchmark in benchmarks for need in benchmark.needs})
+
+
+def find_benchmark(name: str) -> EmbeddedBenchmark:
     """The benchmark in `benchmarks/<name>.py`.
 
     Raises:
         InputError: there is no such file; the message lists those that are.
     """
     what = "params.yaml: evaluate.benchmarks has"
-    benchmark: Benchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
+    benchmark: EmbeddedBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)
     return benchmark

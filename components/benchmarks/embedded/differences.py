@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Columns, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.benchmarks.protocols.difference import classified, margins
 from components.benchmarks.protocols.row_pairs import group_numbers
+from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import COMPARISONS
@@ -25,7 +27,7 @@ ANSWERS = ("first", "second")
 _ZERO = "a cosine of zero is a failure, as in the released code; equation 2 counts it right"
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Accuracies over all pairs, per kind of difference and averaged over kinds, and the ordering by size."""
     table = context.read(COMPARISONS, FILE)
     shown = [context.rows(table[column].to_pylist(), FILE) for column in ("first_id", "second_id")]
@@ -58,7 +60,7 @@ def score(context: Context) -> Scores:
     )
 
 
-def _checked(context: Context, found: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
+def _checked(context: EmbeddedContext, found: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
     """The words of a column `[rows]`; an `InputError` names one that is not `known`."""
     for word in sorted(set(found) - set(known)):
         raise InputError(f"{context.folder / FILE}: {column} '{word}' is unknown: use one of {', '.join(known)}")
@@ -68,7 +70,7 @@ def _checked(context: Context, found: list[str], column: str, known: tuple[str, 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("accuracy", higher_is_better=True, ties="a tie is a failure"),
         Metric("sign_accuracy", higher_is_better=True, ties=_ZERO),

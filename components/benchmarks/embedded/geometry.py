@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
 from components.benchmarks.protocols import geometry
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import BLOCK, Features, Indices, Reals, finite
 from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
 
@@ -22,7 +24,7 @@ FILE = "comparisons.parquet"
 _NONE = "no ranking, so no ties"
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
@@ -32,7 +34,7 @@ def score(context: Context) -> Scores:
     return Scores(values, pictures=pictures)
 
 
-def _differences(context: Context) -> tuple[dict[str, Reals], Indices]:
+def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
@@ -50,7 +52,7 @@ def _differences(context: Context) -> tuple[dict[str, Reals], Indices]:
     return values, np.stack(shown, axis=1)
 
 
-def _spread(context: Context) -> tuple[dict[str, Reals], Indices]:
+def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     """Values of items, and the picture of each."""
     table = context.read(PARAPHRASE_QUERIES, QUERIES_FILE)
     gold = context.rows(table["image_id"].to_pylist(), QUERIES_FILE)
@@ -87,7 +89,7 @@ def gaussian_potential(features: Features) -> Reals:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    files=(FILE, QUERIES_FILE),
+    needs=(Need(FILE), Need(QUERIES_FILE)),
     metrics=(
         Metric("distance", higher_is_better=False, ties=_NONE),
         Metric("reverse_distance", higher_is_better=True, ties=_NONE),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Columns, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.benchmarks.protocols.row_pairs import row_cosine
 from components.benchmarks.protocols.semclip_scores import original_over_negation
+from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.records import NEGATION_QUERIES
 
@@ -20,7 +22,7 @@ FILE = "negations.parquet"
 _LOST = "a tie is a failure, as in SemCLIP's code; CC-Neg's own counts it right"
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Accuracies over negations, top-1 retrieval among all test images, and the composite of them per query."""
     table = context.read(NEGATION_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -58,7 +60,7 @@ def _rescaled(correct: Reals) -> Reals:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("original_over_negation", higher_is_better=True, ties=_LOST),
         Metric("paraphrase_over_negation", higher_is_better=True, ties="a tie is a failure"),

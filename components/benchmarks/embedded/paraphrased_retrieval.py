@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Columns, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.metrics import Reals, average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.records import PARAPHRASE_QUERIES
 
@@ -18,7 +20,7 @@ QUERY_TOP, PARAPHRASE_TOP = f"{NAME}/query_top", f"{NAME}/paraphrase_top"
 """Names of the two rankings that the report's gallery shows."""
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """AO@k and JS@k between the lists of query and paraphrase, and recall@k of the paraphrase's image."""
     table = context.read(PARAPHRASE_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -53,7 +55,7 @@ def _grouped(prefix: str, groups: npt.NDArray[np.str_], overall: dict[str, Colum
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("ao_at_k", higher_is_better=True, ties="the earlier image of the test split first, in both lists"),
         Metric("js_at_k", higher_is_better=True, ties="the earlier image of the test split first, in both lists"),

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES
 
 FILE = "caption_queries.parquet"
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Recall@k in both directions for every register of the table."""
     table = context.read(CAPTION_QUERIES, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -32,7 +34,7 @@ def score(context: Context) -> Scores:
     return Scores(values, pictures=pictures)
 
 
-def _ranks(context: Context, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:
+def _ranks(context: EmbeddedContext, texts: Sequence[str], gold: Indices) -> dict[str, Indices]:
     """Rank of each text's image among the images, and of each image's best text among the texts."""
     features = context.texts(texts)
     per_text = gold_ranks(context.image_features[gold], features, np.arange(len(texts)))
@@ -45,7 +47,7 @@ def _ranks(context: Context, texts: Sequence[str], gold: Indices) -> dict[str, I
 BENCHMARK = Benchmark(
     name="retrieval",
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("t2i_recall_at_k", higher_is_better=True, ties="the earlier image of the test split first"),
         Metric("i2t_recall_at_k", higher_is_better=True, ties="the earlier text of the table first"),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import SWAPS
@@ -16,7 +18,7 @@ FILE = "swaps.parquet"
 KINDS = ("relation", "attribute")
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Accuracy per kind of swap, and the macro accuracy over the groups of the relations."""
     table = context.read(SWAPS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -43,7 +45,7 @@ def score(context: Context) -> Scores:
 BENCHMARK = Benchmark(
     name="swaps",
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("relation_accuracy", higher_is_better=True, ties="a tie is a failure"),
         Metric("attribute_accuracy", higher_is_better=True, ties="a tie is a failure"),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Columns, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
 from components.benchmarks.protocols.triplets import image_triplets, text_triplets
+from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.records import SWAPS
 
 NAME = "triplets"
@@ -18,7 +20,7 @@ FILE = "swaps.parquet"
 _LOST = "a tie is a failure"
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """ITT and its two halves, and TOT, over all swaps and per kind."""
     table = context.read(SWAPS, FILE)
     image_ids = table["image_id"].to_pylist()
@@ -41,7 +43,7 @@ def score(context: Context) -> Scores:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    files=(FILE, QUERIES_FILE),
+    needs=(Need(FILE), Need(QUERIES_FILE)),
     metrics=(
         Metric("itt", higher_is_better=True, ties=_LOST),
         Metric("i_p1_n", higher_is_better=True, ties=_LOST),

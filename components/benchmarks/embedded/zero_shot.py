@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Context, Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import LABELS
 
@@ -18,7 +20,7 @@ ENSEMBLE = (PROMPT, "a photo of a {label}", "an image of one {label}", "a drawin
 DEPTHS = (1, 5)
 
 
-def score(context: Context) -> Scores:
+def score(context: EmbeddedContext) -> Scores:
     """Top-1 and top-5 accuracy per image, for the single prompt and for the ensemble."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
@@ -45,7 +47,7 @@ def _mean_direction(prompts: Features) -> Features:
 BENCHMARK = Benchmark(
     name="zero_shot",
     version=1,
-    files=(FILE,),
+    needs=(Need(FILE),),
     metrics=(
         Metric("top1", higher_is_better=True, ties="the class that is first in alphabetical order"),
         Metric("top5", higher_is_better=True, ties="the class that is first in alphabetical order"),

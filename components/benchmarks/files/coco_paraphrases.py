@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import checked, read_rows
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
@@ -35,7 +35,7 @@ class Pairs:
     images: list[str]
 
 
-def read_pairs(context: BenchmarkContext) -> Pairs:
+def read_pairs(context: PublishedContext) -> Pairs:
     """The rows of `coco_p.json`, which is this project's format, for the authors' file is not public.
 
     A JSON list of objects: `image`, a file name in `val2017/`, or `image_id`, COCO's number; `query` or `caption`;
@@ -57,7 +57,7 @@ def picture_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in {".jpg", ".png"})
 
 
-def gallery(context: BenchmarkContext, folders: Sequence[str]) -> tuple[list[str], Features]:
+def gallery(context: PublishedContext, folders: Sequence[str]) -> tuple[list[str], Features]:
     """File names and unit features `[images, dim]` of all images of `folders`, in their order, sorted by name in each.
 
     Each folder's features are cached by themselves, so the larger gallery costs only its own images.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import checked, read_rows
 from components.core.errors import InputError
 from components.core.metrics import Indices
@@ -32,7 +32,7 @@ class Captioned:
 
 
 def read_captioned(
-    context: BenchmarkContext, readers: dict[str, Callable[[BenchmarkContext, str], Captioned]]
+    context: PublishedContext, readers: dict[str, Callable[[PublishedContext, str], Captioned]]
 ) -> tuple[str, Captioned]:
     """The first of the files `readers` that is there, with its name.
 
@@ -45,7 +45,7 @@ def read_captioned(
     raise InputError(f"{context.folder} has none of {', '.join(readers)}: put one of them there")
 
 
-def read_coco_captions(context: BenchmarkContext, path: str) -> Captioned:
+def read_coco_captions(context: PublishedContext, path: str) -> Captioned:
     """A file in COCO's caption format: `images` with id and file_name, `annotations` with image_id and caption.
 
     `coco_test_karpathy.json` of github.com/mehdidc/retrieval_annotations, which CLIP_benchmark reads, is one.
@@ -68,7 +68,7 @@ def read_coco_captions(context: BenchmarkContext, path: str) -> Captioned:
     return _captioned(context, path, found)
 
 
-def read_karpathy_split(context: BenchmarkContext, path: str) -> Captioned:
+def read_karpathy_split(context: PublishedContext, path: str) -> Captioned:
     """The test rows of a `dataset_*.json` by Karpathy: `images` with filename, split and sentences, each with raw.
 
     Raises:
@@ -84,7 +84,7 @@ def read_karpathy_split(context: BenchmarkContext, path: str) -> Captioned:
     return _captioned(context, path, found)
 
 
-def read_caption_lists(context: BenchmarkContext, path: str) -> Captioned:
+def read_caption_lists(context: PublishedContext, path: str) -> Captioned:
     """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`.
 
     Raises:
@@ -99,7 +99,7 @@ def read_caption_lists(context: BenchmarkContext, path: str) -> Captioned:
     return _captioned(context, path, found)
 
 
-def read_flickr_lines(context: BenchmarkContext, path: str) -> Captioned:
+def read_flickr_lines(context: PublishedContext, path: str) -> Captioned:
     """`flickr30k_test_karpathy.txt` as CLIP_benchmark reads it: a title line, then `<name>.jpg,<caption>` in each line.
 
     Captions are not quoted and may hold commas, so only the first `.jpg,` separates.
@@ -124,21 +124,21 @@ def read_flickr_lines(context: BenchmarkContext, path: str) -> Captioned:
     return _captioned(context, path, found)
 
 
-def _object(context: BenchmarkContext, path: str) -> dict[str, Any]:
+def _object(context: PublishedContext, path: str) -> dict[str, Any]:
     content = context.read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{context.folder / path} holds no JSON object: fetch it again")
     return content
 
 
-def _list(context: BenchmarkContext, path: str, content: dict[str, Any], key: str) -> list[Any]:
+def _list(context: PublishedContext, path: str, content: dict[str, Any], key: str) -> list[Any]:
     found = content.get(key)
     if not isinstance(found, list):
         raise InputError(f"{context.folder / path} has no list '{key}': fetch it again")
     return found
 
 
-def _captioned(context: BenchmarkContext, path: str, found: dict[str, list[str]]) -> Captioned:
+def _captioned(context: PublishedContext, path: str, found: dict[str, list[str]]) -> Captioned:
     silent = sorted(name for name, captions in found.items() if not captions)
     if silent:
         context.amiss(f"{path}: {len(silent)} images have no caption, first {silent[0]}")

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 
 _NAMED = 3
 
 
-def read_rows(context: BenchmarkContext, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
+def read_rows(context: PublishedContext, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
     """The rows of a JSON list, or of a JSON object whose values are rows, in the file's order.
 
     Rows that lack a column or hold another type in it are named, counted and left out where `--allow-partial` allows.
@@ -42,7 +42,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
 
 
 def checked(
-    context: BenchmarkContext, path: str, rows: Iterable[Any], columns: Mapping[str, type]
+    context: PublishedContext, path: str, rows: Iterable[Any], columns: Mapping[str, type]
 ) -> list[dict[str, Any]]:
     """Those of `rows` that have every column in its type.
 

@@ -6,12 +6,18 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Need
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import read_rows
 from components.core.errors import InputError
 
+FOLDER = "spot_the_difference"
 TEST_ROWS = 1404
 IMAGES = "resized_images"
+_SOURCE = "github.com/harsh19/spot-the-diff"
+PICTURES = Need(
+    IMAGES, "<id>.png and <id>_2.png of every pair", "1.5 GB", "VIRAT, research only", f"{_SOURCE}, data/get_images.txt"
+)
 _NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -20,7 +26,12 @@ def split_file(split: Literal["train", "val", "test"]) -> str:
     return f"annotations/{split}.json"
 
 
-def read_pairs(context: BenchmarkContext, split: Literal["train", "val", "test"]) -> dict[str, list[str]]:
+def split_need(split: Literal["train", "val", "test"], what: str, size: str) -> Need:
+    """What a benchmark that reads a split says of its file."""
+    return Need(split_file(split), what, size, "not stated", f"{_SOURCE}, data/annotations")
+
+
+def read_pairs(context: PublishedContext, split: Literal["train", "val", "test"]) -> dict[str, list[str]]:
     """Image id -> the sentences about its pair, in the file's order; rows of one id are one pair, as in CLIP4IDC.
 
     Raises:
@@ -43,7 +54,7 @@ def read_pairs(context: BenchmarkContext, split: Literal["train", "val", "test"]
     return pairs
 
 
-def picture_paths(context: BenchmarkContext, image: str) -> tuple[Path, Path]:
+def picture_paths(context: PublishedContext, image: str) -> tuple[Path, Path]:
     """The two pictures of a pair, whether or not they are there."""
     folder = context.folder / IMAGES
     return folder / f"{image}.png", folder / f"{image}_2.png"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.core.metrics import Reals
 
@@ -29,7 +29,7 @@ class Pairs:
     gold: Reals
 
 
-def senteval_pairs(context: BenchmarkContext, folder: str, subset: str) -> Pairs:
+def senteval_pairs(context: PublishedContext, folder: str, subset: str) -> Pairs:
     """One subset of a year in SentEval's layout: sentences in `STS.input.<subset>.txt`, scores in `STS.gs...`.
 
     Pairs without a score are left out, as they were never annotated.
@@ -47,7 +47,7 @@ def senteval_pairs(context: BenchmarkContext, folder: str, subset: str) -> Pairs
     return _pairs(context, path, rows)
 
 
-def tsv_pairs(context: BenchmarkContext, path: str) -> Pairs:
+def tsv_pairs(context: PublishedContext, path: str) -> Pairs:
     """Pairs in one file without header: score, first and second sentence, separated by tabs; no quoting.
 
     Raises:
@@ -57,7 +57,7 @@ def tsv_pairs(context: BenchmarkContext, path: str) -> Pairs:
     return _pairs(context, path, [row for row in rows if row[0].strip()])
 
 
-def sts_benchmark_pairs(context: BenchmarkContext, path: str) -> Pairs:
+def sts_benchmark_pairs(context: PublishedContext, path: str) -> Pairs:
     """Pairs of STS-B, whose `.csv` is separated by tabs and not quoted: score and sentences in columns 4 to 6 (from 0).
 
     Raises:
@@ -66,7 +66,7 @@ def sts_benchmark_pairs(context: BenchmarkContext, path: str) -> Pairs:
     return _pairs(context, path, [line.split("\t")[4:7] for line in _lines(context, path)])
 
 
-def sick_pairs(context: BenchmarkContext, path: str) -> Pairs:
+def sick_pairs(context: PublishedContext, path: str) -> Pairs:
     """Pairs of SICK: a header, then id, two sentences and the relatedness, separated by tabs.
 
     Raises:
@@ -80,7 +80,7 @@ def sick_pairs(context: BenchmarkContext, path: str) -> Pairs:
     return _pairs(context, path, [[*row[2:], *row[:2]] for row in fields])
 
 
-def _lines(context: BenchmarkContext, path: str) -> list[str]:
+def _lines(context: PublishedContext, path: str) -> list[str]:
     # Not `splitlines`: sentences may hold characters such as U+0085 that it takes for the end of a line.
     try:
         return (context.folder / path).read_text("utf-8-sig").removesuffix("\n").split("\n")
@@ -90,7 +90,7 @@ def _lines(context: BenchmarkContext, path: str) -> list[str]:
         raise InputError(f"{context.folder / path} cannot be read: put it there") from None
 
 
-def _pairs(context: BenchmarkContext, path: str, rows: Sequence[Sequence[str]]) -> Pairs:
+def _pairs(context: PublishedContext, path: str, rows: Sequence[Sequence[str]]) -> Pairs:
     """Those of `rows`, each score, first and second sentence, that are whole."""
     scores = [_score(row[0]) if len(row) >= 3 else None for row in rows]
     bad = [number for number, score in enumerate(scores) if score is None]

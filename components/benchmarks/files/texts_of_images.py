@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from components.benchmarks.benchmark import Context
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
 from components.core.errors import InputError
 from components.core.metrics import Features
 from components.core.records import PARAPHRASE_QUERIES
@@ -14,7 +14,7 @@ QUERIES_FILE = "paraphrase_queries.parquet"
 
 
 def texts_of_images(
-    context: Context, column: Literal["query", "paraphrase"], image_ids: Sequence[str], file: str
+    context: EmbeddedContext, column: Literal["query", "paraphrase"], image_ids: Sequence[str], file: str
 ) -> Features:
     """Features of the query or paraphrase of each image `[ids, dim]`; the table's first where an image has several.
 

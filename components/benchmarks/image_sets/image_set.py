@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.core.metrics import Indices
 
@@ -44,7 +44,7 @@ class Layout:
 
     told: str
     find: Callable[[Path, ImageSetFacts, str], Path | None]
-    read: Callable[[BenchmarkContext, Path, ImageSetFacts, str], ImageSet]
+    read: Callable[[PublishedContext, Path, ImageSetFacts, str], ImageSet]
 
 
 def first_existing(folder: Path, *paths: str) -> Path | None:

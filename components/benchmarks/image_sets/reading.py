@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets import imagenet, layouts
 from components.benchmarks.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates
 from components.benchmarks.image_sets.image_set import ImageSet, Layout
@@ -20,7 +20,7 @@ SLOT = "{c}"
 _GENERAL = ("webdataset", "image_folder")
 
 
-def read_image_set(context: BenchmarkContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
+def read_image_set(context: PublishedContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
     """A split of the image set in the context's folder, with class names and templates.
 
     `classnames.txt` and `zeroshot_classification_templates.txt` beside the images, one per line, come before what is

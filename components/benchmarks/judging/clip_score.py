@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError, told_of
 from components.core.metrics import Features, Reals
 
 SCORER = "ViT-bigG-14:laion2b_s39b_b160k"
 """A ViT-G/14 trained on the English part of LAION-2B, as PC-CLIP's appendix D.1 has it."""
 OPTION = {"scorer": f"open_clip's encoder that scores, <name>:<tag> or <name>:<weights file>; {SCORER} by default"}
-"""For `Published.options`."""
+"""For `Benchmark.options`."""
 _WEIGHT = 2.5
 """Hessel et al.'s w, section 3: it stretches the cosines that there are to about 0 to 1."""
 
@@ -25,7 +23,7 @@ def clip_scores(cosines: Features) -> Reals:
     return scores
 
 
-def scorer_of(context: BenchmarkContext) -> EncoderUnderTest:
+def scorer_of(context: PublishedContext) -> EncoderUnderTest:
     """The encoder that the option `scorer` names.
 
     Raises:
@@ -38,10 +36,9 @@ def scorer_of(context: BenchmarkContext) -> EncoderUnderTest:
     model, colon, weights = name.partition(":")
     if not colon:
         raise InputError(f"--option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}")
-    from components.base.base import open_clip_encoder, weights_file_encoder
+    from components.base.base import encoder_by_name
 
     with told_of(f"--option scorer={name}"):
-        file = Path(weights)
-        encoder = weights_file_encoder(model, file) if file.is_file() else open_clip_encoder(model, weights)
+        encoder = encoder_by_name(model, weights)
     tower = encoder.image_tower_hash()
     return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.image_size)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.captions.asking.asking import ask
 from components.captions.engine import Engine
 from components.captions.request import Chat, Picture, Request, Sampling
@@ -20,7 +20,7 @@ from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
 
 OPTION = {"judge": "who judges: a key of synthesize.models in params.yaml"}
-"""For `Published.options`."""
+"""For `Benchmark.options`."""
 _SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_tokens=512)
 
 
@@ -64,7 +64,7 @@ class Judge:
         return Request(task, chat, self.engine.model, _SAMPLING, 0, question.pictures)
 
 
-def judge_of(context: BenchmarkContext) -> Judge:
+def judge_of(context: PublishedContext) -> Judge:
     """The judge that the user chose.
 
     Raises:
@@ -85,7 +85,7 @@ def judge_of(context: BenchmarkContext) -> Judge:
 
 
 def judged(
-    context: BenchmarkContext, task: str, questions: Sequence[Question], score: Callable[[str], float | None]
+    context: PublishedContext, task: str, questions: Sequence[Question], score: Callable[[str], float | None]
 ) -> tuple[Reals, Indices]:
     """Scores of the questions that have a usable answer, and which these are; `[answered]` both.
 

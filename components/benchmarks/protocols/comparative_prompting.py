@@ -24,8 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.class_texts import Differences, class_differences
 from components.benchmarks.protocols.zero_shot import (
     Pair,
@@ -38,6 +37,7 @@ from components.benchmarks.protocols.zero_shot import (
     predicted,
     top_accuracy,
 )
+from components.benchmarks.scores import Scores
 from components.core.metrics import Features, Indices, Reals
 
 ALPHAS = (0.5, 0.7, 0.9)
@@ -65,7 +65,7 @@ class Classified:
 
 
 def comparative_scores(
-    context: BenchmarkContext, name: str, path: Path, classes: Sequence[str], plain: Classified
+    context: PublishedContext, name: str, path: Path, classes: Sequence[str], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha with pairs chosen on images that do not count, in groups below the benchmark `name`.
 
@@ -86,7 +86,7 @@ def comparative_scores(
 
 
 def released_scores(
-    context: BenchmarkContext, name: str, path: Path, names: Sequence[Sequence[str]], plain: Classified
+    context: PublishedContext, name: str, path: Path, names: Sequence[Sequence[str]], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha as the authors have it, in groups below the benchmark `name`.
 
@@ -120,7 +120,7 @@ def _ends(differences: Differences) -> list[Pair]:
 
 
 def _add(
-    scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, differences: Differences, used: list[int]
+    scores: Scores, context: PublishedContext, prefix: str, plain: Classified, differences: Differences, used: list[int]
 ) -> None:
     """Scores of the classifier that the texts of rows `used` correct."""
     texts = context.texts([differences.texts[row] for row in used])

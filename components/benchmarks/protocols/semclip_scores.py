@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.protocols.row_pairs import row_cosine
+from components.benchmarks.scores import Scores
 from components.core.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
 
 DEPTHS = (1, 3, 5)

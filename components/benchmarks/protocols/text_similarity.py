@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from components.benchmarks.benchmark import Correlation
 from components.benchmarks.bootstrap import correlation_value
+from components.benchmarks.scores import Correlation
 from components.core.metrics import Features, Reals, finite
 
 _DECIMALS = 6

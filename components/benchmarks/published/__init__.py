@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from typing import TypeAlias
 
-from components.benchmarks.published_benchmark import Published
+from components.benchmarks.benchmark import Benchmark
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.discovery import choose, file_names
 
+PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 
-def published_benchmarks() -> dict[str, Published]:
+
+def published_benchmarks() -> dict[str, PublishedBenchmark]:
     """All published benchmarks by name, sorted."""
     files = [importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__)]
     found = {benchmark.name: benchmark for file in files for benchmark in file.BENCHMARKS}
@@ -22,7 +26,7 @@ def published_families() -> dict[str, list[str]]:
     return {name: members for name, members in several.items() if name not in published_benchmarks()}
 
 
-def find_published(name: str) -> Published:
+def find_published(name: str) -> PublishedBenchmark:
     """The benchmark of that name.
 
     Raises:

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
 from components.benchmarks.protocols.vg_relations import left_out_relations
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Reals, strictly_greater
 
 RELATION, ATTRIBUTION = "vg_relation", "vg_attribution"
@@ -41,7 +41,7 @@ _COLUMNS = {
 }
 
 
-def score_relations(context: BenchmarkContext) -> Scores:
+def score_relations(context: PublishedContext) -> Scores:
     """Accuracy over relations: `macro_accuracy` without those that are symmetric or too rare."""
     path = "visual_genome_relation.json"
     rows = read_rows(context, path, {**_COLUMNS, "relation_name": str})
@@ -51,7 +51,7 @@ def score_relations(context: BenchmarkContext) -> Scores:
     return _averages(RELATION, context, rows, labels, [label not in dropped for label in labels])
 
 
-def score_attributions(context: BenchmarkContext) -> Scores:
+def score_attributions(context: PublishedContext) -> Scores:
     """Accuracy over ordered pairs of attributes: `macro_accuracy` without those of fewer than 25 cases."""
     path = "visual_genome_attribution.json"
     rows = read_rows(context, path, {**_COLUMNS, "attributes": list})
@@ -61,7 +61,7 @@ def score_attributions(context: BenchmarkContext) -> Scores:
     return _averages(ATTRIBUTION, context, rows, labels, [counts[label] >= FEWEST for label in labels])
 
 
-def _right(context: BenchmarkContext, rows: list[dict[str, Any]]) -> Reals:
+def _right(context: PublishedContext, rows: list[dict[str, Any]]) -> Reals:
     """1 for every case whose box is closer to the true caption `[cases]`."""
     boxes = [(row["bbox_x"], row["bbox_y"], row["bbox_w"], row["bbox_h"]) for row in rows]
     pictures = [
@@ -73,7 +73,7 @@ def _right(context: BenchmarkContext, rows: list[dict[str, Any]]) -> Reals:
 
 
 def _averages(
-    name: str, context: BenchmarkContext, rows: list[dict[str, Any]], labels: Sequence[str], kept: Sequence[bool]
+    name: str, context: PublishedContext, rows: list[dict[str, Any]], labels: Sequence[str], kept: Sequence[bool]
 ) -> Scores:
     """The three averages of right cases; the headline is left out where no case counts for it."""
     right, shown = _right(context, rows), group_numbers([row["image_path"] for row in rows])
@@ -88,7 +88,7 @@ def _averages(
     return Scores(values, strata, pictures=pictures)
 
 
-def tested(path: str, context: BenchmarkContext) -> Tested:
+def tested(path: str, context: PublishedContext) -> Tested:
     """True and false captions, and the images, which are Visual Genome's."""
     rows = read_rows(context, path, _COLUMNS)
     texts = [row[column] for row in rows for column in ("true_caption", "false_caption")]
@@ -107,7 +107,7 @@ _IMAGES = Need(
 _CITATION = "When and why vision-language models behave like bags-of-words (arXiv 2210.01936)"
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=RELATION,
         version=2,
         protocol="released notebook: box crop, macro over its relations; over all relations and micro beside it",
@@ -118,7 +118,7 @@ BENCHMARKS = (
         score=score_relations,
         tested=partial(tested, "visual_genome_relation.json"),
     ),
-    Published(
+    Benchmark(
         name=ATTRIBUTION,
         version=2,
         protocol="released notebook: box crop, macro over pairs with 25 cases; over all pairs and micro beside it",

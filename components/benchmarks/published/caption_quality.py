@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.judging.judge import OPTION, Question, judged
 from components.benchmarks.protocols.difference import drawn
 from components.benchmarks.protocols.row_pairs import group_numbers
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.scores import Metric, Scores
 from components.captions.inputs.pictures import pictures_of
 from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.disarm import disarm
@@ -36,7 +36,7 @@ GOOD = 0.75
 TASK = "score_difference"
 
 
-def score(context: BenchmarkContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """Mean score from 0 to 1 of 300 differences that are drawn, and the share of good ones."""
     table = DIFFERENCES.read(context.folder / "differences.parquet")
     if not table.num_rows:
@@ -53,7 +53,7 @@ def score(context: BenchmarkContext) -> Scores:
     return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
 
 
-def _with_pictures(context: BenchmarkContext, rows: Sequence[dict[str, Any]]) -> list[Question]:
+def _with_pictures(context: PublishedContext, rows: Sequence[dict[str, Any]]) -> list[Question]:
     ids = {row[column] for row in rows for column in ("id", "other_id")}
     with pictures_of(ids, context.folder / "pairs.parquet") as picture:
         return [
@@ -72,7 +72,7 @@ def _score(answer: str) -> float | None:
 
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=2,
         protocol="PC-CLIP, figure 5: a judge's score of 300 drawn differences, asked by prompt task score_difference",

@@ -22,14 +22,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import checked, read_csv
 from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Features
 
@@ -41,7 +41,7 @@ _TABLE_COLUMNS = {"image_path": str, "caption": str, "negated": str}
 _CSV_COLUMNS = {"image_number": str, "caption": str, "negation": str, "paraphrased": str}
 
 
-def score_con_clip(context: BenchmarkContext) -> Scores:
+def score_con_clip(context: PublishedContext) -> Scores:
     """Share of images at least as close to the caption as to the negated one."""
     rows = read_table(context.folder / TABLE)
     context.expect(TABLE, len(rows), ROWS)
@@ -52,7 +52,7 @@ def score_con_clip(context: BenchmarkContext) -> Scores:
     return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
 
 
-def score_semclip(context: BenchmarkContext) -> Scores:
+def score_semclip(context: PublishedContext) -> Scores:
     """Top-1 of originals and paraphrases, originals over negations, and their composite."""
     rows, tested = semclip_rows(context)
     if not tested:
@@ -67,14 +67,14 @@ def score_semclip(context: BenchmarkContext) -> Scores:
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated, group_numbers(files))
 
 
-def tested_con_clip(context: BenchmarkContext) -> Tested:
+def tested_con_clip(context: PublishedContext) -> Tested:
     """The last 40,000 rows: captions, negated captions and images."""
     rows = _tested_rows(context, read_table(context.folder / TABLE))
     texts = [row[column] for row in rows for column in ("caption", "negated")]
     return Tested(texts, [context.folder / IMAGES / picture_name(row) for row in rows])
 
 
-def tested_semclip(context: BenchmarkContext) -> Tested:
+def tested_semclip(context: PublishedContext) -> Tested:
     """The held-out tenth: captions, negations, paraphrases and images."""
     _, rows = semclip_rows(context)
     texts = [row[column] for row in rows for column in ("caption", "negation", "paraphrased")]
@@ -91,11 +91,11 @@ def semclip_picture_name(row: Mapping[str, Any]) -> str:
     return f"{row['image_number'].zfill(9)}.jpg"
 
 
-def _tested_rows(context: BenchmarkContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _tested_rows(context: PublishedContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return checked(context, f"{TABLE}, its last {TESTED:,} rows", rows[-TESTED:], _TABLE_COLUMNS)
 
 
-def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def semclip_rows(context: PublishedContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of SemCLIP's file in its order, and those that are tested.
 
     Raises:
@@ -105,7 +105,7 @@ def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def _images(context: BenchmarkContext, names: list[str], preparation: Preparation = CLIP) -> Features:
+def _images(context: PublishedContext, names: list[str], preparation: Preparation = CLIP) -> Features:
     return context.images([picture_file(context.folder / IMAGES / name) for name in names], preparation)
 
 
@@ -132,7 +132,7 @@ _PICTURES = Need(
 )
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=CON_CLIP,
         version=1,
         protocol="CoN-CLIP's released code: last 40,000 rows, no commas in the negated caption, ties right",
@@ -152,7 +152,7 @@ BENCHMARKS = (
         score=score_con_clip,
         tested=tested_con_clip,
     ),
-    Published(
+    Benchmark(
         name=SEMCLIP,
         version=3,
         protocol="SemCLIP's released code: a tenth of the rows by seed 42, squashed images; composite of equation 8",

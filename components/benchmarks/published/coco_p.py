@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.coco_paraphrases import (
     FILE,
     IMAGES,
@@ -25,14 +25,14 @@ from components.benchmarks.files.coco_paraphrases import (
     read_pairs,
 )
 from components.benchmarks.protocols.paraphrase_ranking import paraphrase_agreement
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 
 SMALL, LARGE = "coco_p", "coco_pe"
 REPORTED = 10
 """The depth that the paper reports."""
 
 
-def score(name: str, folders: Sequence[str], context: BenchmarkContext) -> Scores:
+def score(name: str, folders: Sequence[str], context: PublishedContext) -> Scores:
     """AO@k and JS@k between the lists of query and paraphrase, and recall@k of both."""
     pairs = read_pairs(context)
     names, images = gallery(context, folders)
@@ -43,7 +43,7 @@ def score(name: str, folders: Sequence[str], context: BenchmarkContext) -> Score
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def tested(context: BenchmarkContext) -> Tested:
+def tested(context: PublishedContext) -> Tested:
     """Queries and paraphrases, and all images of the larger gallery that are there."""
     pairs = read_pairs(context)
     files = [
@@ -67,7 +67,7 @@ _UNLABELED_NEED = Need(
 )
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=SMALL,
         version=2,
         protocol="the paper's text: one paraphrase per caption, gallery of 5,000 images",
@@ -78,7 +78,7 @@ BENCHMARKS = (
         score=partial(score, SMALL, (VALIDATION,)),
         tested=tested,
     ),
-    Published(
+    Benchmark(
         name=LARGE,
         version=2,
         protocol="the paper's text: one paraphrase per caption, gallery of 128,403 images",

@@ -18,15 +18,15 @@ from functools import cache
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.karpathy_files import Captioned, read_caption_lists
 from components.benchmarks.files.perturbations import perturbations, perturbed
 from components.benchmarks.files.wordnet import read_wordnet
 from components.benchmarks.protocols.caption_retrieval import SUMMED, caption_recalls, recall_sum
 from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Features
 
@@ -61,7 +61,7 @@ _PERTURBED = 5
 """Captions of an image that are perturbed; a sixth or seventh stays, as in the released code."""
 
 
-def score_published(context: BenchmarkContext) -> Scores:
+def score_published(context: PublishedContext) -> Scores:
     """RSUM and its drop on captions that were perturbed beforehand."""
     clean, images = _clean(context)
     sums: dict[str, float] = {}
@@ -76,7 +76,7 @@ def score_published(context: BenchmarkContext) -> Scores:
     return Scores({}, scalars=_scalars(NAME, _rsum(context, images, clean), sums))
 
 
-def score_generated(context: BenchmarkContext) -> Scores:
+def score_generated(context: PublishedContext) -> Scores:
     """RSUM and its drop on captions that are perturbed here."""
     clean, images = _clean(context)
     folder = context.folder / WORDNET
@@ -96,18 +96,18 @@ def score_generated(context: BenchmarkContext) -> Scores:
     return Scores({}, scalars=_scalars(GENERATED, _rsum(context, images, clean), sums))
 
 
-def _clean(context: BenchmarkContext) -> tuple[Captioned, Features]:
+def _clean(context: PublishedContext) -> tuple[Captioned, Features]:
     clean = COCO.read(context)
     return clean, context.images([picture_file(context.folder / COCO.pictures / name) for name in clean.images])
 
 
-def _rsum(context: BenchmarkContext, images: Features, found: Captioned) -> float:
+def _rsum(context: PublishedContext, images: Features, found: Captioned) -> float:
     # A context of its own: one that knew the texts of all perturbations would fill the memory.
-    captions = BenchmarkContext(context.under_test, context.folder).texts(found.captions)
+    captions = PublishedContext(context.under_test, context.folder).texts(found.captions)
     return recall_sum(caption_recalls(images, captions, found.owners, SUMMED))
 
 
-def _paths(context: BenchmarkContext, name: str, method: str) -> Iterator[str]:
+def _paths(context: PublishedContext, name: str, method: str) -> Iterator[str]:
     """Files of a perturbation: its one file, or that of each severity."""
     if (context.folder / FOLDER / f"{name}.json").exists():
         yield f"{FOLDER}/{name}.json"
@@ -122,7 +122,7 @@ def _same_images(found: Captioned, clean: Captioned, path: str) -> Captioned:
     return found
 
 
-def _severities(context: BenchmarkContext) -> list[int]:
+def _severities(context: PublishedContext) -> list[int]:
     chosen = str(context.options.get(SEVERITIES, "1,2,3,4,5,6,7")).split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in chosen):
         raise InputError(f"--option {SEVERITIES}={','.join(chosen)}: give numbers from 1 with commas between")
@@ -154,7 +154,7 @@ _METRICS = (
 _CITATION = "Benchmarking robustness of multimodal image-text models (arXiv 2212.08044)"
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=1,
         protocol="released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
@@ -173,7 +173,7 @@ BENCHMARKS = (
         metrics=_METRICS,
         score=score_published,
     ),
-    Published(
+    Benchmark(
         name=GENERATED,
         version=1,
         protocol="this project's perturbations at the released rates, without the fidelity gate; no sentence level",

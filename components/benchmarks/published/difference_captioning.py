@@ -15,13 +15,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from components.benchmarks.benchmark import Metric, Scores
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.captioning.pairs import PairSets, PicturePair
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.spot_the_difference import IMAGES, TEST_ROWS, picture_paths, read_pairs, split_file
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.files.spot_the_difference import (
+    FOLDER,
+    PICTURES,
+    TEST_ROWS,
+    picture_paths,
+    read_pairs,
+    split_need,
+)
 from components.benchmarks.protocols.caption_scores import caption_scores, has_java, require_scorers
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import gold_ranks, hit_at_k
 
 NAME = "difference_captioning"
@@ -29,7 +37,7 @@ _SHOWN = 3
 """Captions that are shown to who scores."""
 
 
-def score(context: BenchmarkContext, name: str, read: Callable[[BenchmarkContext], PairSets]) -> Scores:
+def score(context: PublishedContext, name: str, read: Callable[[PublishedContext], PairSets]) -> Scores:
     """Recall@k of pairs, one query per sentence; BLEU-4, METEOR, ROUGE-L and CIDEr-D of a caption for each pair.
 
     Raises:
@@ -57,11 +65,11 @@ def score(context: BenchmarkContext, name: str, read: Callable[[BenchmarkContext
     return Scores(values, scalars=scalars, pictures=pictures)
 
 
-def _published(context: BenchmarkContext) -> PairSets:
+def _published(context: PublishedContext) -> PairSets:
     return PairSets(*(_split(context, split) for split in ("train", "val", "test")))
 
 
-def _split(context: BenchmarkContext, split: Literal["train", "val", "test"]) -> list[PicturePair]:
+def _split(context: PublishedContext, split: Literal["train", "val", "test"]) -> list[PicturePair]:
     found = []
     for image, sentences in read_pairs(context, split).items():
         before, after = map(picture_file, picture_paths(context, image))
@@ -69,7 +77,7 @@ def _split(context: BenchmarkContext, split: Literal["train", "val", "test"]) ->
     return found
 
 
-def _drawn(context: BenchmarkContext) -> PairSets:
+def _drawn(context: PublishedContext) -> PairSets:
     from components.benchmarks.captioning.drawn_changes import drawn_pairs
 
     return drawn_pairs(context.seed)
@@ -83,8 +91,10 @@ _METRICS = (
 )
 
 
-def _benchmark(name: str, folder: str, needs: tuple[Need, ...], what: str, read: Callable[..., PairSets]) -> Published:
-    return Published(
+def _benchmark(
+    name: str, folder: str, needs: tuple[Need, ...], what: str, read: Callable[..., PairSets]
+) -> PublishedBenchmark:
+    return Benchmark(
         name=name,
         version=1,
         protocol=f"CLIP4IDC's two stages, learned on frozen towers from {what}; COCO's caption metrics",
@@ -96,25 +106,15 @@ def _benchmark(name: str, folder: str, needs: tuple[Need, ...], what: str, read:
     )
 
 
-def _need(split: Literal["train", "val", "test"], what: str, size: str) -> Need:
-    return Need(split_file(split), what, size, "not stated", f"{_SOURCE}, data/annotations")
-
-
 BENCHMARKS = (
     _benchmark(
         NAME,
-        "spot_the_difference",
+        FOLDER,
         (
-            _need("train", "what is learned from", "1.2 MB"),
-            _need("val", "what says when it is learned", "200 kB"),
-            _need("test", f"{TEST_ROWS:,} rows", "170 kB"),
-            Need(
-                IMAGES,
-                "<id>.png and <id>_2.png of every pair",
-                "1.5 GB",
-                "VIRAT, research only",
-                f"{_SOURCE}, data/get_images.txt",
-            ),
+            split_need("train", "what is learned from", "1.2 MB"),
+            split_need("val", "what says when it is learned", "200 kB"),
+            split_need("test", f"{TEST_ROWS:,} rows", "170 kB"),
+            PICTURES,
         ),
         "Spot-the-Difference",
         _published,

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import Picture, picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.attributes import awa2, cifar100, cub, flowers102
 from components.benchmarks.protocols import attribute_difference as attributes
 from components.benchmarks.protocols.difference import (
@@ -39,7 +39,8 @@ from components.benchmarks.protocols.difference import (
     pooled,
     unlike_pairs,
 )
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Indices
 from components.core.records import DIFFERENCES_CUB
@@ -82,14 +83,14 @@ class _Task:
     ties: Ties
     seeds: Iterable[int] = range(SEEDS)
 
-    def run(self, context: BenchmarkContext) -> Pooled:
+    def run(self, context: PublishedContext) -> Pooled:
         draws = [unlike_pairs(drawn(len(self.groups), DRAWN, seed), self.groups) for seed in self.seeds]
         texts = [[self.text(int(self.groups[a]), int(self.groups[b])) for a, b in pairs] for pairs in draws]
         return _judged(context, self.picture, draws, texts, self.ties)
 
 
 def _judged(
-    context: BenchmarkContext,
+    context: PublishedContext,
     picture: Callable[[int], Picture],
     draws: Sequence[Indices],
     texts: list[list[str]],
@@ -121,7 +122,7 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
     return lambda first, _: first_is_one if first == 1 else first_is_zero
 
 
-def score_awa2(context: BenchmarkContext) -> Scores:
+def score_awa2(context: PublishedContext) -> Scores:
     """Pairs of different test classes with the attributes in which these differ; and which animal is large."""
     data = awa2.read_awa2(context)
     if "big" not in data.predicates:
@@ -141,12 +142,12 @@ def score_awa2(context: BenchmarkContext) -> Scores:
     return _scores(AWA2, {group: task.run(context) for group, task in tasks.items()})
 
 
-def tested_awa2(context: BenchmarkContext) -> Tested:
+def tested_awa2(context: PublishedContext) -> Tested:
     """The images of the test classes."""
     return Tested(files=awa2.read_awa2(context).files)
 
 
-def score_cifar100_size(context: BenchmarkContext) -> Scores:
+def score_cifar100_size(context: PublishedContext) -> Scores:
     """Which of two animals is larger, whatever their size in the image."""
     data = cifar100.read_cifar100(context)
     coarse = np.array(data.coarse_names)[data.coarse]
@@ -167,7 +168,7 @@ def score_cifar100_size(context: BenchmarkContext) -> Scores:
     return _scores(CIFAR, {group: found.run(context) for group, found in tasks.items()})
 
 
-def score_flowers102(context: BenchmarkContext) -> Scores:
+def score_flowers102(context: PublishedContext) -> Scores:
     """Which of two flowers is yellow and which blue."""
     data = flowers102.read_flowers102(context)
 
@@ -179,7 +180,7 @@ def score_flowers102(context: BenchmarkContext) -> Scores:
     return _scores(FLOWERS, {group: found.run(context) for group, found in tasks.items()})
 
 
-def score_cub(context: BenchmarkContext) -> Scores:
+def score_cub(context: PublishedContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
     names = {name: row for row, name in enumerate(cub.read_cub_test_images(context))}
     table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
@@ -230,10 +231,10 @@ def _declared(
     name: str,
     folder: str,
     needs: tuple[Need, ...],
-    score: Callable[[BenchmarkContext], Scores],
-    tested: Callable[[BenchmarkContext], Tested] | None = None,
-) -> Published:
-    return Published(
+    score: Callable[[PublishedContext], Scores],
+    tested: Callable[[PublishedContext], Tested] | None = None,
+) -> PublishedBenchmark:
+    return Benchmark(
         name=name,
         version=2,
         protocol="PC-CLIP: 5 draws, mean of their means; the paper's text and the released code as groups",

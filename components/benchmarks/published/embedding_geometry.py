@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import checked, read_rows
 from components.benchmarks.protocols import geometry
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
 from components.core.records import DIFFERENCES
@@ -43,7 +43,7 @@ _SYNTACTIC = "gram"
 """How the names of syntactic sections begin."""
 
 
-def score_comparisons(context: BenchmarkContext) -> Scores:
+def score_comparisons(context: PublishedContext) -> Scores:
     """d(f_A - f_B, f_{A-B}) and its reverse for every pair of classes, by data set."""
     columns = {"dataset": str, "class_a": str, "class_b": str, "difference": str}
     rows = read_rows(context, "comparisons.json", columns)
@@ -66,7 +66,7 @@ def score_comparisons(context: BenchmarkContext) -> Scores:
     return Scores(values)
 
 
-def score_captions(context: BenchmarkContext) -> Scores:
+def score_captions(context: PublishedContext) -> Scores:
     """The same for captions: how far the difference of two captions' features is from that of a text about it."""
     table = DIFFERENCES.read(context.folder / "differences.parquet", ["caption", "other_caption", "difference"])
     told = [(row["caption"], row["other_caption"], row["difference"]) for row in table.to_pylist()]
@@ -75,7 +75,7 @@ def score_captions(context: BenchmarkContext) -> Scores:
     return Scores(_distances(context, CAPTIONS, told))
 
 
-def _distances(context: BenchmarkContext, name: str, told: list[tuple[str, str, str]]) -> dict[str, Reals]:
+def _distances(context: PublishedContext, name: str, told: list[tuple[str, str, str]]) -> dict[str, Reals]:
     """Distances of pairs of texts with a text about how the first differs from the second."""
     first, second, difference = (context.texts(texts) for texts in zip(*told, strict=True))
     found = {
@@ -90,7 +90,7 @@ def _distances(context: BenchmarkContext, name: str, told: list[tuple[str, str, 
     return found
 
 
-def score_gap(context: BenchmarkContext) -> Scores:
+def score_gap(context: PublishedContext) -> Scores:
     """Modality gap, alignment of images with their captions, and uniformity of each modality."""
     captions = _first_captions(context)
     context.expect("captions_val2017.json: images", len(captions), COCO_IMAGES)
@@ -108,13 +108,13 @@ def score_gap(context: BenchmarkContext) -> Scores:
     )
 
 
-def tested_gap(context: BenchmarkContext) -> Tested:
+def tested_gap(context: PublishedContext) -> Tested:
     """All images of COCO's val2017 with a caption, and the first caption of each."""
     captions = _first_captions(context)
     return Tested(list(captions.values()), [context.folder / "val2017" / file for file in captions])
 
 
-def _first_captions(context: BenchmarkContext) -> dict[str, str]:
+def _first_captions(context: PublishedContext) -> dict[str, str]:
     """File name -> the image's caption with the lowest id, in the order of image ids."""
     path = "annotations/captions_val2017.json"
     content = context.read_json(path)
@@ -129,7 +129,7 @@ def _first_captions(context: BenchmarkContext) -> dict[str, str]:
     return {row["file_name"]: captions[row["id"]] for row in found}
 
 
-def score_analogies(context: BenchmarkContext) -> Scores:
+def score_analogies(context: PublishedContext) -> Scores:
     """Share of questions whose word is the nearest, over all of the file's words: all, semantic and syntactic ones."""
     words, questions, syntactic = _questions(context)
     context.expect("questions-words.txt: semantic questions", int((~syntactic).sum()), SEMANTIC)
@@ -144,7 +144,7 @@ def score_analogies(context: BenchmarkContext) -> Scores:
     )
 
 
-def _questions(context: BenchmarkContext) -> tuple[list[str], Indices, npt.NDArray[np.bool_]]:
+def _questions(context: PublishedContext) -> tuple[list[str], Indices, npt.NDArray[np.bool_]]:
     """All words, the rows of each question's four `[questions, 4]`, and whether it is syntactic `[questions]`."""
     path = context.folder / "questions-words.txt"
     try:
@@ -180,7 +180,7 @@ _DISTANCES = (
 _COCO = "cocodataset.org"
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=COMPARISONS,
         version=1,
         protocol="PC-CLIP, table 7: cosine distance, mean over pairs; groups with the paper's and the released prompt",
@@ -195,7 +195,7 @@ BENCHMARKS = (
         score=score_comparisons,
         text_only=True,
     ),
-    Published(
+    Benchmark(
         name=CAPTIONS,
         version=1,
         protocol="PC-CLIP's released test_embeddings.py: the distances of table 7 for captions",
@@ -206,7 +206,7 @@ BENCHMARKS = (
         score=score_captions,
         text_only=True,
     ),
-    Published(
+    Benchmark(
         name=GAP,
         version=1,
         protocol="gap of means of unit features; alignment with alpha 2, uniformity with t 2; first captions of COCO",
@@ -224,7 +224,7 @@ BENCHMARKS = (
         score=score_gap,
         tested=tested_gap,
     ),
-    Published(
+    Benchmark(
         name=ANALOGIES,
         version=1,
         protocol="nearest to b - a + c among the file's words without these three, case kept",

@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Tested
 from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.files.spot_the_difference import IMAGES, TEST_ROWS, picture_paths, read_pairs, split_file
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.files.spot_the_difference import (
+    FOLDER,
+    PICTURES,
+    TEST_ROWS,
+    picture_paths,
+    read_pairs,
+    split_need,
+)
 from components.benchmarks.protocols.difference import difference_features
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import gold_ranks, hit_at_k
 
 NAME = "spot_the_difference"
 
 
-def score(context: BenchmarkContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """Recall@k of image pairs, one query per sentence."""
     pairs = read_pairs(context, "test")
     paths = [picture_paths(context, image) for image in pairs]
@@ -34,32 +41,21 @@ def score(context: BenchmarkContext) -> Scores:
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def tested(context: BenchmarkContext) -> Tested:
+def tested(context: PublishedContext) -> Tested:
     """All sentences, and both images of each pair."""
     pairs = read_pairs(context, "test")
     files = [path for image in pairs for path in picture_paths(context, image)]
     return Tested([sentence for told in pairs.values() for sentence in told], files)
 
 
-_SOURCE = "github.com/harsh19/spot-the-diff"
-
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=2,
         protocol="zero-shot: cosine of sentences with image 2 less image 1; pairs and queries as in CLIP4IDC",
         citation="Spot-the-Difference (arXiv 1808.10584), PC-CLIP (arXiv 2409.09721), appendix C.3",
-        folder="spot_the_difference",
-        needs=(
-            Need(split_file("test"), f"{TEST_ROWS:,} rows", "170 kB", "not stated", f"{_SOURCE}, data/annotations"),
-            Need(
-                IMAGES,
-                "<id>.png and <id>_2.png of every pair",
-                "1.5 GB",
-                "VIRAT, research only",
-                f"{_SOURCE}, data/get_images.txt",
-            ),
-        ),
+        folder=FOLDER,
+        needs=(split_need("test", f"{TEST_ROWS:,} rows", "170 kB"), PICTURES),
         metrics=(
             Metric("recall_at_k", higher_is_better=True, ties="a pair as similar as the right one is ranked first"),
         ),

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.karpathy_files import (
     Captioned,
     read_captioned,
@@ -22,7 +22,7 @@ from components.benchmarks.files.karpathy_files import (
     read_karpathy_split,
 )
 from components.benchmarks.protocols.caption_retrieval import SUMMED, WAYS, caption_recalls, recall_sum
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Split:
     images: int
     captions: int
     pictures: str
-    readers: dict[str, Callable[[BenchmarkContext, str], Captioned]]
+    readers: dict[str, Callable[[PublishedContext, str], Captioned]]
 
-    def read(self, context: BenchmarkContext) -> Captioned:
+    def read(self, context: PublishedContext) -> Captioned:
         """The images and captions.
 
         Raises:
@@ -70,7 +70,7 @@ FLICKR = Split(
 )
 
 
-def score(split: Split, context: BenchmarkContext) -> Scores:
+def score(split: Split, context: PublishedContext) -> Scores:
     """Hit rates both ways at the context's depths, their mean and sum at 1, 5 and 10."""
     found = split.read(context)
     images = context.images([picture_file(context.folder / split.pictures / name) for name in found.images])
@@ -87,7 +87,7 @@ def score(split: Split, context: BenchmarkContext) -> Scores:
     )
 
 
-def tested(split: Split, context: BenchmarkContext) -> Tested:
+def tested(split: Split, context: PublishedContext) -> Tested:
     """All images of the split and their captions."""
     _, found = read_captioned(context, split.readers)
     return Tested(found.captions, [context.folder / split.pictures / name for name in found.images])
@@ -118,7 +118,7 @@ _FLICKR_NEEDS = (
 _PROTOCOL = "CLIP_benchmark: Karpathy test, all captions, hit rate; RSUM of 1, 5 and 10 both ways"
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=COCO.name,
         version=2,
         protocol=_PROTOCOL,
@@ -129,7 +129,7 @@ BENCHMARKS = (
         score=partial(score, COCO),
         tested=partial(tested, COCO),
     ),
-    Published(
+    Benchmark(
         name=FLICKR.name,
         version=2,
         protocol=_PROTOCOL,

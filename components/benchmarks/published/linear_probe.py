@@ -15,22 +15,23 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.benchmarks.protocols.linear_probe import few_of_each, probe_answers
+from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.published.zero_shot import image_needs
 from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS, pc_clip_images
-from components.benchmarks.published_benchmark import Published
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 
 _TIE = "the class of the smaller number"
 _PC_CLIP_IMAGES = 100
 
 
-def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """Accuracy on the test split of the probe that was fitted to the training split.
 
     Raises:
@@ -40,7 +41,7 @@ def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     return _probed(context, f"linear_probe_{facts.name}", train, test)
 
 
-def score_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """The same with 100 training images of each class.
 
     Raises:
@@ -53,7 +54,7 @@ def score_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     return _probed(context, f"linear_probe_{facts.name}_pc_clip", few, test)
 
 
-def _probed(context: BenchmarkContext, prefix: str, train: ImageSet, test: ImageSet) -> Scores:
+def _probed(context: PublishedContext, prefix: str, train: ImageSet, test: ImageSet) -> Scores:
     if list(train.class_names or ()) != list(test.class_names or ()):
         raise InputError(f"{context.folder}: the splits name classes differently: put both there in one layout")
     if len(np.unique(train.labels)) == 1:
@@ -64,9 +65,9 @@ def _probed(context: BenchmarkContext, prefix: str, train: ImageSet, test: Image
     return Scores({f"{prefix}/top1": right, recall: right}, {recall: test.labels})
 
 
-def _benchmark(facts: ImageSetFacts) -> Published:
+def _benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
     what = f"{facts.title}, {facts.train[0]:,} training and {facts.test[0]:,} test images of {facts.classes} classes"
-    return Published(
+    return Benchmark(
         name=f"linear_probe_{facts.name}",
         version=1,
         protocol="CLIP's paper, A.3: logistic regression, strength chosen on held-out training images; unit features",
@@ -78,8 +79,8 @@ def _benchmark(facts: ImageSetFacts) -> Published:
     )
 
 
-def _pc_clip_benchmark(facts: ImageSetFacts) -> Published:
-    return Published(
+def _pc_clip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+    return Benchmark(
         name=f"linear_probe_{facts.name}_pc_clip",
         version=1,
         protocol="PC-CLIP's text, C.6: 100 training images of each class; fitted as CLIP's paper does",

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.coco_paraphrases import VALIDATION, gallery, gold_rows, read_pairs
 from components.benchmarks.files.wordnet import read_wordnet
 from components.benchmarks.protocols.caption_retrieval import WAYS
@@ -30,7 +30,7 @@ from components.benchmarks.protocols.paraphrase_ranking import paraphrase_agreem
 from components.benchmarks.protocols.query_expansion import averaged, synonym_expansions
 from components.benchmarks.published.coco_p import METRICS, PAIRS_NEED, REPORTED, VALIDATION_NEED
 from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import QUERY_PARAPHRASES
@@ -45,7 +45,7 @@ RECALLED = 5
 Expand = Callable[[str], list[str]]
 
 
-def score(context: BenchmarkContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """AO@k, JS@k and recall@k with expanded queries, by source of the expansions."""
     sources = _sources(context)
     pairs = read_pairs(context)
@@ -60,7 +60,7 @@ def score(context: BenchmarkContext) -> Scores:
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def score_coco(context: BenchmarkContext) -> Scores:
+def score_coco(context: PublishedContext) -> Scores:
     """Recall@k of each caption's image with expanded captions, by source of the expansions."""
     sources = _sources(context)
     found = COCO.read(context)
@@ -75,7 +75,7 @@ def score_coco(context: BenchmarkContext) -> Scores:
     return Scores(values, pictures=dict.fromkeys(values, found.owners))
 
 
-def _sources(context: BenchmarkContext) -> dict[str, Expand]:
+def _sources(context: PublishedContext) -> dict[str, Expand]:
     """Name of each source that is there -> what gives a text its expansions."""
     count = _count(context)
     found: dict[str, Expand] = {}
@@ -100,7 +100,7 @@ def _sources(context: BenchmarkContext) -> dict[str, Expand]:
     return found
 
 
-def _count(context: BenchmarkContext) -> int:
+def _count(context: PublishedContext) -> int:
     chosen = context.options.get(COUNT, 3)
     if not str(chosen).isdecimal() or int(chosen) < 1:
         raise InputError(f"--option {COUNT}={chosen}: give a number of expansions from 1")
@@ -135,7 +135,7 @@ def _read_json(path: Path) -> dict[str, list[str]]:
     return dict(rows)
 
 
-def _features(context: BenchmarkContext, texts: list[str], expand: Expand) -> Features:
+def _features(context: PublishedContext, texts: list[str], expand: Expand) -> Features:
     """Expanded unit features `[texts, dim]`."""
     groups = [[text, *expand(text)] for text in texts]
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
@@ -169,7 +169,7 @@ _OPTIONS = {
 }
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=2,
         protocol=_PROTOCOL,
@@ -180,7 +180,7 @@ BENCHMARKS = (
         score=score,
         options=_OPTIONS,
     ),
-    Published(
+    Benchmark(
         name=ON_COCO,
         version=1,
         protocol=_PROTOCOL,

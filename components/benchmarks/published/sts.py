@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from components.benchmarks.benchmark import Correlation, Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.sts_files import Pairs, senteval_pairs, sick_pairs, sts_benchmark_pairs, tsv_pairs
 from components.benchmarks.protocols.text_similarity import mean_spearman, pair_cosines, spearman_by_subset
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Correlation, Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Reals
 
@@ -45,7 +46,7 @@ _TIES = "similarities equal to six decimals share the mean of their ranks; a con
 
 
 @dataclass(frozen=True)
-class _EitherLayout(Published):
+class _EitherLayout(PublishedBenchmark):
     """A year that may lie there in either of two layouts, so that no single file is a must."""
 
     def check_files(self, data: Path) -> Path:
@@ -57,7 +58,7 @@ class _EitherLayout(Published):
         return folder
 
 
-def score_year(year: str, context: BenchmarkContext) -> Scores:
+def score_year(year: str, context: PublishedContext) -> Scores:
     """Every subset of a year, and all of them pooled.
 
     Raises:
@@ -76,7 +77,7 @@ def score_year(year: str, context: BenchmarkContext) -> Scores:
     return Scores({}, correlations=spearman_by_subset(name, columns), scalars=mean_spearman(name, columns))
 
 
-def score_sts_b(context: BenchmarkContext) -> Scores:
+def score_sts_b(context: PublishedContext) -> Scores:
     """The test part of STS-B: Spearman, and Pearson, which its authors report."""
     pairs = sts_benchmark_pairs(context, STS_B)
     context.expect(f"{STS_B}, pairs", len(pairs.gold), STS_B_PAIRS)
@@ -90,7 +91,7 @@ def score_sts_b(context: BenchmarkContext) -> Scores:
     )
 
 
-def score_sick(context: BenchmarkContext) -> Scores:
+def score_sick(context: PublishedContext) -> Scores:
     """The relatedness of SICK's test part."""
     pairs = sick_pairs(context, SICK)
     context.expect(f"{SICK}, pairs", len(pairs.gold), SICK_PAIRS)
@@ -98,7 +99,7 @@ def score_sick(context: BenchmarkContext) -> Scores:
     return Scores({}, correlations={"sickr/test/spearman": Correlation("spearman", *columns)})
 
 
-def tested_year(year: str, context: BenchmarkContext) -> Tested:
+def tested_year(year: str, context: PublishedContext) -> Tested:
     """The sentences of all subsets that are there."""
     found = [_subset(context, year, subset) for subset in SUBSETS[year]]
     if not any(found):
@@ -106,12 +107,12 @@ def tested_year(year: str, context: BenchmarkContext) -> Tested:
     return _sentences(*(pairs for pairs in found if pairs))
 
 
-def tested_sts_b(context: BenchmarkContext) -> Tested:
+def tested_sts_b(context: PublishedContext) -> Tested:
     """The sentences of the test part."""
     return _sentences(sts_benchmark_pairs(context, STS_B))
 
 
-def tested_sick(context: BenchmarkContext) -> Tested:
+def tested_sick(context: PublishedContext) -> Tested:
     """The sentences of the test part."""
     return _sentences(sick_pairs(context, SICK))
 
@@ -120,7 +121,7 @@ def _sentences(*found: Pairs) -> Tested:
     return Tested([text for pairs in found for text in (*pairs.first, *pairs.second)])
 
 
-def _subset(context: BenchmarkContext, year: str, subset: str) -> Pairs | None:
+def _subset(context: PublishedContext, year: str, subset: str) -> Pairs | None:
     if (context.folder / _input(year, subset)).exists():
         return senteval_pairs(context, _senteval_folder(year), subset)
     if (context.folder / _tsv(year, subset)).exists():
@@ -128,7 +129,7 @@ def _subset(context: BenchmarkContext, year: str, subset: str) -> Pairs | None:
     return None
 
 
-def _columns(context: BenchmarkContext, found: Mapping[str, Pairs]) -> dict[str, tuple[Reals, Reals]]:
+def _columns(context: PublishedContext, found: Mapping[str, Pairs]) -> dict[str, tuple[Reals, Reals]]:
     """Gold and predicted similarities of each subset."""
     # All at once, for the encoder sorts them by length; the subsets then take theirs from the context.
     context.texts([text for pairs in found.values() for text in (*pairs.first, *pairs.second)])
@@ -170,7 +171,7 @@ def _needs(year: str) -> tuple[Need, ...]:
     return tuple(found)
 
 
-def _year(year: str) -> Published:
+def _year(year: str) -> PublishedBenchmark:
     return _EitherLayout(
         name=_name(year),
         version=1,
@@ -187,7 +188,7 @@ def _year(year: str) -> Published:
 
 BENCHMARKS = (
     *(_year(year) for year in SUBSETS),
-    Published(
+    Benchmark(
         name="stsb",
         version=1,
         protocol="SimCSE's SentEval: cosine, no regressor, test part",
@@ -202,7 +203,7 @@ BENCHMARKS = (
         tested=tested_sts_b,
         text_only=True,
     ),
-    Published(
+    Benchmark(
         name="sickr",
         version=1,
         protocol="SimCSE's SentEval: cosine, no regressor, test part",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Indices, Reals, strictly_greater
 
 NAME = "sugar_crepe"
@@ -28,7 +28,7 @@ TYPES = {
 _COLUMNS = {"filename": str, "caption": str, "negative_caption": str}
 
 
-def score(context: BenchmarkContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """Accuracy of each subset, and of each type as the mean of its subsets."""
     values: dict[str, Reals] = {}
     strata: dict[str, Indices] = {}
@@ -47,7 +47,7 @@ def score(context: BenchmarkContext) -> Scores:
     return Scores(values, strata, pictures=pictures)
 
 
-def _right(context: BenchmarkContext, subset: str, count: int) -> tuple[Reals, list[str]]:
+def _right(context: PublishedContext, subset: str, count: int) -> tuple[Reals, list[str]]:
     """1 for every row whose image is closer to the caption than to the negative one `[rows]`, and the images' files."""
     path = f"{subset}.json"
     rows = read_rows(context, path, _COLUMNS)
@@ -58,7 +58,7 @@ def _right(context: BenchmarkContext, subset: str, count: int) -> tuple[Reals, l
     return right, [row["filename"] for row in rows]
 
 
-def tested(context: BenchmarkContext) -> Tested:
+def tested(context: PublishedContext) -> Tested:
     """True and false captions of all subsets, and their images, which are COCO's."""
     rows = [row for subsets in TYPES.values() for one in subsets for row in read_rows(context, f"{one}.json", _COLUMNS)]
     texts = [row[column] for row in rows for column in ("caption", "negative_caption")]
@@ -66,7 +66,7 @@ def tested(context: BenchmarkContext) -> Tested:
 
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=2,
         protocol="released code: strict inequality, each subset by itself; types are means of their subsets",

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.encoding.preparation import SQUASHED
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.files.rows import checked, read_csv, read_rows
 from components.benchmarks.protocols.row_pairs import group_numbers
 from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
 from components.benchmarks.protocols.triplets import image_triplets, text_triplets
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices, Reals
 
@@ -33,13 +33,13 @@ _CSV_COLUMNS = {"filename": str, "caption": str, "paraphrased": str, "negation":
 _TIE = "a tie is a failure"
 
 
-def _rows(context: BenchmarkContext, subset: str) -> list[dict[str, Any]]:
+def _rows(context: PublishedContext, subset: str) -> list[dict[str, Any]]:
     rows = read_rows(context, f"{subset}.json", _COLUMNS)
     context.expect(f"{subset}.json", len(rows), SUBSETS[subset])
     return rows
 
 
-def _texts(context: BenchmarkContext, rows: list[dict[str, Any]]) -> tuple[Features, Features, Features]:
+def _texts(context: PublishedContext, rows: list[dict[str, Any]]) -> tuple[Features, Features, Features]:
     first, second, negative = (
         context.texts([row[column] for row in rows]) for column in ("caption", "caption2", "negative_caption")
     )
@@ -51,7 +51,7 @@ def _pictures(rows: list[dict[str, Any]]) -> Indices:
     return group_numbers([row["filename"] for row in rows])
 
 
-def score_text(context: BenchmarkContext) -> Scores:
+def score_text(context: PublishedContext) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
@@ -62,7 +62,7 @@ def score_text(context: BenchmarkContext) -> Scores:
     return Scores(values, pictures=pictures)
 
 
-def score_images(context: BenchmarkContext) -> Scores:
+def score_images(context: PublishedContext) -> Scores:
     """ITT: both captions are closer to the image than the negative one; and each caption's own part of it."""
     values: dict[str, Reals] = {}
     pictures: dict[str, Indices] = {}
@@ -75,7 +75,7 @@ def score_images(context: BenchmarkContext) -> Scores:
     return Scores(values, pictures=pictures)
 
 
-def score_semclip(context: BenchmarkContext) -> Scores:
+def score_semclip(context: PublishedContext) -> Scores:
     """SemCLIP's four numbers over all rows (its section 4, equation 8)."""
     rows = [row for subset in SUBSETS for row in _rows(context, subset)]
     images = context.images([picture_file(context.folder / "images" / row["filename"]) for row in rows])
@@ -83,7 +83,7 @@ def score_semclip(context: BenchmarkContext) -> Scores:
     return semclip_scores(SEMCLIP, images, original, paraphrased, negated, _pictures(rows))
 
 
-def score_semclip_released(context: BenchmarkContext) -> Scores:
+def score_semclip_released(context: PublishedContext) -> Scores:
     """The same over the rows that the released code tests.
 
     Raises:
@@ -102,14 +102,14 @@ def score_semclip_released(context: BenchmarkContext) -> Scores:
     return semclip_scores(SEMCLIP_RELEASED, images, original, paraphrased, negated, _pictures(tested_rows))
 
 
-def tested_semclip_released(context: BenchmarkContext) -> Tested:
+def tested_semclip_released(context: PublishedContext) -> Tested:
     """The held-out tenth of SemCLIP's file: captions, paraphrases, negations and images."""
     _, rows = semclip_rows(context)
     texts = [row[column] for row in rows for column in ("caption", "paraphrased", "negation")]
     return Tested(texts, [context.folder / "images" / row["filename"] for row in rows], names="val2017")
 
 
-def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def semclip_rows(context: PublishedContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """All rows of SemCLIP's file in its order, and those that are tested.
 
     Raises:
@@ -119,7 +119,7 @@ def semclip_rows(context: BenchmarkContext) -> tuple[list[dict[str, Any]], list[
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def tested(context: BenchmarkContext) -> Tested:
+def tested(context: PublishedContext) -> Tested:
     """All three captions of all subsets, and their images, which are COCO's."""
     rows = [row for subset in SUBSETS for row in read_rows(context, f"{subset}.json", _COLUMNS)]
     texts = [row[column] for row in rows for column in ("caption", "caption2", "negative_caption")]
@@ -144,7 +144,7 @@ _SEMCLIP_METRICS = (
 )
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=TEXT,
         version=2,
         protocol="released code: strict inequalities, each subset by itself",
@@ -156,7 +156,7 @@ BENCHMARKS = (
         text_only=True,
         tested=tested,
     ),
-    Published(
+    Benchmark(
         name=IMAGES,
         version=2,
         protocol="released code: strict inequalities, each subset by itself",
@@ -170,7 +170,7 @@ BENCHMARKS = (
         ),
         score=score_images,
     ),
-    Published(
+    Benchmark(
         name=SEMCLIP,
         version=2,
         protocol="SemCLIP, all rows pooled: the negative caption stands for the negation; composite of equation 8",
@@ -180,7 +180,7 @@ BENCHMARKS = (
         metrics=_SEMCLIP_METRICS,
         score=score_semclip,
     ),
-    Published(
+    Benchmark(
         name=SEMCLIP_RELEASED,
         version=1,
         protocol="SemCLIP's released code: a tenth of its file's rows by seed 42, squashed images; equation 8",

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.encoding.text_features import embed_new
 from components.benchmarks.judging import clip_score, judge
 from components.benchmarks.judging.image_judge import question_about, read_score
 from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import Reals
 from components.core.progress import bar
@@ -47,7 +47,7 @@ _OPTIONS = {
 }
 
 
-def score(context: BenchmarkContext) -> Scores:
+def score(context: PublishedContext) -> Scores:
     """The judge's mean score of all images.
 
     Raises:
@@ -65,7 +65,7 @@ def score(context: BenchmarkContext) -> Scores:
     return Scores(_by_colour(NAME, "score", values, [wanted[row][1] for row in rows]))
 
 
-def score_clip(context: BenchmarkContext) -> Scores:
+def score_clip(context: PublishedContext) -> Scores:
     """The mean CLIPScore of all images with what was asked for.
 
     Raises:
@@ -81,14 +81,14 @@ def score_clip(context: BenchmarkContext) -> Scores:
     return Scores(_by_colour(CLIP_SCORE, "clip_score", values, [colour for _, colour in wanted]))
 
 
-def _painter(context: BenchmarkContext) -> Painter:
+def _painter(context: PublishedContext) -> Painter:
     # Brings open_clip along, which `cliptune evaluate --list` need not wait for.
     from components.benchmarks.judging.diffusion import painter_of
 
     return painter_of(context.options)
 
 
-def _wanted(context: BenchmarkContext) -> list[tuple[str, str]]:
+def _wanted(context: PublishedContext) -> list[tuple[str, str]]:
     """Every class with every colour."""
     path = context.folder / "fine_label_names.txt"
     names = path.read_text("utf-8").split()
@@ -98,7 +98,7 @@ def _wanted(context: BenchmarkContext) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), colour) for name in names for colour in COLOURS]
 
 
-def _images(context: BenchmarkContext, painter: Painter, wanted: Sequence[tuple[str, str]]) -> list[Path]:
+def _images(context: PublishedContext, painter: Painter, wanted: Sequence[tuple[str, str]]) -> list[Path]:
     """The file of each image, in the order wanted."""
     from components.benchmarks.judging.diffusion import painted
 
@@ -135,7 +135,7 @@ _NEEDS = (
 )
 
 BENCHMARKS = (
-    Published(
+    Benchmark(
         name=NAME,
         version=1,
         protocol="PC-CLIP, table 5: a judge's mean score of 800 images; its prompt says the paper's in other words",
@@ -147,7 +147,7 @@ BENCHMARKS = (
         text_only=True,
         options={**judge.OPTION, **_OPTIONS},
     ),
-    Published(
+    Benchmark(
         name=CLIP_SCORE,
         version=1,
         protocol="PC-CLIP, appendix D.1: mean CLIPScore, 2.5 * max(cos, 0), of the same 800 images",

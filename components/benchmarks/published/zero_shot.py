@@ -20,15 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.benchmark import Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need, Tested
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import CLASS_NAMES, SLOT, TEMPLATES, read_image_set
 from components.benchmarks.protocols.comparative_prompting import Classified, comparative_scores
 from components.benchmarks.protocols.zero_shot import TIE, prompt_ensemble, top_accuracy
-from components.benchmarks.published_benchmark import Need, Published, Tested
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Features, Indices, Reals
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
@@ -36,7 +37,7 @@ DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"
 _DEEP = 5
 
 
-def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """All groups whose inputs are there.
 
     Raises:
@@ -58,12 +59,12 @@ def score(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     return scores
 
 
-def tested(context: BenchmarkContext, facts: ImageSetFacts) -> Tested:
+def tested(context: PublishedContext, facts: ImageSetFacts) -> Tested:
     """The images of the test split."""
     return Tested(pictures=read_image_set(context, facts).pictures)
 
 
-def _ensemble(scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, found: ImageSet) -> None:
+def _ensemble(scores: Scores, context: PublishedContext, prefix: str, plain: Classified, found: ImageSet) -> None:
     weights = class_weights(context, found.templates or (), found.class_names or ())
     _with_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
@@ -71,7 +72,7 @@ def _ensemble(scores: Scores, context: BenchmarkContext, prefix: str, plain: Cla
 
 
 def semclip_values(
-    context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str], negated: str
+    context: PublishedContext, prefix: str, plain: Classified, classes: Sequence[str], negated: str
 ) -> dict[str, Reals]:
     """SemCLIP's accuracies with the plain prompt and with the negated one, and their difference."""
     right = top_accuracy(plain.images, plain.weights, plain.labels)
@@ -80,7 +81,7 @@ def semclip_values(
 
 
 def _extended(
-    scores: Scores, context: BenchmarkContext, prefix: str, plain: Classified, classes: Sequence[str]
+    scores: Scores, context: PublishedContext, prefix: str, plain: Classified, classes: Sequence[str]
 ) -> None:
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
@@ -96,7 +97,7 @@ def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> 
     scores.strata[f"{prefix}/mean_per_class_recall"] = labels
 
 
-def class_weights(context: BenchmarkContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
+def class_weights(context: PublishedContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
     """Classifier weights `[classes, dim]` of each class in every template, `{c}` standing for the class."""
     texts = [filled(template, name) for template in templates for name in classes]
     return prompt_ensemble(context.texts(texts).reshape(len(templates), len(classes), -1))
@@ -108,7 +109,7 @@ def filled(template: str, name: str) -> str:
     return template.replace(SLOT, name)
 
 
-def class_texts(context: BenchmarkContext, option: str) -> Path | None:
+def class_texts(context: PublishedContext, option: str) -> Path | None:
     """The file that the option names, or the one beside the images; None where there is neither."""
     beside = context.folder / f"{option}.parquet"
     if option in context.options:
@@ -146,8 +147,8 @@ OPTIONS = {
 }
 
 
-def _benchmark(facts: ImageSetFacts) -> Published:
-    return Published(
+def _benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+    return Benchmark(
         name=f"zero_shot_{facts.name}",
         version=2,
         protocol="groups: CLIP's templates, PC-CLIP's and SemCLIP's prompt, descriptions and differences of classes",

@@ -19,8 +19,8 @@ from functools import partial
 
 import numpy as np
 
-from components.benchmarks.benchmark import Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Tested
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
@@ -29,6 +29,7 @@ from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, re
 from components.benchmarks.protocols.comparative_prompting import Classified, released_scores
 from components.benchmarks.protocols.difference import drawn
 from components.benchmarks.protocols.zero_shot import prompt_ensemble, top_accuracy
+from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.published.zero_shot import (
     DESCRIPTIONS,
     DIFFERENCES,
@@ -43,7 +44,7 @@ from components.benchmarks.published.zero_shot import (
     image_needs,
     semclip_values,
 )
-from components.benchmarks.published_benchmark import Published, Tested
+from components.benchmarks.scores import Scores
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")
 SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
@@ -53,7 +54,7 @@ _GARBAGE = "iostream"
 """A description with this is no text; the released code takes the class's name instead."""
 
 
-def score_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """All groups whose inputs are there.
 
     Raises:
@@ -82,12 +83,12 @@ def score_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     return scores
 
 
-def tested_pc_clip(context: BenchmarkContext, facts: ImageSetFacts) -> Tested:
+def tested_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Tested:
     """The images of a test split that the code draws itself."""
     return Tested(pictures=pc_clip_images(context, facts).pictures)
 
 
-def score_semclip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
+def score_semclip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """SemCLIP's accuracies on the training split.
 
     Raises:
@@ -100,7 +101,7 @@ def score_semclip(context: BenchmarkContext, facts: ImageSetFacts) -> Scores:
     return Scores(semclip_values(context, f"zero_shot_{facts.name}_semclip_released", plain, classes, NEGATED.lower()))
 
 
-def pc_clip_images(context: BenchmarkContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
+def pc_clip_images(context: PublishedContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
     """The published split, or the code's own nine tenths for `train` and tenth for `test` of a set that has `whole`.
 
     Raises:
@@ -116,9 +117,9 @@ def pc_clip_images(context: BenchmarkContext, facts: ImageSetFacts, split: str =
     return ImageSet(pictures, found.labels[rows], found.class_names, found.templates, found.torchvision_names)
 
 
-def _pc_clip_benchmark(facts: ImageSetFacts) -> Published:
+def _pc_clip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
     shown = f"all {facts.whole:,} images (a tenth is tested)" if facts.whole else f"{facts.test[0]:,} test images"
-    return Published(
+    return Benchmark(
         name=f"zero_shot_{facts.name}_pc_clip_released",
         version=1,
         protocol="PC-CLIP's released code: its class names and test images, one prompt, ordered confusions",
@@ -132,8 +133,8 @@ def _pc_clip_benchmark(facts: ImageSetFacts) -> Published:
     )
 
 
-def _semclip_benchmark(facts: ImageSetFacts) -> Published:
-    return Published(
+def _semclip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+    return Benchmark(
         name=f"zero_shot_{facts.name}_semclip_released",
         version=2,
         protocol="SemCLIP's released code: torchvision's training split and class names, one prompt and its negation",

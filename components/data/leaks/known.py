@@ -12,7 +12,7 @@ from components.core.progress import track
 from components.data.leaks.keys import name_key, picture_key, text_key
 
 if TYPE_CHECKING:
-    from components.benchmarks.published_benchmark import Tested
+    from components.benchmarks.benchmark import Tested
 
 _THREADS = 4
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.bootstrap import Interval, interval
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.evaluation.results import Report
 
@@ -78,7 +78,7 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
             difference = found.values[name] - scores[0].values[name]
             about = found.strata.get(name), found.pictures.get(name)
             delta = interval(difference, resamples, seed, *about) if report is not first else None
-            cells[name][report.encoder] = Cell(Interval(result.value, *result.ci95), delta, result.higher_is_better)
+            cells[name][report.encoder] = Cell(Interval(result.value, *result.span), delta, result.higher_is_better)
     return Comparison(tuple(report.encoder for report in reports), cells)
 
 

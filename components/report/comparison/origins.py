@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.embedded import find_benchmark, table_files
 from components.core.files import file_hash
 from components.core.provenance import git_commit
 from components.core.settings import Settings
@@ -58,14 +58,12 @@ def trace_origin(settings: Settings, protocol: str, folders: Folders) -> Origin:
         InputError: a benchmark table is missing.
     """
     commit = git_commit()
-    tables = {
-        path for name in settings.evaluate.benchmarks for path in find_benchmark(name).check_files(folders.evaluation)
-    }
+    tables = table_files(map(find_benchmark, settings.evaluate.benchmarks), folders.evaluation)
     return Origin(
         commit=commit.removesuffix("-dirty"),
         dirty=commit.endswith("-dirty"),
         packages={"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
-        data={str(path): file_hash(path) for path in (folders.test_pairs, *sorted(tables)) if path.is_file()},
+        data={str(path): file_hash(path) for path in (folders.test_pairs, *tables) if path.is_file()},
         protocols=dict(part.split("=", 1) for part in protocol.split() if "=" in part),
         params=yaml.safe_dump(without_secrets(settings.model_dump(mode="json", by_alias=True)), sort_keys=False),
     )

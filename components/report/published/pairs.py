@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.errors import InputError
-from components.evaluation.published_results import PublishedReport, read_values
+from components.evaluation.published_results import PublishedReport, read_published_values
 
 _RESAMPLES = 2000
 
@@ -68,7 +68,7 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
             f"'{report.encoder}' and '{other.encoder}' were scored on different data or versions of "
             f"{report.benchmark}: run `cliptune evaluate` for both"
         )
-    ours, theirs = (read_values(one.encoder, one.benchmark, folder) for one in (report, other))
+    ours, theirs = (read_published_values(one, folder) for one in (report, other))
     found = []
     for name, value in report.metrics.items():
         if name.count("/") > 1 or name not in other.metrics:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from components.evaluation.published_results import PublishedReport, Value
+from components.evaluation.published_results import PublishedReport
+from components.evaluation.results import Result
 from components.report.published.pairs import Pair
 from components.report.published.paper_tables import Collection, Column
 
@@ -181,7 +182,7 @@ def _by_encoder(reports: Sequence[PublishedReport]) -> dict[str, list[PublishedR
     return found
 
 
-def _values(reports: Sequence[PublishedReport]) -> dict[str, Value]:
+def _values(reports: Sequence[PublishedReport]) -> dict[str, Result]:
     return {name: value for report in reports for name, value in report.metrics.items()}
 
 
@@ -189,7 +190,7 @@ def _column_cell(column: Column, value: float | None) -> Cell:
     return Cell(value, digits=1 if column.scale == 100 else 2)
 
 
-def _cell(value: Value | None) -> Cell:
+def _cell(value: Result | None) -> Cell:
     if value is None:
         return Cell(None)
     half = None if value.ci95 is None else 50 * (value.ci95[1] - value.ci95[0])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from components.benchmarks import bootstrap
-from components.benchmarks.benchmark import Correlation, Scores
 from components.benchmarks.bootstrap import (
     Interval,
     correlation_interval,
@@ -18,6 +17,7 @@ from components.benchmarks.bootstrap import (
     resampled_means,
     sign_flip_p,
 )
+from components.benchmarks.scores import Correlation, Scores
 from components.core.metrics import Indices, Reals
 
 

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks import protocols
-from components.benchmarks.benchmark import Correlation, Scores
 from components.benchmarks.bootstrap import correlation_interval, interval, paired_difference, sign_flip_p
+from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
+from components.benchmarks.scores import Correlation, Scores
 from components.core import metrics
-from components.evaluation import run_published
+from components.evaluation.summarise import summarise
 
 MODULES = [metrics, *(importlib.import_module(f"{protocols.__name__}.{one.name}")
                       for one in pkgutil.iter_modules(protocols.__path__))]  # fmt: skip
@@ -125,7 +126,7 @@ def test_intervals_tests_and_scalars_refuse_them_too() -> None:
         lambda: paired_difference(bad, good, 10, 0),
         lambda: correlation_interval(Correlation("spearman", good, bad), 10, 0),
         lambda: gaussian_potential(np.array([[np.inf]])),
-        lambda: run_published.summarise(None, Scores({}, scalars={"x/y": np.nan}), None),  # type: ignore[arg-type]
+        lambda: summarise(find_benchmark("swaps"), Scores({}, scalars={"x/y": np.nan}), 10, 0),
     ):
         with pytest.raises(ValueError, match="NaN or infinite"):
             call()

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
 from components.benchmarks.encoding.preparation import CLIP, Preparation
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import cc_neg, find_published, published_benchmarks
 from components.benchmarks.published.sts import SICK, STS_B
@@ -38,7 +38,7 @@ NO_TEST_SET = {
 
 
 @dataclass
-class _Watched(BenchmarkContext):
+class _Watched(PublishedContext):
     """A context that notes what it is asked to show."""
 
     shown: list[str] = field(default_factory=list)

@@ -34,7 +34,7 @@ def test_writes_the_agreed_json(encoder: Any, folders: Folders, make_settings: M
     # Two swaps are of one picture, and nothing else asks about a picture twice.
     assert content["protocol"] == "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1+pictures"
     found = content["metrics"]["paraphrased_retrieval/ao_at_2"]
-    assert set(found) == {"value", "ci95", "higher_is_better"}
+    assert set(found) == {"value", "ci95", "higher_is_better", "queries"}
     assert found["value"] == pytest.approx((0.5 + 0.25 + 1) / 3)
     assert found["ci95"][0] <= found["value"] <= found["ci95"][1]
     assert content["metrics"]["swaps/relation_accuracy"]["value"] == pytest.approx(2 / 3)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.benchmark import Correlation, Metric, Scores
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
-from components.benchmarks.published_benchmark import Need, Published
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Correlation, Metric, Scores
 from components.core.errors import InputError
 from components.evaluation import run_published
 from components.evaluation.published_results import all_published, read_published, report_path
@@ -27,7 +28,7 @@ from tests.support.toy_context import ToyEncoder
 TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}
 
 
-def _score(context: BenchmarkContext) -> Scores:
+def _score(context: PublishedContext) -> Scores:
     rows = context.read_json("rows.json")
     context.expect("rows.json", len(rows), 3)
     similar = context.texts(rows) @ context.texts(["red"])[0]
@@ -43,7 +44,7 @@ def _metric(name: str, higher: bool = True) -> Metric:
     return Metric(name, higher_is_better=higher, ties="none")
 
 
-BENCHMARK = Published(
+BENCHMARK = Benchmark(
     name="colours",
     version=1,
     protocol="made up",
@@ -83,7 +84,9 @@ def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
 
 
 def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Plan) -> None:
-    def again(under_test: EncoderUnderTest = UNDER_TEST, benchmark: Published = BENCHMARK, **changes: Any) -> str:
+    def again(
+        under_test: EncoderUnderTest = UNDER_TEST, benchmark: PublishedBenchmark = BENCHMARK, **changes: Any
+    ) -> str:
         return run_one(under_test, benchmark, replace(plan, **changes)).state
 
     assert [again(), again()] == ["scored", "kept"]
@@ -219,7 +222,7 @@ def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -
 
 
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
-    def told(context: BenchmarkContext) -> Scores:
+    def told(context: PublishedContext) -> Scores:
         found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
         return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
 

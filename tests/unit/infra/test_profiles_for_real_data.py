@@ -220,7 +220,7 @@ def _filled(pattern: str, item: object, over: Any) -> str:
 def test_a_folder_gives_what_is_scored_and_the_gate_asks_for_what_is_scored(folder: Path, name: str) -> None:
     settings = _settings(folder)
     scored = {benchmark: find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks}
-    assert {file for benchmark in scored.values() for file in benchmark.files} <= TABLES
+    assert {need.path for benchmark in scored.values() for need in benchmark.needs} <= TABLES
     guards = [metric for metric, loss in settings.promote.guards.items() if loss is not None]
     for metric in (settings.promote.primary, *guards):
         scored[metric.partition("/")[0]].metric(metric)

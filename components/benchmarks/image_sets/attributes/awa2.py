@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
-from components.benchmarks.published_benchmark import Need
+from components.benchmarks.benchmark import Need
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.core.metrics import Indices
 
@@ -56,7 +56,7 @@ class Awa2:
         return np.array([self.classes.index(name) for name in self.test_classes], dtype=np.int64)
 
 
-def read_awa2(context: BenchmarkContext) -> Awa2:
+def read_awa2(context: PublishedContext) -> Awa2:
     """Read the context's folder.
 
     Raises:

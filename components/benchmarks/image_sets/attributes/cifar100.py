@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Need
 from components.benchmarks.encoding.picture_source import Picture
-from components.benchmarks.published_benchmark import Need
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.core.metrics import Indices
 
@@ -50,7 +50,7 @@ class Cifar100:
         )
 
 
-def read_cifar100(context: BenchmarkContext) -> Cifar100:
+def read_cifar100(context: PublishedContext) -> Cifar100:
     """Read the context's folder: each record is a coarse label, a fine label and 3,072 bytes, channel by channel.
 
     Raises:

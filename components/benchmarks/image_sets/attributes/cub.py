@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
-from components.benchmarks.published_benchmark import Need
+from components.benchmarks.benchmark import Need
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 
 TEST_IMAGES = 5794
@@ -18,7 +18,7 @@ NEEDS = (
 )
 
 
-def read_cub_test_images(context: BenchmarkContext) -> tuple[str, ...]:
+def read_cub_test_images(context: PublishedContext) -> tuple[str, ...]:
     """Names of the test images below `images/`, in the order of `images.txt`.
 
     Raises:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.benchmark import Need
 from components.benchmarks.encoding.picture_source import Picture, picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.mat_files import mat_arrays
-from components.benchmarks.published_benchmark import Need
 from components.core.errors import InputError
 from components.core.metrics import Indices
 
@@ -42,7 +42,7 @@ class Flowers102:
         return picture_file(self.folder / f"image_{self.numbers[row]:05d}.jpg")
 
 
-def read_flowers102(context: BenchmarkContext) -> Flowers102:
+def read_flowers102(context: PublishedContext) -> Flowers102:
     """Read the context's folder; the test split is the published one, `tstid`.
 
     Raises:
@@ -55,6 +55,6 @@ def read_flowers102(context: BenchmarkContext) -> Flowers102:
     return Flowers102(numbers, labels[numbers - 1] - 1, context.folder / "jpg")
 
 
-def _column(context: BenchmarkContext, file: str, name: str) -> Indices:
+def _column(context: PublishedContext, file: str, name: str) -> Indices:
     (column,) = mat_arrays(context.folder / file, name)
     return np.atleast_1d(column).astype(np.int64)

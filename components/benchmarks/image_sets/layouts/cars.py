@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -25,7 +25,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return None if found is None or not (found.parent / f"cars_{split}").is_dir() else found.parent
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     source = path / _ANNOTATIONS[split]
     (names,) = mat_arrays(path / "devkit" / "cars_meta.mat", "class_names")
     (records,) = mat_arrays(source, "annotations")

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.array_pictures import array_pictures
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout
@@ -56,7 +56,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return found
 
 
-def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     edition = next(one for one in _EDITIONS if one.folder == path.name)
     pictures: list[Picture] = []
     labels = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -20,7 +20,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "labels").is_dir() else first_existing(folder, "dtd")
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     sources = [path / "labels" / name for name in _FILES[split]]
     rows = [(image, image.partition("/")[0]) for source in sources for image in lines(source)]
     return listed(sources[0], path / "images", rows, sorted({name for _, name in rows}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -21,7 +21,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return None if found is None else found.parent
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     source = path / _FILES[split]
     rows = [(f"{image}.jpg", name) for image, name in table(source, 2)]
     return listed(source, path / "images", rows, lines(path / "variants.txt"))

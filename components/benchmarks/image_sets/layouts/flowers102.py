@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.mat_files import mat_arrays
@@ -24,7 +24,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return first_existing(folder, "flowers-102", "jpg") and (first_existing(folder, "flowers-102") or folder)
 
 
-def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     (numbers,) = mat_arrays(path / "setid.mat", _SETS[split])
     (labels,) = mat_arrays(path / "imagelabels.mat", "labels")
     numbers, labels = np.atleast_1d(numbers).astype(np.int64), np.atleast_1d(labels).astype(np.int64)

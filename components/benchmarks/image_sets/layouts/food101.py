@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -15,7 +15,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "meta").is_dir() else first_existing(folder, "food-101")
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     names = lines(path / "meta" / "classes.txt")
     source = path / "meta" / f"{split}.txt"
     rows = [(f"{one}.jpg", one.rpartition("/")[0]) for one in lines(source)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -24,7 +24,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return first_existing(folder, _TABLE) if split == "test" else first_existing(folder, *_TRAINING)
 
 
-def _read(context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(context: PublishedContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     classes = [str(number) for number in range(facts.classes)]
     if split == "train":
         files = sorted(path.glob("*/*.ppm"))

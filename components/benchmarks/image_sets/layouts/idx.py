@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.array_pictures import array_pictures
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
@@ -28,7 +28,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return None if found is None else found.parent
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     pixels = _array(path, f"{_PREFIX[split]}-images-idx3-ubyte", 3)
     labels = _array(path, f"{_PREFIX[split]}-labels-idx1-ubyte", 1)
     if len(pixels) != len(labels):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets import imagenet
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
@@ -27,7 +27,7 @@ def _find(folder: Path, facts: ImageSetFacts, split: str) -> Path | None:
     return first_existing(folder, *(trains if split == "train" else tests))
 
 
-def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
     folders = _class_folders(path, facts)
     files = [sorted(one for one in (path / name).rglob("*") if one.suffix.lower() in _ENDINGS) for name in folders]
     for name, some in zip(folders, files, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -22,7 +22,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "annotations").is_dir() else first_existing(folder, "oxford-iiit-pet")
 
 
-def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     source = path / "annotations" / _FILES[split]
     rows = [(row[0], whole_number(source, row[1])) for row in table(source, 4)]
     names: dict[int, str] = {}

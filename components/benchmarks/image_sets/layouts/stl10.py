@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.array_pictures import array_pictures
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
@@ -22,7 +22,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return None if found is None else found.parent
 
 
-def _read(_context: BenchmarkContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, facts: ImageSetFacts, split: str) -> ImageSet:
     if not (path / f"{split}_y.bin").is_file():
         raise InputError(f"{path / split}_y.bin is missing: unpack the archive again")
     content = np.fromfile(path / f"{split}_X.bin", dtype=np.uint8)

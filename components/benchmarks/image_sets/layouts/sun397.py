@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
 from components.benchmarks.image_sets.listed import listed
@@ -27,7 +27,7 @@ def _find(folder: Path, _facts: ImageSetFacts, _split: str) -> Path | None:
     return folder if (folder / "ClassName.txt").is_file() else first_existing(folder, "SUN397")
 
 
-def _read(context: BenchmarkContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
+def _read(context: PublishedContext, path: Path, _facts: ImageSetFacts, split: str) -> ImageSet:
     classes = [line.strip("/") for line in lines(path / "ClassName.txt")]
     if split == "whole":
         source = path

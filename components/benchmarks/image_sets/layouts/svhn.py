@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.array_pictures import array_pictures
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing
@@ -21,7 +21,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return first_existing(folder, f"{split}_32x32.mat")
 
 
-def _read(_context: BenchmarkContext, path: Path, _facts: ImageSetFacts, _split: str) -> ImageSet:
+def _read(_context: PublishedContext, path: Path, _facts: ImageSetFacts, _split: str) -> ImageSet:
     pixels, labels = mat_arrays(path, "X", "y")
     labels = np.atleast_1d(labels).astype(np.int64)
     if pixels.ndim != _DIMENSIONS or pixels.dtype != np.uint8 or pixels.shape[3] != len(labels):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.picture_source import Picture
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts
 from components.benchmarks.image_sets.image_set import ImageSet, Layout
 from components.benchmarks.image_sets.tar_pictures import tar_pictures
@@ -36,7 +36,7 @@ def _find(folder: Path, _facts: ImageSetFacts, split: str) -> Path | None:
     return path if (path / _COUNT).is_file() or (path / "0.tar").is_file() else None
 
 
-def _read(context: BenchmarkContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
+def _read(context: PublishedContext, path: Path, facts: ImageSetFacts, _split: str) -> ImageSet:
     pictures: list[Picture] = []
     labels: list[int] = []
     bad: list[str] = []

@@ -12,10 +12,10 @@ import torch
 from components.benchmarks.captioning.examples import examples
 from components.benchmarks.captioning.pairs import PicturePair
 from components.benchmarks.captioning.picture_tokens import picture_tokens
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.picture_source import picture_bytes
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
@@ -24,9 +24,9 @@ from tests.support.toy_context import toy_context
 _COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
-def _context(encoder: Encoder, folder: Path) -> BenchmarkContext:
+def _context(encoder: Encoder, folder: Path) -> PublishedContext:
     under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", 16)
-    return BenchmarkContext(under_test, folder, image_features=ImageFeatures(folder / "cache"))
+    return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"))
 
 
 def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
@@ -60,7 +60,7 @@ def test_other_towers_give_one_token_and_text_encoders_none(tmp_path: Path, png:
     assert picture_tokens(context, pictures).tolist() == [[[1, 0, 0]]]
     blind = EncoderUnderTest("blind", context.under_test.encoder, "blind")
     with pytest.raises(InputError, match="'blind' has no image tower"):
-        picture_tokens(BenchmarkContext(blind, tmp_path), pictures)
+        picture_tokens(PublishedContext(blind, tmp_path), pictures)
 
 
 def test_examples_keep_the_order_of_pictures_and_whose_sentence_is_whose(tmp_path: Path, png: Any) -> None:

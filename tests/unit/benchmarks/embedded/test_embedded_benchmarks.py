@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.benchmark import Context
-from components.benchmarks.embedded import benchmark_names, find_benchmark
+from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, LABELS
 from components.evaluation.folders import Folders
@@ -18,11 +19,17 @@ RANGES = {"geometry": (-1, 4)}
 
 
 @pytest.fixture
-def context(stub: Any, vectors: Vectors, folders: Folders) -> Context:
-    return Context(stub(vectors), ["a", "b", "c", "d"], np.eye(4, dtype=np.float32), folders.evaluation, (1, 2))
+def context(stub: Any, vectors: Vectors, folders: Folders) -> EmbeddedContext:
+    return EmbeddedContext(
+        EncoderUnderTest("stub", stub(vectors), ""),
+        folders.evaluation,
+        (1, 2),
+        ["a", "b", "c", "d"],
+        np.eye(4, dtype=np.float32),
+    )
 
 
-def test_paraphrased_retrieval_by_hand(context: Context) -> None:
+def test_paraphrased_retrieval_by_hand(context: EmbeddedContext) -> None:
     values = find_benchmark("paraphrased_retrieval").score(context).values
     # Top 2 of query and paraphrase: ab/ba, cd/ac, dc/dc.
     assert values["paraphrased_retrieval/ao_at_1"] == pytest.approx([0, 0, 1])
@@ -36,13 +43,13 @@ def test_paraphrased_retrieval_by_hand(context: Context) -> None:
     assert values["paraphrased_retrieval/held_out_scene/ao_at_2"] == pytest.approx([0.5, 0.25])
 
 
-def test_paraphrased_retrieval_keeps_both_rankings(context: Context) -> None:
+def test_paraphrased_retrieval_keeps_both_rankings(context: EmbeddedContext) -> None:
     rankings = find_benchmark("paraphrased_retrieval").score(context).rankings
     assert rankings["paraphrased_retrieval/query_top"].tolist() == [[0, 1], [2, 3], [3, 2]]
     assert rankings["paraphrased_retrieval/paraphrase_top"].tolist() == [[1, 0], [0, 2], [3, 2]]
 
 
-def test_retrieval_by_hand(context: Context) -> None:
+def test_retrieval_by_hand(context: EmbeddedContext) -> None:
     values = find_benchmark("retrieval").score(context).values
     assert values["retrieval/t2i_recall_at_1"].tolist() == [1, 1, 1]
     assert values["retrieval_alt_text/t2i_recall_at_1"].tolist() == [1]
@@ -51,7 +58,7 @@ def test_retrieval_by_hand(context: Context) -> None:
     assert len(values) == 8
 
 
-def test_an_image_is_found_by_its_best_text(context: Context) -> None:
+def test_an_image_is_found_by_its_best_text(context: EmbeddedContext) -> None:
     rows = [("b", "c query"), ("a", "d query"), ("a", "a query")]
     columns: dict[str, list[object]] = {
         "image_id": [image for image, _ in rows],
@@ -65,7 +72,7 @@ def test_an_image_is_found_by_its_best_text(context: Context) -> None:
     assert values["retrieval/t2i_recall_at_1"].tolist() == [0, 0, 1]
 
 
-def test_zero_shot_by_hand(context: Context) -> None:
+def test_zero_shot_by_hand(context: EmbeddedContext) -> None:
     values = find_benchmark("zero_shot").score(context).values
     # Image c is closer to dog (0.8) than to its own label cat (0.7).
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
@@ -74,16 +81,18 @@ def test_zero_shot_by_hand(context: Context) -> None:
 
 
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
-def test_the_ensemble_is_a_renormalised_mean(context: Context, vectors: Vectors, third: float, hit: int) -> None:
+def test_the_ensemble_is_a_renormalised_mean(
+    context: EmbeddedContext, vectors: Vectors, third: float, hit: int
+) -> None:
     vectors |= {f"{prefix} cat": (0.9, 0.2, third, 0.0) for prefix in ("a photo of a", "an image of one")}
-    context.encoder.vectors = vectors  # type: ignore[attr-defined]
+    context.under_test.encoder.vectors = vectors  # type: ignore[attr-defined]
     values = find_benchmark("zero_shot").score(context).values
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
     # Cat's mean is (0.9, 0.2, 0.82), of length 1.23: above dog's 0.8 for image c, but below 0.70 at length 1.
     assert values["zero_shot/ensemble/top1"].tolist() == [1, 1, hit]
 
 
-def test_swaps_by_hand(context: Context) -> None:
+def test_swaps_by_hand(context: EmbeddedContext) -> None:
     scores = find_benchmark("swaps").score(context)
     # The third row's captions are the same text: a tie is a failure.
     assert scores.values["swaps/relation_accuracy"].tolist() == [1, 1, 0]
@@ -93,7 +102,7 @@ def test_swaps_by_hand(context: Context) -> None:
 
 
 @pytest.mark.parametrize("name", benchmark_names())
-def test_every_value_is_declared_and_per_query(name: str, context: Context) -> None:
+def test_every_value_is_declared_and_per_query(name: str, context: EmbeddedContext) -> None:
     benchmark = find_benchmark(name)
     scores = benchmark.score(context)
     assert benchmark.name == name
@@ -106,13 +115,13 @@ def test_every_value_is_declared_and_per_query(name: str, context: Context) -> N
 
 
 @pytest.mark.parametrize("name", benchmark_names())
-def test_every_value_knows_its_pictures(name: str, context: Context) -> None:
+def test_every_value_knows_its_pictures(name: str, context: EmbeddedContext) -> None:
     scores = find_benchmark(name).score(context)
     for metric, pictures in scores.pictures.items():
         assert pictures.shape in {(len(scores.values[metric]),), (len(scores.values[metric]), 2)}
 
 
-def test_queries_about_one_picture_are_known_by_it(context: Context) -> None:
+def test_queries_about_one_picture_are_known_by_it(context: EmbeddedContext) -> None:
     def pictures(name: str) -> dict[str, list[object]]:
         return {metric: found.tolist() for metric, found in find_benchmark(name).score(context).pictures.items()}
 
@@ -131,10 +140,10 @@ def test_queries_about_one_picture_are_known_by_it(context: Context) -> None:
 @pytest.mark.parametrize("name", benchmark_names())
 def test_a_missing_table_is_named(name: str, folders: Folders) -> None:
     benchmark = find_benchmark(name)
-    path = folders.evaluation / benchmark.files[0]
+    path = folders.evaluation / benchmark.needs[0].path
     path.unlink()
     with pytest.raises(InputError, match=f"{path.name} is missing, benchmark '{name}' needs it"):
-        benchmark.check_files(folders.evaluation)
+        table_files([benchmark], folders.evaluation)
 
 
 def test_an_unknown_benchmark_lists_the_known() -> None:
@@ -142,32 +151,38 @@ def test_an_unknown_benchmark_lists_the_known() -> None:
         find_benchmark("swap")
 
 
-def test_a_text_is_embedded_once(context: Context) -> None:
+def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
-    asked = context.encoder.asked  # type: ignore[attr-defined]
+    asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
     assert len(asked) == len(set(asked)) == 29
 
 
-def test_an_unknown_image_is_named(context: Context) -> None:
+def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
     LABELS.write(context.folder / "labels.parquet", {"image_id": ["a", "z"], "label": ["cat", "dog"]})
     with pytest.raises(InputError, match=r"labels.parquet: row 1 names image 'z'"):
         find_benchmark("zero_shot").score(context)
 
 
-def test_an_empty_table_is_named(context: Context) -> None:
+def test_an_empty_table_is_named(context: EmbeddedContext) -> None:
     LABELS.write(context.folder / "labels.parquet", {"image_id": [], "label": []})
     with pytest.raises(InputError, match=r"labels.parquet has no rows"):
         find_benchmark("zero_shot").score(context)
 
 
-def test_a_broken_encoder_is_noticed(context: Context, vectors: Vectors) -> None:
+def test_a_broken_encoder_is_noticed(context: EmbeddedContext, vectors: Vectors) -> None:
     vectors["c query"] = (np.nan, 0, 0, 0)
-    context.encoder.vectors = vectors  # type: ignore[attr-defined]
+    context.under_test.encoder.vectors = vectors  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="'c query' a non-finite feature"):
         find_benchmark("retrieval").score(context)
 
 
 def test_a_depth_beyond_the_gallery_is_refused(stub: Any, folders: Folders) -> None:
     with pytest.raises(InputError, match=r"evaluate.ks has 5, but the test split has only 4 images"):
-        Context(stub({}), ["a", "b", "c", "d"], np.eye(4, dtype=np.float32), folders.evaluation, (1, 5))
+        EmbeddedContext(
+            EncoderUnderTest("stub", stub({}), ""),
+            folders.evaluation,
+            (1, 5),
+            ["a", "b", "c", "d"],
+            np.eye(4, dtype=np.float32),
+        )

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.benchmark import Context, Scores
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.embedded import find_benchmark, table_files
 from components.benchmarks.embedded.geometry import gaussian_potential
+from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.protocols.geometry import uniformity
 from components.benchmarks.protocols.semclip_scores import composite_score
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.records import COMPARISONS, NEGATION_QUERIES, SWAPS
 from components.core.table import Table
@@ -23,22 +25,28 @@ ROOT = np.sqrt(2)
 
 
 @pytest.fixture
-def context(stub: Any, vectors: Vectors, folders: Folders) -> Context:
-    return Context(stub(vectors), ["a", "b", "c", "d"], np.eye(4, dtype=np.float32), folders.evaluation, (1, 2))
+def context(stub: Any, vectors: Vectors, folders: Folders) -> EmbeddedContext:
+    return EmbeddedContext(
+        EncoderUnderTest("stub", stub(vectors), ""),
+        folders.evaluation,
+        (1, 2),
+        ["a", "b", "c", "d"],
+        np.eye(4, dtype=np.float32),
+    )
 
 
-def _score(name: str, context: Context, **vectors: Sequence[float]) -> Scores:
-    known = context.encoder.vectors | {text.replace("_", " "): vector for text, vector in vectors.items()}  # type: ignore[attr-defined]
-    context.encoder.vectors = known  # type: ignore[attr-defined]
+def _score(name: str, context: EmbeddedContext, **vectors: Sequence[float]) -> Scores:
+    known = context.under_test.encoder.vectors | {text.replace("_", " "): vector for text, vector in vectors.items()}  # type: ignore[attr-defined]
+    context.under_test.encoder.vectors = known  # type: ignore[attr-defined]
     return find_benchmark(name).score(context)
 
 
-def _rewrite(context: Context, table: Table, file: str, **columns: list[object]) -> None:
+def _rewrite(context: EmbeddedContext, table: Table, file: str, **columns: list[object]) -> None:
     rows = table.read(context.folder / file).to_pydict() | columns
     table.write(context.folder / file, rows)
 
 
-def test_negations_by_hand(context: Context) -> None:
+def test_negations_by_hand(context: EmbeddedContext) -> None:
     values = _score("negations", context).values
     # Image a is nearer to its negation; c's caption and negation are the same vector: a tie is a failure.
     assert values["negations/original_over_negation"].tolist() == [0, 0, 1]
@@ -50,24 +58,24 @@ def test_negations_by_hand(context: Context) -> None:
     assert len(values) == 9
 
 
-def test_the_composite_is_clamped_below_one_half(context: Context) -> None:
+def test_the_composite_is_clamped_below_one_half(context: EmbeddedContext) -> None:
     values = _score("negations", context).values["negations/composite"]
     assert values == pytest.approx([1 / 3, 1 / 3, 2 / 3])
     assert values.mean() == pytest.approx(composite_score(1, 1 / 3, 1 / 3))
 
 
-def test_the_composite_above_one_half(context: Context) -> None:
+def test_the_composite_above_one_half(context: EmbeddedContext) -> None:
     values = _score("negations", context, a_negation=(0, 0, 0, 0)).values["negations/composite"]
     assert values == pytest.approx([2 / 3, 0, 1])
     assert values.mean() == pytest.approx(composite_score(1, 1 / 3, 2 / 3))
 
 
-def test_a_tie_of_texts_is_a_failure(context: Context) -> None:
+def test_a_tie_of_texts_is_a_failure(context: EmbeddedContext) -> None:
     values = _score("negations", context, a_negation=(0.8, 0.9, 0.1, 0.0)).values
     assert values["negations/paraphrase_over_negation"].tolist() == [0, 0, 1]
 
 
-def test_differences_by_hand(context: Context) -> None:
+def test_differences_by_hand(context: EmbeddedContext) -> None:
     scores = _score("differences", context)
     values = scores.values
     # The third pair's sentences are at right angles to the difference: a tie, and a cosine of zero.
@@ -82,19 +90,19 @@ def test_differences_by_hand(context: Context) -> None:
     assert len(set(groups.tolist())) == 4
 
 
-def test_pictures_are_ordered_by_the_sentence_about_the_first(context: Context) -> None:
+def test_pictures_are_ordered_by_the_sentence_about_the_first(context: EmbeddedContext) -> None:
     # Of c and d the second is larger: "the first is larger" points away from c - d, rightly.
     assert _score("differences", context).values["differences/size_ordering_accuracy"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(("depth", "ordered"), [(0.5, 0), (0.4, 0), (0.6, 1)])
-def test_a_zero_cosine_orders_nothing(context: Context, depth: float, ordered: int) -> None:
-    context.encoder.vectors["c larger than d"] = (0, 0, 0.5, depth)  # type: ignore[attr-defined]
+def test_a_zero_cosine_orders_nothing(context: EmbeddedContext, depth: float, ordered: int) -> None:
+    context.under_test.encoder.vectors["c larger than d"] = (0, 0, 0.5, depth)  # type: ignore[attr-defined]
     found = find_benchmark("differences").score(context).values["differences/size_ordering_accuracy"]
     assert found.tolist() == [1, ordered]
 
 
-def test_exchanged_pictures_and_sentences_score_the_same(context: Context) -> None:
+def test_exchanged_pictures_and_sentences_score_the_same(context: EmbeddedContext) -> None:
     before = _score("differences", context).values
     rows = COMPARISONS.read(context.folder / "comparisons.parquet").to_pydict()
     exchanged = {"first": "second", "second": "first"}
@@ -108,13 +116,13 @@ def test_exchanged_pictures_and_sentences_score_the_same(context: Context) -> No
 
 
 @pytest.mark.parametrize(("column", "word"), [("kind", "colour"), ("answer", "third")])
-def test_an_unknown_word_is_named(context: Context, column: str, word: str) -> None:
+def test_an_unknown_word_is_named(context: EmbeddedContext, column: str, word: str) -> None:
     _rewrite(context, COMPARISONS, "comparisons.parquet", **{column: [word] * 5})
     with pytest.raises(InputError, match=rf"comparisons.parquet: {column} '{word}' is unknown: use one of"):
         _score("differences", context)
 
 
-def test_kinds_that_the_table_lacks_are_left_out(context: Context) -> None:
+def test_kinds_that_the_table_lacks_are_left_out(context: EmbeddedContext) -> None:
     _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
     values = _score("differences", context).values
     assert set(values) == {
@@ -123,7 +131,7 @@ def test_kinds_that_the_table_lacks_are_left_out(context: Context) -> None:
     }
 
 
-def test_triplets_by_hand(context: Context) -> None:
+def test_triplets_by_hand(context: EmbeddedContext) -> None:
     values = _score("triplets", context).values
     # The first negative is its own paraphrase, the third its own caption: ties are failures.
     assert values["triplets/i_p1_n"].tolist() == [1, 1, 0, 1]
@@ -135,18 +143,18 @@ def test_triplets_by_hand(context: Context) -> None:
 
 
 @pytest.mark.parametrize("near", [(1.65, 0, 0, 0), (0, 1.7, 0, 0)])
-def test_both_captions_must_be_far_from_the_negative(context: Context, near: Sequence[float]) -> None:
+def test_both_captions_must_be_far_from_the_negative(context: EmbeddedContext, near: Sequence[float]) -> None:
     # The two captions' similarity is 1.45; the negative's is 1.49 with the one, or 1.53 with the other.
     assert _score("triplets", context, c_query=near).values["triplets/tot"][1] == 0
 
 
-def test_a_swap_without_a_paraphrase_is_named(context: Context) -> None:
+def test_a_swap_without_a_paraphrase_is_named(context: EmbeddedContext) -> None:
     _rewrite(context, SWAPS, "swaps.parquet", image_id=["a", "b", "c", "d"])
     with pytest.raises(InputError, match=r"swaps.parquet: row 1 names image 'b', which paraphrase_queries.parquet"):
         _score("triplets", context)
 
 
-def test_geometry_by_hand(context: Context) -> None:
+def test_geometry_by_hand(context: EmbeddedContext) -> None:
     values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
     assert values["image_difference/distance"] == pytest.approx(
         [1 - 0.8 / ROOT, 1 + 0.4 / ROOT, 1, 1 + 0.4 / ROOT, 1 - 0.9 / ROOT]
@@ -162,13 +170,13 @@ def test_geometry_by_hand(context: Context) -> None:
     assert len(values) == 9
 
 
-def test_opposite_texts_are_antisymmetric(context: Context) -> None:
+def test_opposite_texts_are_antisymmetric(context: EmbeddedContext) -> None:
     for text, vector in {"a larger than d": (1, 0, 0, 0), "d larger than a": (-1, 0, 0, 0)}.items():
-        context.encoder.vectors[text] = vector  # type: ignore[attr-defined]
+        context.under_test.encoder.vectors[text] = vector  # type: ignore[attr-defined]
     assert find_benchmark("geometry").score(context).values["geometry/difference_text/antisymmetry"][0] == 1
 
 
-def test_a_compared_image_without_a_caption_is_named(context: Context) -> None:
+def test_a_compared_image_without_a_caption_is_named(context: EmbeddedContext) -> None:
     _rewrite(context, COMPARISONS, "comparisons.parquet", second_id=["d", "d", "b", "a", "a"])
     with pytest.raises(InputError, match=r"comparisons.parquet: row 2 names image 'b', which paraphrase_queries"):
         _score("geometry", context)
@@ -186,8 +194,8 @@ def test_the_potential_at_its_ends() -> None:
     assert gaussian_potential(np.ones((1, 1), dtype=np.float32)).tolist() == [0]
 
 
-def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: Context) -> None:
-    context.encoder.vectors = dict.fromkeys(context.encoder.vectors, (0.5, 0.5, 0.5, 0.5))  # type: ignore[attr-defined]
+def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: EmbeddedContext) -> None:
+    context.under_test.encoder.vectors = dict.fromkeys(context.under_test.encoder.vectors, (0.5, 0.5, 0.5, 0.5))  # type: ignore[attr-defined]
     for name in ("negations", "differences", "triplets"):
         for metric, values in find_benchmark(name).score(context).values.items():
             if "top1" not in metric and "composite" not in metric:
@@ -198,10 +206,10 @@ def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: Con
 def test_the_second_table_is_asked_for_too(name: str, file: str, folders: Folders) -> None:
     (folders.evaluation / f"{file}.parquet").unlink()
     with pytest.raises(InputError, match=f"{file}.parquet is missing, .* or take '{name}' out of evaluate.benchmarks"):
-        find_benchmark(name).check_files(folders.evaluation)
+        table_files([find_benchmark(name)], folders.evaluation)
 
 
-def test_an_unknown_image_is_named(context: Context) -> None:
+def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
     _rewrite(context, NEGATION_QUERIES, "negations.parquet", image_id=["a", "z", "d"])
     with pytest.raises(InputError, match=r"negations.parquet: row 1 names image 'z'"):
         _score("negations", context)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.published import find_published
 from components.benchmarks.published.aro import FEWEST
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from tests.support.toy_context import toy_context
 

@@ -14,9 +14,9 @@ import pytest
 
 from components.benchmarks.captioning import adaptation, drawn_changes, writing
 from components.benchmarks.captioning.system import run
-from components.benchmarks.encoding.context import BenchmarkContext
 from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
@@ -145,7 +145,7 @@ def test_an_encoder_without_images_is_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     blind = EncoderUnderTest("blind", toy_context(tmp_path, {}).under_test.encoder, "blind")
     with pytest.raises(InputError, match="'blind' has no image tower"):
-        find_published(NAME).score(BenchmarkContext(blind, tmp_path, allow_partial=True))
+        find_published(NAME).score(PublishedContext(blind, tmp_path, allow_partial=True))
 
 
 def _write_rows(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:

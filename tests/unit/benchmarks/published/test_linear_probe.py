@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.benchmarks.encoding.context import BenchmarkContext
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
@@ -19,7 +19,7 @@ from tests.support.toy_context import toy_context
 RED, GREEN, BLUE = COLOURS.values()
 TRAIN = [(RED, 2), (GREEN, 0), (BLUE, 1)] * 5
 TEST = [(RED, 2), (GREEN, 0), (BLUE, 0)]
-_images = BenchmarkContext.images
+_images = PublishedContext.images
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "train": (15,)})
 
 
@@ -40,7 +40,7 @@ def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monke
     monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
     shown = []
     monkeypatch.setattr(
-        BenchmarkContext, "images", lambda context, pictures: shown.append(len(pictures)) or _images(context, pictures)
+        PublishedContext, "images", lambda context, pictures: shown.append(len(pictures)) or _images(context, pictures)
     )
     found = score_pc_clip(context, FACTS)
     assert shown == [6, 3]

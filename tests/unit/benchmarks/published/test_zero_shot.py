@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.image_sets.facts import image_sets
-from components.benchmarks.published import find_published
+from components.benchmarks.published import PublishedBenchmark, find_published
 from components.benchmarks.published.zero_shot import BENCHMARKS, score
-from components.benchmarks.published_benchmark import Published
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 from tests.support.image_shards import COLOURS, write_shards
@@ -158,7 +157,7 @@ def test_a_template_reaches_into_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
-def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: Published) -> None:
+def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: PublishedBenchmark) -> None:
     assert find_published(benchmark.name) is benchmark
     with pytest.raises(InputError, match=rf"'{benchmark.name}' lacks files: .*images of \d+ classes.*licence"):
         benchmark.check_files(tmp_path)

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torchvision.datasets import Flowers102
 
-from components.benchmarks.benchmark import Scores
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, released_names
-from components.benchmarks.published import find_published, zero_shot_released
+from components.benchmarks.published import PublishedBenchmark, find_published, zero_shot_released
 from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
-from components.benchmarks.published_benchmark import Published
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.records import CLASS_DIFFERENCES
 from tests.support.image_shards import COLOURS, write_shards
@@ -171,7 +170,7 @@ def test_a_text_of_the_other_direction_does_not_stand_in(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
-def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: Published) -> None:
+def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: PublishedBenchmark) -> None:
     assert find_published(benchmark.name) is benchmark
     with pytest.raises(InputError, match=rf"'{benchmark.name}' lacks files: .*images.* of \d+ classes.*licence"):
         benchmark.check_files(tmp_path)

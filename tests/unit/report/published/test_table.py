@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from components.benchmarks.published import published_benchmarks
 from components.core.errors import InputError
-from components.evaluation.published_results import PublishedReport, Value
+from components.evaluation.published_results import PublishedReport
+from components.evaluation.results import Result
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
 from components.report.published.table import metric_sections, paper_sections, to_csv, to_html, to_markdown
 
@@ -26,7 +27,7 @@ def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metri
         partial=partial,
         seconds=1.0,
         metrics={
-            f"{benchmark}/{name.replace('__', '/')}": Value(
+            f"{benchmark}/{name.replace('__', '/')}": Result(
                 value=value, ci95=(value - 0.01, value + 0.01), higher_is_better=True, queries=5
             )
             for name, value in metrics.items()

@@ -1,0 +1,61 @@
+"""What a benchmark reports: its metrics' declarations, and the values of one encoder per query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from components.core.metrics import Indices, Reals, shared
+
+Columns = TypeVar("Columns", Reals, Indices)
+"""Values of queries or their pictures, which are cut into groups alike."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: the last part of its full name with `k` for a depth, such as `ao_at_k`."""
+
+    name: str
+    higher_is_better: bool
+    ties: str
+    """What happens to equal similarities, in words."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities."""
+
+    kind: Literal["spearman", "pearson"]
+    gold: Reals
+    predicted: Reals
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a benchmark found.
+
+    Attributes:
+        values: full metric name `<benchmark>/[<group>/]<metric>` -> one value per query `[queries]`.
+        strata: for metrics that are a mean of group means, each query's group number `[queries]`.
+        rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
+        correlations: full metric name -> its columns.
+        scalars: full metric name -> a value that is no mean over queries, such as a standard error over seeds.
+        pictures: full metric name -> number of the picture that each query is about `[queries]`, or of its two
+            `[queries, 2]`; kept only where a picture has several queries, whose values are then not independent.
+    """
+
+    values: dict[str, Reals]
+    strata: dict[str, Indices] = field(default_factory=dict)
+    rankings: dict[str, Indices] = field(default_factory=dict)
+    correlations: dict[str, Correlation] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
+    pictures: dict[str, Indices] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in [name for name, found in self.pictures.items() if not shared(found)]:
+            del self.pictures[name]
+
+    def update(self, others: Scores) -> None:
+        """Take in what another benchmark found, whose metrics have other names."""
+        for mine, theirs in zip(vars(self).values(), vars(others).values(), strict=True):
+            mine.update(theirs)
