@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -61,11 +62,13 @@ class Source:
     Attributes:
         pairs: yields the pairs of all splits, in the same order for the same settings.
         evaluation: builds the benchmark tables from the test pairs; may return none.
+        find: the file by which a folder is known as one of this source; None where it is none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
     """
 
     pairs: Callable[[Settings], Iterator[Pair]]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
+    find: Callable[[Path], str | None] = field(default=lambda _folder: None)
     file: str | None = None
     how: str = ""
