@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -116,9 +115,7 @@ def save_model(folder: Path, parts: Parts) -> None:
     from components.encoders.adapter.sidecar import read_sidecar
 
     vectors = TensorSpec(np.dtype(np.float32), (-1, read_sidecar(parts.encoder).embed_dim))
-    with TemporaryDirectory() as temporary, warnings.catch_warnings():
-        # They would take the signature's place, and then a table of texts would be refused.
-        warnings.filterwarnings("ignore", ".*Add type hints to the `predict` method", UserWarning)
+    with TemporaryDirectory() as temporary:
         code = _served_code(Path(temporary))
         artifacts = _copied(parts, Path(temporary) / "artifacts")
         mlflow.pyfunc.save_model(

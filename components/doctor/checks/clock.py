@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from components.doctor.check import SECONDS, Check, Finding, Surroundings, fail, not_used, ok, warn
-from components.doctor.prefect_api import url_of
+from components.doctor.web import prefect_url
 from components.tracking import tracking_uri
 
 _WARN, _FAIL = 5.0, 300.0
@@ -18,7 +18,7 @@ _MEND = "set the clock by NTP: `timedatectl set-ntp true`"
 
 def _examine(around: Surroundings) -> Finding:
     servers = (
-        f"{url_of(around.environment)}/health",
+        f"{prefect_url(around.environment)}/health",
         tracking_uri(),
         around.environment.get("AWS_ENDPOINT_URL_S3", ""),
     )

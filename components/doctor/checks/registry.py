@@ -5,8 +5,7 @@ from __future__ import annotations
 from components.core.errors import InputError
 from components.doctor.check import Check, Finding, Surroundings, not_used, ok
 from components.doctor.database import rows
-from components.doctor.mlflow_api import headers
-from components.doctor.web import ask
+from components.doctor.web import ask_mlflow
 from components.tracking import tracking_uri
 
 _ALIASES = "SELECT alias, version FROM registered_model_aliases WHERE name = :model ORDER BY alias"
@@ -24,9 +23,7 @@ def _examine(around: Surroundings) -> Finding:
 
 
 def _asked(around: Surroundings, uri: str, model: str) -> dict[str, str]:
-    """Aliases, of MLflow's server; MLflow's own client takes seconds to import."""
-    url = f"{uri.rstrip('/')}/api/2.0/mlflow/registered-models/get?name={model}"
-    answer = ask(url, "fix the line 'tracking' first", headers(around.environment))
+    answer = ask_mlflow(around.environment, uri, f"registered-models/get?name={model}")
     if answer.status_code != 200:
         return {}
     aliases = answer.json()["registered_model"].get("aliases", [])

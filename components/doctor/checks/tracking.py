@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from components.doctor.check import Check, Finding, Surroundings, fail, ok
 from components.doctor.database import examine_database
-from components.doctor.mlflow_api import headers
-from components.doctor.web import ask
+from components.doctor.web import ask_mlflow
 from components.tracking import tracking_uri
 
 _KEY = "MLFLOW_TRACKING_URI"
@@ -15,11 +14,7 @@ def _examine(around: Surroundings) -> Finding:
     uri = tracking_uri()
     scheme = uri.partition(":")[0]
     if scheme in ("http", "https"):
-        answer = ask(
-            f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1",
-            "start it with `make stack` or `make stack-full`, or correct MLFLOW_TRACKING_URI",
-            headers(around.environment),
-        )
+        answer = ask_mlflow(around.environment, uri, "experiments/search?max_results=1")
         if answer.status_code != 200:
             return fail(f"{uri} answers {answer.status_code}", f"correct {_KEY}: it is no MLflow server")
         return ok(f"{uri} answers")

@@ -9,17 +9,17 @@ import yaml
 
 from components.core.errors import InputError
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok, warn
-from components.doctor.prefect_api import call, url_of
+from components.doctor.web import ask_prefect, prefect_url
 
 FIRST = "local"
 """Without a worker here nothing runs; other pools may be somebody else's."""
 
 
 def _examine(around: Surroundings) -> Finding:
-    if not url_of(around.environment):
+    if not prefect_url(around.environment):
         return not_used("PREFECT_API_URL is not set")
     wanted = _pools(around.folder / "prefect.yaml")
-    there = {pool["name"] for pool in call(around.environment, "/work_pools/filter", {}).json()}
+    there = {pool["name"] for pool in ask_prefect(around.environment, "/work_pools/filter", {})}
     if missing := sorted(wanted - there):
         pools = ", ".join(missing)
         return fail(f"no work pool {pools}", f"make it: `prefect work-pool create {missing[0]} --type process`")
@@ -36,7 +36,7 @@ def _fix(pool: str) -> str:
 
 
 def _online(around: Surroundings, pool: str) -> int:
-    workers = call(around.environment, f"/work_pools/{pool}/workers/filter", {}).json()
+    workers = ask_prefect(around.environment, f"/work_pools/{pool}/workers/filter", {})
     return sum(worker.get("status") == "ONLINE" for worker in workers)
 
 

@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from components.captions.store import GenerationStore
 from components.cli import app
-from components.core.project import find_root
+from components.core.project import find_root, start
 from components.encoders.adapter.encoder import Encoder
 from components.registry import decision as records
 from components.registry.decision import Decision
@@ -86,6 +87,20 @@ def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.Monkey
     assert ended.value.code == 0
     assert (below / "models" / "students").is_dir()
     assert not list(Path.cwd().iterdir())
+
+
+@pytest.mark.parametrize("stage", ["data.prepare", "base.base", "encoders.embed", "validation.validate"])
+@pytest.mark.parametrize(("option", "told"), [("--help", "Usage: "), ("--hepl", "No such option: --hepl")])
+def test_a_stage_that_is_asked_for_help_does_not_work(
+    stage: str, option: str, told: str, below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [stage, option])
+    with pytest.raises(SystemExit):
+        start(import_module(f"components.{stage}").main)
+    output = "".join(capsys.readouterr())
+    assert told in output
+    assert "bool" not in output
+    assert not (below / "data").exists()
 
 
 @pytest.mark.parametrize("command", ["history", "profile list", "plan", "report", "profile use toy"])
