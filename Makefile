@@ -22,10 +22,10 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
 
 test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
-	@$(PYTEST) tests/unit tests/pipeline
+	@$(PYTEST) -m "not slow" tests/unit tests/pipeline
 
-test-all: test ## also flows, real servers, a browser, vLLM, faults and benchmarks at small size
-	@$(PYTEST) tests/flows tests/integration tests/faults tests/benchmarks
+test-all: test ## also what is slow: flows, real servers, a browser, vLLM, faults, benchmarks at small size
+	@$(PYTEST) -m slow tests
 
 lint: .venv/.ready
 	@.venv/bin/ruff check components flows infra tests

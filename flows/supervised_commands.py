@@ -1,4 +1,4 @@
-"""Runs the commands of tasks under `flows.supervisor`, so that they end with their flow run or at their time limit."""
+"""Runs the commands of tasks under a supervisor, so that they end with their flow run or at their time limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from uuid import UUID
 from prefect import get_client
 from prefect.runtime import flow_run
 
+from components.core import supervisor
 from components.core.processes import CommandError
-from flows import supervisor
 from flows.commands import GRACE, run_logged
 from flows.retry_policy import fail_fast
 
@@ -71,7 +71,7 @@ def run_supervised(
         token, late = Path(temporary) / "token", threading.Event()
         token.touch()
         arguments = [str(os.getpid()), str(_GRACE), str(folder), str(token)]
-        supervised = [sys.executable, supervisor.__file__, *arguments, *command]
+        supervised = [sys.executable, "-P", supervisor.__file__, *arguments, *command]
         try:
             with _ends_with_flow(token, hours, late):
                 run_logged(supervised, what, {**_sleeping_threads(), **(environment or {})}, on_line)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from PIL import Image
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from components.tracking import PARENT_RUN, STORE, make_client
 from tests.support.params import every_method
 
 pytest_plugins = ["tests.integration.postgres", "tests.integration.vllm_server"]
@@ -57,6 +60,35 @@ def png() -> Any:
     return make
 
 
+@pytest.fixture(scope="session")
+def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow database whose tables exist: making them takes seconds."""
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / STORE / 'mlflow.db'}")
+        make_client().search_experiments()
+    return folder / STORE / "mlflow.db"
+
+
+@pytest.fixture
+def track_in(mlflow_database: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a folder the current one, with an MLflow store of its own to which runs go."""
+
+    def track(folder: Path) -> None:
+        monkeypatch.chdir(folder)
+        # MLflow keeps one connection per address for the life of the process, so tests must not share a relative one.
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / STORE / 'mlflow.db'}")
+        monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+        for name in (PARENT_RUN, "LOCAL_RANK", "WORLD_SIZE"):
+            monkeypatch.delenv(name, raising=False)
+        if not (STORE / "mlflow.db").exists():
+            STORE.mkdir(exist_ok=True)
+            shutil.copy(mlflow_database, STORE / "mlflow.db")
+
+    return track
+
+
 def pytest_configure() -> None:
     """Hypothesis must not judge time, and tiny models are fastest on one thread."""
     torch.set_num_threads(1)
@@ -65,5 +97,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Unit tests come first, so that most faults show in the first minutes."""
+    """What is outside of the unit and pipeline tests is slow; unit tests come first, so that most faults show soon."""
+    for item in items:
+        if not any(item.path.is_relative_to(REPO / "tests" / fast) for fast in ("unit", "pipeline")):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not item.path.is_relative_to(REPO / "tests" / "unit"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from components.core.training_columns import PREPARED
 
 BASE = "base"
 """The encoder that no method makes."""
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 REFUSED = 3
 """Exit code of `components.methods.check_entries` for a wrong entry; any other is a file that cannot be imported."""
@@ -47,6 +50,11 @@ def check_names(settings: Settings) -> None:
     """
     if not settings.encoders:
         raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
+    for entry in settings.methods:
+        if not _FOLDER_NAME.fullmatch(entry):
+            raise InputError(
+                f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
+            )
     for encoder in settings.encoders:
         choose([BASE, *settings.methods], encoder, "params.yaml: encoders:")
     benchmarks = names_in("components.benchmarks.embedded")

@@ -18,8 +18,8 @@ class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         """Load the encoder from the version's artifacts."""
         self.encoder = Encoder.load(Path(context.artifacts["encoder"]))
 
-    # Without type hints, which MLflow would put in the place of the model's signature.
-    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+    # Of a table MLflow infers no signature that it would put in the place of the model's; without a type it would warn.
+    def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> Any:
         """Texts (a list, or a table whose first column holds them) to unit vectors `[texts, dim]`, float32."""
         del context, params
         texts = model_input.iloc[:, 0] if isinstance(model_input, pd.DataFrame) else model_input

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_when_event_set,
-    wait_exponential_jitter,
-)
-
+from components.core.retry import retrying
 from components.tracking.address import shown_address, tracking_uri
 from components.tracking.batches import MOST
 from components.tracking.retry_policy import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-_LOG = logging.getLogger(__name__)
 
 
 class AsynchronousMetrics:
@@ -99,17 +89,8 @@ class AsynchronousMetrics:
             return batch
 
     def _send(self, batch: list[Any]) -> None:
-        for attempt in Retrying(
-            retry=retry_if_exception(is_transient),
-            wait=wait_exponential_jitter(initial=1, max=15),
-            stop=stop_when_event_set(self._giving_up),
-            sleep=sleep_using_event(self._giving_up),
-            before_sleep=self._tell,
-            reraise=True,
-        ):
-            with attempt:
-                self._client.log_batch(self._run_id, metrics=batch)
+        again = retrying(math.inf, is_transient, self._told, first_s=1, longest_s=15, stopped=self._giving_up)
+        again(self._client.log_batch, self._run_id, metrics=batch)
 
-    def _tell(self, state: RetryCallState) -> None:
-        if state.attempt_number == 1:
-            _LOG.warning("%s does not answer: the metrics of run %s wait", shown_address(tracking_uri()), self._run_id)
+    def _told(self, _error: BaseException) -> str:
+        return f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"

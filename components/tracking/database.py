@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
-
 from components.core.errors import InputError
+from components.core.retry import retrying
 from components.tracking.retry_policy import wait_s
 
 _LONGEST_S = 20.0
@@ -24,14 +23,8 @@ def assert_answers(uri: str, shown: str) -> None:
 
     try:
         engine = create_engine(uri, poolclass=NullPool)
-        for attempt in Retrying(
-            retry=retry_if_exception_type(OperationalError),
-            wait=wait_exponential_jitter(initial=0.1, max=2),
-            stop=stop_after_delay(min(wait_s(), _LONGEST_S)),
-            reraise=True,
-        ):
-            with attempt:
-                engine.connect().close()
+        again = retrying(min(wait_s(), _LONGEST_S), lambda error: isinstance(error, OperationalError), longest_s=2)
+        again(lambda: engine.connect().close())
     except (SQLAlchemyError, ImportError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise InputError(

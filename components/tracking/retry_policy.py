@@ -1,4 +1,4 @@
-"""The retry policy for calls to MLflow: which errors are transient, and how long they are retried."""
+"""Which errors of MLflow are transient, and how long calls to it are repeated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from components.core.retry import retrying
 
 WAIT = "CLIPTUNE_TRACKING_WAIT_S"
 """Environment variable: how long a stage waits for a server that is away, in seconds."""
@@ -40,14 +40,7 @@ def call_with_retries(call: Callable[[], object], within_s: float) -> None:
     Raises:
         MlflowException: the server refused, or stayed away too long.
     """
-    for attempt in Retrying(
-        retry=retry_if_exception(is_transient),
-        wait=wait_exponential_jitter(initial=1, max=15),
-        stop=stop_after_delay(within_s),
-        reraise=True,
-    ):
-        with attempt:
-            call()
+    retrying(within_s, is_transient, first_s=1, longest_s=15)(call)
 
 
 @contextmanager

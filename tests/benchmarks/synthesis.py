@@ -107,7 +107,7 @@ def _vllm() -> Iterator[tuple[str, str]]:
         raise InputError("--real needs vLLM's environment: run `make llm-server`, or give --url and --model")
     with tempfile.TemporaryDirectory(prefix="synthesis-benchmark-") as folder:
         save_model(Path(folder) / "model", None, torch.float32)
-        with run_vllm_server(Path(folder) / "model", Path(folder) / "log") as server:
+        with run_vllm_server(Path(folder) / "model", Path(folder)) as server:
             yield server.url, server.model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def _plain_client(url: str, asked: list[Request]) -> int:
     from openai import OpenAI
 
     answered = 0
-    with OpenAI(base_url=url, api_key="none") as client:
+    with OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY") or "none") as client:
         for request in track(asked, "sequential client", len(asked), "row"):
             sampling = request.sampling
             response = client.chat.completions.create(

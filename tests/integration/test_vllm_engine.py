@@ -21,7 +21,7 @@ def test_its_answers_are_those_of_the_same_weights_here(
 ) -> None:
     # A second thread is of little use to so few requests, and on a busy machine they wait for each other.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    options = {"dtype": "float32", "max_model_len": 1024, "processes": 1, "block": 5}
+    options = {"dtype": "float32", "max_model_len": 1024, "concurrency": 5}
     engine = make(Options.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
     requests = greedy_requests(engine.model)
     too_long = Request("t", (("user", "dog " * 2000),), engine.model, requests[0].sampling, 0)

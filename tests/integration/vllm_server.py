@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from components.captions.endpoints.vllm_process import serve
 from components.captions.engines import embedded
 from components.captions.request import Request, Sampling
 from components.captions.task import completion
 from components.captions.tasks import find_task
-from components.core.processes import signal_group
 from components.students.save_model import save_model
 
 REPO = Path(__file__).parents[2]
@@ -59,55 +53,22 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON, threads: int = 1) -> Iterator[VllmServer]:
-    """Serve the model in `folder` on a free port of 127.0.0.1; stopped with all its processes at the end.
-
-    One thread suffices for few requests, and does not wait for another one on a busy machine.
-
-    Raises:
-        RuntimeError: it does not come up; the message holds the end of its log.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def run_vllm_server(folder: Path, log: Path, python: Path = PYTHON) -> Iterator[VllmServer]:
+    """Serve the model in `folder`; meanwhile the environment has the key, where engine `server` looks for it."""
     options = {
         "model": folder,
         "served-model-name": NAME,
-        "host": "127.0.0.1",
-        "port": port,
         "dtype": "float32",
         "max-model-len": 1024,
         "max-num-seqs": 64,
         "kv-cache-memory-bytes": 1 << 30,
-        "uvicorn-log-level": "warning",
     }
-    given = [f"--{name}={value}" for name, value in options.items()]
-    command = [str(python), "-P", "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *given]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # Unasked, it binds its threads to cores of its own choice, and other work there would halt them.
-    environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
-    environment |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
-        )
-    try:
-        _wait(process, f"http://127.0.0.1:{port}/health", log)
-        yield VllmServer(f"http://127.0.0.1:{port}/v1", NAME)
-    finally:
-        signal_group(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    end = time.monotonic() + _UP_WITHIN
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError) as error:
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"vLLM did not start ({error}): {log.read_text(errors='replace')[-3000:]}") from None
-            time.sleep(0.5)
+    flags = ["--enforce-eager", *(f"--{name}={value}" for name, value in options.items())]
+    # One thread suffices for few requests, and does not wait for another one on a busy machine.
+    environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    with serve(python, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", running.key)
+        yield VllmServer(running.url, NAME)
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +84,7 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
     """One server for all tests."""
     python = require_vllm()
     folder = request.getfixturevalue("smollm2")
-    with run_vllm_server(folder, tmp_path_factory.mktemp("vllm") / "log", python) as server:
+    with run_vllm_server(folder, tmp_path_factory.mktemp("vllm"), python) as server:
         yield server
 
 

@@ -27,6 +27,8 @@ NO_RESULT = {
     "components.core.errors": "how errors are shown",
     "components.core.project": "finds the project's folder",
     "components.core.processes": "how commands are started and ended",
+    "components.core.supervisor": "ends commands",
+    "components.core.retry": "repeats calls that failed",
 }
 """Modules that no stage declares, and why what they do cannot change a result."""
 TEST_SETS = (

@@ -17,8 +17,9 @@ import psutil
 import pytest
 import yaml
 
+from components.core import supervisor
 from components.core.processes import CommandError
-from flows import supervisor, waiting
+from flows import waiting
 from infra.services import runs
 from tests.support.bytecode import kept_bytecode
 

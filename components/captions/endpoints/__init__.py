@@ -1,1 +1,1 @@
-"""OpenAI-compatible servers, as engine `server` uses them."""
+"""OpenAI-compatible servers, as the engines `server` and `vllm` use them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -130,8 +130,12 @@ class Endpoints:
     question must be answered; and the run stops when nothing has been answered for `give_up_s`.
     """
 
-    def __init__(self, clients: Mapping[str, AsyncOpenAI], limits: Limits) -> None:
+    def __init__(
+        self, clients: Mapping[str, AsyncOpenAI], limits: Limits, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take clients of URLs; `check` is called after failed attempts and raises where no other can succeed."""
         self.all = [Endpoint(url, client, limits.concurrency) for url, client in clients.items()]
+        self._check = check
         self._limits = limits
         self._last_answer = 0.0
 
@@ -158,6 +162,7 @@ class Endpoints:
         async def make_sure(state: RetryCallState) -> None:
             await self._make_sure(row, last=state.attempt_number >= self._limits.attempts)
 
+        # Not `components.core.retry`: it sleeps in its thread, and here one thread awaits all requests.
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(Fault),
             after=make_sure,
@@ -242,6 +247,7 @@ class Endpoints:
         self._check_hope(row)
 
     def _check_hope(self, row: _Row) -> None:
+        self._check()
         if monotonic() - max(row.since, self._last_answer) > self._limits.give_up_s:
             told = ", ".join(f"{endpoint.url} ({endpoint.fault})" for endpoint in self.all)
             raise InputError(

@@ -165,5 +165,8 @@ def open_client(url: str, key: str | None, timeout_s: float) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
     timeout = Timeout(timeout_s, connect=min(timeout_s, _CONNECT_WITHIN))
-    http = DefaultAsyncHttpxClient(limits=Limits(max_connections=None, max_keepalive_connections=None))
+    # No proxy leads to a server on this machine.
+    proxied = not url.startswith(("http://127.0.0.1:", "http://localhost:"))
+    limits = Limits(max_connections=None, max_keepalive_connections=None)
+    http = DefaultAsyncHttpxClient(limits=limits, trust_env=proxied)
     return AsyncOpenAI(base_url=url, api_key=key or NO_KEY, max_retries=0, timeout=timeout, http_client=http)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from components.captions.store.databases import find_dialect
 from components.core.errors import InputError
+from components.core.retry import retrying
 
 RETRY_S = 60.0
 """How long a database may be away, for example to restart, before the work stops."""
 
 _ALIASES = {"postgres": "postgresql"}
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -110,29 +108,21 @@ class Database:
             return operation(connection)
 
     def _with_retries(self, work: Callable[[], T], retry_s: float | None = None) -> T:
-        retrying = Retrying(
-            retry=retry_if_exception(self._passes),
-            wait=wait_exponential_jitter(initial=0.1, max=5, jitter=0.1),
-            stop=stop_after_delay(RETRY_S if retry_s is None else retry_s),
-            before_sleep=self._warn,
-            reraise=True,
-        )
         with self.speaking():
-            return retrying(work)
+            return retrying(RETRY_S if retry_s is None else retry_s, self._passes, self._told)(work)
 
     def _passes(self, error: BaseException) -> bool:
         return isinstance(error, DBAPIError) and self.dialect.passes(error)
 
-    def _warn(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        _log.warning("generation store %s is away (%s): trying again", self.shown, self._reason(error))
+    def _told(self, error: BaseException) -> str:
+        return f"generation store {self.shown} is away ({self._reason(error)}): trying again"
 
     def _unopened(self, error: Exception) -> InputError:
         return InputError(
             f"generation store {self.shown} cannot be opened ({self._reason(error)}): start it or correct its URL"
         )
 
-    def _reason(self, error: BaseException | None) -> str:
+    def _reason(self, error: BaseException) -> str:
         """First line of what the driver said, without passwords."""
         said = str(getattr(error, "orig", None) or error).strip()
         reason = said.splitlines()[0][:200] if said else type(error).__name__

@@ -36,6 +36,10 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["methods"].update(mine={"method": "paraclap"}),
         "methods.mine: method 'paraclap' is unknown: did you mean 'paraclip'?",
     ),
+    "method named like a path": (
+        lambda raw: raw["methods"].update({"../mine": {"method": "paraclip"}}),
+        "methods: '../mine' names a folder and a DVC stage",
+    ),
     "method's part": (
         lambda raw: raw["methods"]["joint"]["parts"]["semclip"].update(nn=2),
         "unknown key 'methods.joint.parts.semclip.nn'",
@@ -185,6 +189,7 @@ def test_methods_are_checked_without_torch(raw_params: dict[str, Any]) -> None:
     assert done.stdout.split() == ["True", "False"]
 
 
+@pytest.mark.slow
 def test_a_method_that_computes_when_imported_gets_the_real_libraries(tmp_path: Path) -> None:
     """Its file is laid beside the others in a copy of the package that shares everything else."""
     package = tmp_path / "components"

@@ -151,7 +151,7 @@ def test_rows_are_taken_by_their_numbers(tmp_path_factory: pytest.TempPathFactor
     }
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_rows_are_taken_from_a_column_of_more_than_2_gib(path: Path) -> None:
     """Sixty-eight pictures of 32 MiB in a file of a few kilobytes; memory holds two at a time."""
     schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("image", pa.binary(), nullable=False)])

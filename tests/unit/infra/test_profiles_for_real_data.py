@@ -175,7 +175,7 @@ def test_missing_data_is_named_with_the_fix(folder: Path, name: str, monkeypatch
     assert "captions.tsv" not in examine(surroundings(folder), 120, check)[0].detail
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_dvc_plans_every_stage(folder: Path) -> None:
     """A dry run; on an idle machine some ten seconds for each profile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,10 +56,8 @@ def test_a_weights_file_of_an_open_clip_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.encoder.embed_texts(["a dog on a couch"]), wanted, atol=1e-5)
 
 
-def test_a_training_run(tmp_path: Path, saved: Path, settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    # MLflow keeps one connection per address for the life of the process, so tests must not share a relative one.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+def test_a_training_run(tmp_path: Path, saved: Path, settings: object, track_in: Callable[[Path], None]) -> None:
+    track_in(tmp_path)
     with tracked_run("train", "mine", settings, {}, {}) as run:  # type: ignore[arg-type]
         run.log_artifact(saved)
     with tracked_run("train", "none", settings, {}, {}) as empty:  # type: ignore[arg-type]

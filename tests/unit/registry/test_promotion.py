@@ -262,7 +262,7 @@ np.save(sys.argv[2], np.stack([model.predict(texts), model.predict(pd.DataFrame(
 """
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_champion_in_a_fresh_process_elsewhere(project: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     encoder = project.add("paraclip", 2, 0.5)
     promote(project.settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from components.students import lessons as student_lessons
 from components.students import students as student
 from components.students.job import find_job
 from components.students.record import ADAPTER, INDEX, RECORD
-from components.tracking import STORE, make_client
+from components.tracking import make_client
 from components.validation.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 from tests.support.tiny_language_model import save_tiny_language_model
@@ -31,7 +32,7 @@ SMALL = {"tasks": ["paraphrase_1"], "rank": 2, "epochs": 2, "batch_size": 4, "lr
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with lessons by hand and a base; making MLflow's tables takes seconds, so there is one."""
+    """A project with lessons by hand and a base; there is one for all tests."""
     made = tmp_path_factory.mktemp("project")
     save_tiny_language_model(made / "base")
     rows = [f"{caption} again\t{good([caption])}" for caption in CAPTIONS * 2]
@@ -40,12 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / STORE / 'mlflow.db'}")
-    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    for name in ("LOCAL_RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+def _here(folder: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    track_in(folder)
     for module in (student_acceptance, probes):
         monkeypatch.setattr(module, "find_probes", lambda *_: plain_probes())
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from components.tracking import PARENT_RUN, STORE
-
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all tests of a module: making MLflow's tables takes seconds."""
+    """One folder for all tests of a module."""
     return tmp_path_factory.mktemp("tracking")
 
 
 @pytest.fixture
-def project(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def project(store: Path, track_in: Callable[[Path], None]) -> None:
     """The current folder is the store's, and runs go there."""
-    monkeypatch.chdir(store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
-    monkeypatch.delenv(PARENT_RUN, raising=False)
+    track_in(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARIL
 
 from components.core.settings import Settings
 from components.sweeping.tracked_runs import sweep_runs
-from components.tracking import STORE, make_client, offline_spool, tracked_run
+from components.tracking import make_client, offline_spool, tracked_run
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.retry_policy import WAIT, is_transient
 
@@ -87,10 +88,13 @@ def test_faults_that_can_pass() -> None:
 
 
 def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    tmp_path: Path,
+    track_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
+    track_in(tmp_path)
     monkeypatch.setenv(WAIT, "0.2")
 
     def away(*_: object, **__: object) -> None:
@@ -116,9 +120,8 @@ def test_the_end_of_a_run_whose_server_is_away_is_sent_by_the_next(
     assert offline_spool.waiting() == []
 
 
-def test_what_no_server_knows_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
+def test_what_no_server_knows_stays(tmp_path: Path, track_in: Callable[[Path], None]) -> None:
+    track_in(tmp_path)
     path = offline_spool.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
     assert offline_spool.send(make_client()) == []
     assert offline_spool.waiting() == [path]

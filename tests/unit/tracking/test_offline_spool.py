@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,15 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, TEMPORARILY_UNAVAILABLE
 
 from components.core.settings import Settings
-from components.tracking import RUN_FILE, STORE, add_metrics, make_client, offline_spool, run, tracked_run
+from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, run, tracked_run
 from components.tracking.retry_policy import WAIT, call_with_retries, fail_fast
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 @pytest.fixture(autouse=True)
-def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / STORE / 'mlflow.db'}")
+def _store(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    track_in(tmp_path)
     monkeypatch.setenv(WAIT, "0.1")
     monkeypatch.delenv(RETRIES, raising=False)
 

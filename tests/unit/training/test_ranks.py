@@ -37,6 +37,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory, language_model: Path) ->
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whole", "pieces"])
 @pytest.mark.parametrize("name", entries())
 def test_two_ranks_equal_one(name: str, kind: str, two_ranks: Path, language_model: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from components.core.settings import Settings
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
 from components.methods.registry import find_method
-from components.tracking import PARENT_RUN, STORE, make_client
+from components.tracking import make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective
@@ -43,17 +44,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all runs of this module: making MLflow's tables takes seconds."""
+    """One folder for all runs of this module."""
     return tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(autouse=True)
-def _tracked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
-    monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    for name in (PARENT_RUN, "LOCAL_RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+def _tracked(store: Path, track_in: Callable[[Path], None]) -> None:
+    track_in(store)
 
 
 def _settings(world: World, entries: dict[str, dict[str, Any]], **options: Any) -> Settings:

@@ -9,21 +9,19 @@ from typing import Any
 import pytest
 
 from components.core.errors import InputError
-from components.tracking import PARENT_RUN, STORE, make_client
+from components.tracking import make_client
 from components.validation.reporting.report import metrics_of
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all tests of this module: making MLflow's tables takes seconds."""
+    """One folder for all tests of this module."""
     return tmp_path_factory.mktemp("tracking")
 
 
 @pytest.fixture(autouse=True)
-def project(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store / STORE / 'mlflow.db'}")
-    monkeypatch.delenv(PARENT_RUN, raising=False)
+def project(store: Path, track_in: Callable[[Path], None]) -> None:
+    track_in(store)
 
 
 def _last_run() -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from components.captions.store.rows import Row
 from components.core.errors import InputError
+from components.core.retry import retrying
 
 _WAIT_S = 60.0
 _PRAGMAS = (
@@ -99,10 +99,12 @@ class Sqlite:
 def _set_up(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     # Of two processes that make a new file's log at once, SQLite refuses one without waiting.
-    locked = retry_if_exception(lambda error: isinstance(error, sqlite3.OperationalError) and "locked" in str(error))
-    retrying = Retrying(retry=locked, wait=wait_random(0.01, 0.1), stop=stop_after_delay(_WAIT_S), reraise=True)
     for pragma in _PRAGMAS:
-        retrying(connection.execute, f"PRAGMA {pragma}")
+        retrying(_WAIT_S, _is_locked, first_s=0.01, longest_s=0.1)(connection.execute, f"PRAGMA {pragma}")
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def _begin(connection: Connection) -> None:

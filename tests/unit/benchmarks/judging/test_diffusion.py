@@ -152,6 +152,7 @@ def test_the_second_place_also_wants_pooled_features_of_its_size(pipeline: Pipel
         Xl("sdxl").paint(under_test, TEXTS, 0)
 
 
+@pytest.mark.slow
 class TestRealPipeline:
     """The whole path through diffusers' own classes: with the pipeline's own tower as encoder, nothing may change."""
 

@@ -48,7 +48,7 @@ def test_cider_counts_rare_words_and_is_ten_for_the_reference_itself() -> None:
     assert found.rouge_l[2] == 0
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 @no_java
 def test_meteor_is_one_for_the_reference_itself() -> None:
     assert has_java()

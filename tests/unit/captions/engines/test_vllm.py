@@ -1,10 +1,10 @@
-"""The engine `vllm` and its worker processes, with a stand-in for vLLM in an environment of its own."""
+"""The engine `vllm` and its server process, with a stand-in for vLLM in an environment of its own."""
 
 from __future__ import annotations
 
-import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,7 +65,11 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _engine(python: Path, model: Path, **options: Any) -> VllmEngine:
-    return make(Options.model_validate({"python": python, "model": str(model), "block": 4} | options))
+    return make(Options.model_validate({"python": python, "model": str(model), "concurrency": 4} | options))
+
+
+def _replies(engine: VllmEngine, requests: list[Request]) -> dict[str, Reply]:
+    return {reply.request.key: reply for batch in engine.answer(requests) for reply in batch}
 
 
 def _processes(model: Path) -> list[int]:
@@ -84,27 +88,23 @@ def _wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
-def test_every_request_has_its_reply_and_workers_share_the_blocks(python: Path, model: Path) -> None:
+def test_every_request_has_its_reply(python: Path, model: Path) -> None:
     requests = _requests(30)
-    batches = list(_engine(python, model, processes=2).answer(iter(requests)))
-    replies = [reply for batch in batches for reply in batch]
-    assert sorted(len(batch) for batch in batches) == [2, *[4] * 7]
+    replies = [reply for batch in _engine(python, model).answer(iter(requests)) for reply in batch]
     assert {reply.request for reply in replies} == set(requests)
     assert len(replies) == 30
     shown = _answers(replies)
     assert all(answer["asked"] == reply.request.messages for answer, reply in zip(shown, replies, strict=True)), (
         "the replies stand beside their own requests"
     )
-    assert len({answer["pid"] for answer in shown}) == 2
-    assert len({answer["arguments"]["seed"] for answer in shown}) == 2
-    _wait_until_gone(_processes(model))
+    assert not any(_running(pid) for pid in _processes(model))
 
 
 def test_nothing_is_started_for_nothing(model: Path, tmp_path: Path) -> None:
     assert list(_engine(tmp_path / "nowhere", model).answer(iter([]))) == []
 
 
-def test_requests_are_taken_as_the_workers_get_to_them(python: Path, model: Path) -> None:
+def test_requests_are_taken_as_vllm_gets_to_them(python: Path, model: Path) -> None:
     taken: list[Request] = []
 
     def lazily() -> Iterator[Request]:
@@ -127,123 +127,146 @@ def test_chats_completions_and_pictures_go_to_vllm_as_it_takes_them(python: Path
         _request("plain"),
     ]
     options = {"chat_template_kwargs": {"enable_thinking": False}, "dtype": "float32", "max_model_len": 512}
-    [replies] = _engine(python, model, **options, arguments={"swap_space": 1}).answer(requests)
-    completion, shown, plain = _answers(replies)
-    assert (completion["method"], completion["asked"]) == ("generate", "go on")
+    arguments = {
+        "swap_space": 1,
+        "enable-prefix-caching": False,
+        "enable_chunked_prefill": True,
+        "sizes": [1, 2],
+        "a": {"b": 1},
+    }
+    replies = _replies(_engine(python, model, **options, arguments=arguments), requests)
+    completion, shown, plain = (_answers([replies[request.key]])[0] for request in requests)
+    assert completion["asked"] == "go on"
     url = {"url": "data:image/png;base64,iVBORw=="}
     parts = [
         {"type": "text", "text": "what is"},
         {"type": "image_url", "image_url": url},
         {"type": "text", "text": "?"},
     ]
-    assert (shown["method"], shown["asked"]) == ("chat", [{"role": "user", "content": parts}])
+    assert shown["asked"] == [{"role": "user", "content": parts}]
     assert plain["asked"] == [{"role": "user", "content": "plain"}]
-    assert plain["options"] == {"chat_template_kwargs": {"enable_thinking": False}}
-    assert plain["sampling"] == {"temperature": 0.7, "top_p": 0.9, "max_tokens": 30, "seed": None}
-    arguments = plain["arguments"]
-    assert {name: arguments[name] for name in ("model", "dtype", "max_model_len", "swap_space", "revision")} == {
-        "model": str(model),
-        "dtype": "float32",
-        "max_model_len": 512,
-        "swap_space": 1,
-        "revision": None,
-    }
-    assert arguments["enforce_eager"]
+    assert plain["body"] == {"model": str(model), "temperature": 0.7, "top_p": 0.9, "max_tokens": 30}
+    flags = " ".join(plain["flags"])
+    assert f"--model={model} " in flags
+    assert '--dtype=float32 --max-model-len=512 --default-chat-template-kwargs={"enable_thinking": false} ' in flags
+    assert '--swap-space=1 --no-enable-prefix-caching --enable-chunked-prefill --sizes 1 2 --a={"b": 1} ' in flags
+    assert "--generation-config=vllm" in flags, "nothing but the task's sampling decides how tokens are drawn"
+    assert "--enforce-eager" in flags
+    assert "--revision" not in flags
+    assert "key" not in flags, "every user of the machine sees command lines"
 
 
-def test_each_worker_sees_its_own_gpus_and_each_row_has_its_own_seed(
+def test_the_gpus_share_the_work_and_each_row_has_its_own_seed(
     python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5,6,7")
     engine = _engine(python, model, arguments={"tensor_parallel_size": 2})
-    shown = _answers([reply for replies in engine.answer(_requests(8)) for reply in replies])
-    assert {answer["devices"] for answer in shown} == {"2,3", "5,6"}
-    assert len({answer["sampling"]["seed"] for answer in shown}) == 8
-    assert "enforce_eager" not in shown[0]["arguments"]
-    again = _answers([reply for replies in engine.answer(_requests(8)) for reply in replies])
-    seeds = [{str(answer["asked"]): answer["sampling"]["seed"] for answer in run} for run in (shown, again)]
+    shown = _answers(list(_replies(engine, _requests(8)).values()))
+    assert {answer["CUDA_VISIBLE_DEVICES"] for answer in shown} == {"2,3,5,6,7"}
+    assert {"--data-parallel-size=2", "--tensor-parallel-size=2"} <= set(shown[0]["flags"])
+    assert len({answer["body"]["seed"] for answer in shown}) == 8
+    assert "--enforce-eager" not in shown[0]["flags"]
+    again = _answers(list(_replies(engine, _requests(8)).values()))
+    seeds = [{str(answer["asked"]): answer["body"]["seed"] for answer in run} for run in (shown, again)]
     assert seeds[0] == seeds[1]
-    with pytest.raises(InputError, match=r"needs 6 GPUs and this process sees 5: correct .*`processes`"):
-        list(_engine(python, model, processes=3, arguments={"tensor_parallel_size": 2}).answer(_requests(1)))
+    given = _engine(python, model, arguments={"data_parallel_size": 3})
+    assert "--data-parallel-size=3" in _answers(list(_replies(given, _requests(1)).values()))[0]["flags"]
+    with pytest.raises(InputError, match=r"needs 6 GPUs and this process sees 5: correct .*tensor_parallel_size"):
+        list(_engine(python, model, arguments={"tensor_parallel_size": 6}).answer(_requests(1)))
 
 
-def test_workers_on_a_cpu_share_its_cores(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_it_has_as_many_threads_as_this_process(
+    python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(9)))
-    [replies] = _engine(python, model, processes=2).answer(_requests(1))
-    assert _answers(replies)[0]["threads"] == "4"
+    [replies] = _engine(python, model).answer(_requests(1))
+    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "9"
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    [replies] = _engine(python, model, processes=2).answer(_requests(1))
-    assert _answers(replies)[0]["threads"] == "3"
+    [replies] = _engine(python, model).answer(_requests(1))
+    assert _answers(replies)[0]["OMP_NUM_THREADS"] == "3"
 
 
 def test_a_refused_row_fails_alone(python: Path, model: Path) -> None:
     requests = [*_requests(6), _request("refuse each"), _request("refuse each", COMPLETION), *_requests(2)]
-    replies = [reply for batch in _engine(python, model, block=10).answer(requests) for reply in batch]
+    replies = [reply for batch in _engine(python, model).answer(requests) for reply in batch]
     failures = {reply.request.chat[0]: reply.failure for reply in replies if reply.answer is None}
     assert set(failures) == {("user", "refuse each"), (COMPLETION, "refuse each")}
-    assert all(failure is not None and failure.startswith("vLLM: this is too long") for failure in failures.values())
+    assert set(failures.values()) == {"HTTP 400: this is too long."}
 
 
-def test_a_model_that_refuses_everything_stops_the_run(python: Path, model: Path) -> None:
-    requests = [_request(f"refuse {'x' * number}") for number in range(4)]
-    with pytest.raises(InputError, match=r"can answer nothing \(vLLM: nobody may ask this\): correct the model's"):
-        list(_engine(python, model).answer(requests))
+def test_no_proxy_stands_between(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    [[reply]] = _engine(python, model).answer(_requests(1))
+    assert reply.answer is not None
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "reason"),
     [
         ("question", {"broken": True}, r"ValueError: these settings do not go together"),
-        ("die", {}, r"a worker died \(exit code 7 after: noise of a child\)"),
+        ("question", {"invalid": True}, r"vLLM died \(Value error, 9 is too long\)"),
+        ("die", {}, r"vLLM died \(exit code 7 after: noise of a child\)"),
         ("dead engine", {}, r"VLLMServerError: the engine is dead"),
     ],
 )
-def test_a_dead_worker_is_told_in_one_line_and_takes_the_others_with_it(
+def test_a_dead_vllm_is_told_in_one_line_and_leaves_nothing_behind(
     text: str, arguments: dict[str, Any], reason: str, python: Path, model: Path
 ) -> None:
     requests = [*_requests(4), _request(text), *_requests(20)]
     with pytest.raises(InputError, match=reason) as fault:
-        list(_engine(python, model, processes=2, arguments=arguments).answer(requests))
+        list(_engine(python, model, arguments=arguments).answer(requests))
     assert "\n" not in str(fault.value)
-    if not arguments:
-        _wait_until_gone(_processes(model))
+    assert not any(_running(pid) for pid in _processes(model))
 
 
-def test_a_worker_ended_by_the_system_is_named_so(python: Path, model: Path) -> None:
+def test_a_model_that_loads_for_too_long_is_given_up(python: Path, model: Path) -> None:
+    with pytest.raises(InputError, match=r"not loaded after 2 seconds: give the model a longer `wait_s`"):
+        list(_engine(python, model, wait_s=2, arguments={"slow": True}).answer(_requests(1)))
+    assert not any(_running(pid) for pid in _processes(model))
+
+
+def test_a_vllm_ended_by_the_system_is_named_so(python: Path, model: Path) -> None:
     replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
     next(replies)
     os.kill(_processes(model)[0], signal.SIGKILL)
     with pytest.raises(InputError, match="SIGKILL, which the system sends when memory is short"):
-        next(replies)
+        list(replies)
 
 
-def test_workers_end_when_nobody_wants_their_replies(python: Path, model: Path) -> None:
+def test_vllm_ends_when_nobody_wants_their_replies(python: Path, model: Path) -> None:
     replies = _engine(python, model).answer([*_requests(4), *(_request(f"wait {number}") for number in range(4))])
     next(replies)
     pids = _processes(model)
     assert all(_running(pid) for pid in pids)
     replies.close()  # type: ignore[attr-defined]
-    _wait_until_gone(pids)
+    assert not any(_running(pid) for pid in pids)
 
 
-@pytest.mark.integration
-def test_workers_and_their_children_end_when_the_parent_is_killed(python: Path, model: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("arguments", [{}, {"slow": True}], ids=["answering", "loading"])
+def test_vllm_and_its_children_end_when_the_parent_is_killed(
+    how: signal.Signals, arguments: dict[str, Any], python: Path, model: Path
+) -> None:
     code = (
         "from components.captions.engines.vllm import *\n"
-        f"options = Options(python={str(python)!r}, model={str(model)!r}, block=1, processes=2)\n"
+        f"options = Options(python={str(python)!r}, model={str(model)!r}, arguments={arguments!r})\n"
         "from components.captions.request import *\n"
         "asked = [Request('t', (('user', f'wait {n}'),), 'm', Sampling(0, 1, 9), 0) for n in range(9)]\n"
         "list(make(options).answer(asked))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    while not (model / "pids").exists() or len(_processes(model)) < 4:
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    while not (model / "pids").exists() or len(_processes(model)) < 2:
         assert parent.poll() is None, "the parent ended before it could be killed"
         time.sleep(0.05)
+    time.sleep(1)
     pids = _processes(model)
-    parent.kill()
+    assert all(_running(pid) for pid in pids)
+    parent.send_signal(how)
     parent.wait()
     _wait_until_gone(pids)
 
@@ -260,33 +283,31 @@ def test_the_model_is_known_without_the_environment(model: Path, tmp_path: Path)
     assert told.startswith(f"{plain}+")
 
 
-def test_an_argument_is_not_given_twice() -> None:
-    with pytest.raises(ValidationError, match="dtype, model belongs beside `arguments`"):
-        Options.model_validate({"model": "m", "arguments": {"dtype": "auto", "model": "other", "seed": 1}})
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs beside `arguments`"),
+        ({"arguments": {"max-model-len": 9}}, "max_model_len belongs beside `arguments`"),
+        ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine itself: remove it"),
+        ({"block": 512}, "Extra inputs are not permitted"),
+        ({"processes": 2}, "Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        Options.model_validate({"model": "m"} | wrong)
 
 
-def test_logs_are_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:
+def test_the_log_is_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:
     list(_engine(python, model, log=tmp_path / "logs").answer(_requests(1)))
-    assert "noise of a child" in (tmp_path / "logs" / "worker-0.log").read_text()
+    assert "noise of a child" in (tmp_path / "logs" / "vllm.log").read_text()
 
 
-def test_vllm_is_imported_by_its_worker_alone() -> None:
+def test_vllm_is_imported_by_no_file() -> None:
     files = [path for folder in ("components", "flows", "infra") for path in (REPO / folder).rglob("*.py")]
-    importers = {path.relative_to(REPO).as_posix() for path in files if "vllm" in _imported(path)}
-    assert importers == {"components/captions/vllm/worker.py"}
-    worker = _imported(REPO / "components/captions/vllm/worker.py")
-    assert worker - {"vllm"} <= sys.stdlib_module_names, "it runs in an environment that has nothing else"
-
-
-def _imported(path: Path) -> set[str]:
-    """Top-level packages that a file imports anywhere in it."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            names.add(node.module.partition(".")[0])
-    return names
+    assert [
+        path for path in files if re.search(r"^\s*(import|from) vllm\b", path.read_text("utf-8"), re.MULTILINE)
+    ] == []
 
 
 def test_answers_without_their_end_are_asked_once_more_with_more_tokens(python: Path, model: Path) -> None:
@@ -302,7 +323,7 @@ def test_answers_without_their_end_are_asked_once_more_with_more_tokens(python: 
         else:
             told = json.loads(reply.answer or "")
             assert (told["asked"][0]["content"], reply.request.sampling) == (text, SAMPLING)
-            assert told["sampling"]["max_tokens"] == (120 if "long" in text else 30)
+            assert told["body"]["max_tokens"] == (120 if "long" in text else 30)
     assert found[endless.key].failure == "the answer was cut at 8 tokens: raise the task's max_tokens"
 
 

@@ -40,7 +40,7 @@ def test_mixed_precision_gives_float32_features_that_are_near() -> None:
         torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.skipif(not CAN_COMPILE, reason="torch.compile needs g++ and python3-dev: install them")
 def test_compiled_towers_give_the_same_features_and_gradients() -> None:
     found = []

@@ -22,7 +22,8 @@ from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[4]
 PROFILES = REPO / "infra" / "profiles"
-PAPERS = ("laion", "coco", "pc-clip", "cub", "cc-neg", "distilroberta", "semclip-cc-neg", "semclip-scpp")
+LARGEST = pytest.param("laion", marks=pytest.mark.slow)
+PAPERS = (LARGEST, "coco", "pc-clip", "cub", "cc-neg", "distilroberta", "semclip-cc-neg", "semclip-scpp")
 PER_SHARD = 10_000
 """What img2dataset puts into a shard."""
 

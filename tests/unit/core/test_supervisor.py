@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import supervisor
+from components.core import supervisor
 
 # The command of a shard: it and a child of its own write down who they are; `{ignore}` makes both deaf to SIGTERM.
 _SLEEPER = """

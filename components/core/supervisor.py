@@ -1,7 +1,7 @@
 """The process supervisor: runs one command as its child, and ends all of the command's processes when the process that
-started it dies. `flows.supervised_commands` starts this file as a script, in a process group of its own:
+started it dies. Flows' tasks and the engine `vllm` start this file as a script, in a process group of its own:
 
-python flows/supervisor.py <pid of the parent> <seconds of grace> <folder> <token> <command>...
+python -P components/core/supervisor.py <pid of the parent> <seconds of grace> <folder> <token> <command>...
 """
 
 from __future__ import annotations

@@ -1,0 +1,159 @@
+"""vLLM's server, of vLLM's own environment, as a child process on a port of this machine, with a key made for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.core import supervisor
+from components.core.errors import InputError
+from components.core.processes import signal_group
+from components.core.progress import bar
+
+_GRACE_S = 5.0
+"""How long vLLM may take to end by itself."""
+_POLL_S = 0.5
+_FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )\S.*")
+_NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
+
+
+@dataclass(frozen=True)
+class VllmProcess:
+    """A running vLLM server.
+
+    Attributes:
+        url: its base URL.
+        key: the API key that it wants to be shown.
+    """
+
+    url: str
+    key: str
+    _supervisor: subprocess.Popen[bytes]
+    _log: Path
+
+    def check(self) -> None:
+        """Do nothing while it runs.
+
+        Raises:
+            InputError: it has ended; the message holds the last error in its log, the signal, or its exit code.
+        """
+        code = self._supervisor.poll()
+        if code is None:
+            return
+        lines = self._log.read_text("utf-8", "replace").splitlines()
+        found = [match[0] for line in lines if (match := _FAULT.search(line)) and not _NOT_THE_CAUSE.search(line)]
+        said = [line.strip() for line in lines if line.strip()]
+        if found:
+            reason = found[-1][:300]
+        elif code > 128:
+            reason = f"ended by {signal.Signals(code - 128).name}, which the system sends when memory is short"
+        else:
+            reason = f"exit code {code} after: {(said or ['nothing'])[-1][:200]}"
+        raise InputError(
+            f"engine 'vllm': vLLM died ({reason}): correct the model's settings in params.yaml under "
+            "synthesize.models, and run the same command again to continue"
+        )
+
+    def wait_until_up(self, within_s: float) -> None:
+        """Return when the model is loaded.
+
+        Raises:
+            InputError: vLLM died, or has taken too long.
+        """
+        import httpx2
+
+        started, health = time.monotonic(), self.url.removesuffix("v1") + "health"
+        with httpx2.Client(trust_env=False) as client, bar("vLLM loads the model", None, "second") as shown:
+            while (spent := time.monotonic() - started) < within_s:
+                self.check()
+                with suppress(httpx2.TransportError):
+                    if client.get(health).is_success:
+                        return
+                time.sleep(_POLL_S)
+                shown.update(int(spent) - shown.n)
+        raise InputError(
+            f"engine 'vllm': the model was not loaded after {within_s:g} seconds: give the model a longer `wait_s`, "
+            "or a folder `log` to see what takes so long"
+        )
+
+    def end(self) -> None:
+        """End it with all its processes."""
+        self._supervisor.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._supervisor.wait(4 * _GRACE_S)
+            return
+        signal_group(self._supervisor.pid, signal.SIGKILL)
+        self._supervisor.wait()
+
+
+@contextmanager
+def serve(
+    python: Path, flags: Sequence[str], environment: Mapping[str, str], log: Path | None, within_s: float
+) -> Iterator[VllmProcess]:
+    """Run vLLM's server for the length of the block, and no longer than this process lives.
+
+    Args:
+        python: the interpreter of vLLM's environment.
+        flags: those of `vllm serve`, without host, port and key.
+        environment: variables that it gets where this process has none of the name.
+        log: a folder for its log, or None.
+        within_s: how long it may take to load the model.
+
+    Raises:
+        InputError: the environment is missing, or the model does not get loaded.
+    """
+    if not python.is_file():
+        raise InputError(
+            f"engine 'vllm' has no environment ({python} is missing): run `make llm-server`, or correct the model's "
+            "key `python`"
+        )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    # The Python is not resolved: a virtual environment's is a link, and knows its environment by the link's place. What
+    # runs is `vllm serve` with one front; the command itself does not start where vLLM's package is the CPU build.
+    vllm = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
+    with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
+        token, folder, key = Path(temporary) / "token", log or Path(temporary), secrets.token_urlsafe()
+        token.touch()
+        folder.mkdir(parents=True, exist_ok=True)
+        supervised = [
+            sys.executable,
+            "-P",
+            supervisor.__file__,
+            str(os.getpid()),
+            f"{_GRACE_S}",
+            os.getcwd(),
+            str(token),
+        ]
+        with (folder / "vllm.log").open("wb") as stream:
+            process = subprocess.Popen(
+                [*supervised, *vllm, "--host=127.0.0.1", f"--port={port}"],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=_environment(environment, key),
+                start_new_session=True,
+            )
+        running = VllmProcess(f"http://127.0.0.1:{port}/v1", key, process, folder / "vllm.log")
+        try:
+            running.wait_until_up(within_s)
+            yield running
+        finally:
+            running.end()
+
+
+def _environment(more: Mapping[str, str], key: str) -> dict[str, str]:
+    """This process's environment, without what makes the other environment find this one's packages."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    return {**more, **kept, "VLLM_NO_USAGE_STATS": "1", "VLLM_API_KEY": key}

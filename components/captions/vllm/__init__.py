@@ -1,1 +1,0 @@
-"""Worker processes of engine `vllm`, which run in vLLM's own environment."""

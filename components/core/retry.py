@@ -1,0 +1,55 @@
+"""The one way to repeat a call that failed: after growing, random waits, for a limited time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_after_delay,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def retrying(
+    seconds: float,
+    when: Callable[[BaseException], bool],
+    told: Callable[[BaseException], str] | None = None,
+    *,
+    first_s: float = 0.1,
+    longest_s: float = 5.0,
+    stopped: threading.Event | None = None,
+) -> Retrying:
+    """A caller of functions, `retrying(...)(function, *arguments)`, that raises the last error when it gives up.
+
+    Args:
+        seconds: how long it goes on; a call is made at least once.
+        when: whether a call that raised this error may succeed if it is repeated.
+        told: what the log says after the first failure.
+        first_s: the first wait, and the random part of each.
+        longest_s: no wait is longer.
+        stopped: ends waiting and repeating when it is set.
+    """
+    stopped = stopped or threading.Event()
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome and state.outcome.exception()
+        if told is not None and error and state.attempt_number == 1:
+            _log.warning("%s", told(error))
+
+    return Retrying(
+        retry=retry_if_exception(when),
+        wait=wait_exponential_jitter(initial=first_s, max=longest_s, jitter=first_s),
+        stop=stop_after_delay(seconds) | stop_when_event_set(stopped),
+        sleep=sleep_using_event(stopped),
+        before_sleep=tell,
+        reraise=True,
+    )

@@ -1,5 +1,0 @@
-"""As vLLM's, as far as they are used."""
-
-
-class VLLMServerError(Exception):
-    """The engine is dead."""
