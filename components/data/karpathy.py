@@ -1,4 +1,4 @@
-"""Karpathy's split files of COCO, Flickr8k and Flickr30k: `dataset_<name>.json` with captions and splits of all images."""
+"""Karpathy's split files of COCO, Flickr8k and Flickr30k: `dataset_<name>.json`, captions and splits of all images."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ An image is known by its bytes, so that a copy of it under another name is the s
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -168,20 +168,14 @@ def _pools(file: Path, images: Iterable[list[Line]]) -> dict[str, list[list[Line
 
 
 def _too_few(listing: Listing, images: list[list[Line]], counts: Counts, *, published: bool) -> str:
+    wanted = f"prepare.counts wants {counts.test} images to test, {counts.val} to validate and {counts.train} lines"
     if published:
-        have = {
-            split: [lines for lines in images if split in {line.split for line in lines}] for split in _HELD_OUT_FIRST
-        }
-        there = ", ".join(
-            f"{len(pool)} images ({sum(map(len, pool))} lines) in {split}" for split, pool in have.items()
-        )
-        return (
-            f"{listing.file} has {there}; prepare.counts wants {counts.test} images to test, {counts.val} to validate "
-            f"and {counts.train} lines to train: lower them"
-        )
-    rest = sum(map(len, images)) - sum(map(len, images[: counts.test + counts.val]))
+        lines = [line for image in images for line in image]
+        have = Counter(line.split for line in lines)
+        there = ", ".join(f"{have[split]} in {split}" for split in _HELD_OUT_FIRST)
+        return f"{listing.file} has {len(images)} images, lines: {there}; {wanted} to train: lower them"
+    rest = sum(map(len, images[counts.test + counts.val :]))
     return (
-        f"{listing.file} has {len(listing.lines)} lines of {len(images)} images; prepare.counts wants {counts.test} "
-        f"images to test, {counts.val} to validate and {counts.train} lines of the others, which have {max(rest, 0)}: "
-        "lower them"
+        f"{listing.file} has {len(listing.lines)} lines of {len(images)} images; {wanted} of the others, which have "
+        f"{rest}: lower them"
     )

@@ -62,13 +62,19 @@ class Source:
     Attributes:
         pairs: yields the pairs of all splits, in the same order for the same settings.
         evaluation: builds the benchmark tables from the test pairs; may return none.
-        find: the file by which a folder is known as one of this source; None where it is none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
+        find: the file by which a folder is known as one of this source, where that is not always `file`.
     """
 
     pairs: Callable[[Settings], Iterator[Pair]]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
-    find: Callable[[Path], str | None] = field(default=lambda _folder: None)
     file: str | None = None
     how: str = ""
+    find: Callable[[Path], str | None] | None = None
+
+    def found_in(self, folder: Path) -> str | None:
+        """The file by which `folder` is known as one of this source, or None."""
+        if self.find is not None:
+            return self.find(folder)
+        return self.file if self.file is not None and (folder / self.file).is_file() else None

@@ -74,7 +74,7 @@ def _annotations(folder: Path, part: str, year: str) -> Path:
 
 
 def find(folder: Path) -> str | None:
-    """See `Source.find`."""
+    """See `Source`."""
     files = [folder / _KARPATHY, *(_annotations(folder, "train", year) for year in _YEARS)]
     return next((str(file.relative_to(folder)) for file in files if file.is_file()), None)
 

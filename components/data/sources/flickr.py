@@ -70,7 +70,7 @@ def _rows(file: Path) -> list[str]:
 
 
 def find(folder: Path) -> str | None:
-    """See `Source.find`."""
+    """See `Source`."""
     return next((name for name in (*_KARPATHY, _TOKENS) if (folder / name).is_file()), None)
 
 

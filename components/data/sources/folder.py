@@ -1,7 +1,7 @@
 """Pairs from a folder on disk: images, and a file with the columns image, caption and perhaps paraphrase and split.
 
-The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` as Hugging Face's image folders
-have it, where the columns are called file_name and text.
+The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` as Hugging Face's image
+folders have it, where the columns are called file_name and text.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from components.data.listing import Line, Listing, checked_line, image_folder
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields."""
 
+CAPTIONS = "captions.tsv"
 _NAMES = {"file_name": "image", "filepath": "image", "text": "caption", "title": "caption"}
 _COLUMNS = ("image", "caption", "paraphrase", "split")
 _SPLITS = {"": "", "train": "train", "val": "val", "validation": "val", "dev": "val", "test": "test"}
@@ -40,7 +41,7 @@ def read_listing(settings: Prepare) -> Listing:
     folder = image_folder(settings)
     there = [name for name in _READERS if (folder / name).is_file()]
     if not there:
-        raise InputError(f"{folder / next(iter(_READERS))} is missing: {_HOW}")
+        raise InputError(f"{folder / CAPTIONS} is missing: {_HOW}")
     if len(there) > 1:
         raise InputError(f"{folder} has {' and '.join(there)}: keep the one that lists the images")
     file = folder / there[0]
@@ -56,8 +57,8 @@ def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> 
     split = str(fields.get("split") or "").strip().lower()
     if split not in _SPLITS:
         raise InputError(f"{file}: {place} has split '{split[:40]}': write train, val or test, or nothing")
-    texts = (str(fields.get(name) or "") for name in ("image", "caption", "paraphrase"))
-    return checked_line(file, Line(place, *texts, _SPLITS[split]), settings)
+    image, caption, paraphrase = (str(fields.get(name) or "") for name in ("image", "caption", "paraphrase"))
+    return checked_line(file, Line(place, image, caption, paraphrase, _SPLITS[split]), settings)
 
 
 def _text(file: Path) -> str:
@@ -138,7 +139,7 @@ def _parquet(file: Path) -> Iterator[Row]:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
-    "captions.tsv": _tsv,
+    CAPTIONS: _tsv,
     "captions.csv": _csv,
     "captions.jsonl": _jsonl,
     "captions.parquet": _parquet,
@@ -149,8 +150,8 @@ _HOW = "write one line for each caption, image<TAB>caption"
 
 
 def find(folder: Path) -> str | None:
-    """See `Source.find`."""
+    """See `Source`."""
     return next((name for name in _READERS if (folder / name).is_file()), None)
 
 
-SOURCE = listed_source(read_listing, find, next(iter(_READERS)), _HOW)
+SOURCE = listed_source(read_listing, find, CAPTIONS, _HOW)

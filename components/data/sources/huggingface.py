@@ -1,8 +1,8 @@
 """A Hugging Face dataset with an image and a caption column, as a local folder of Parquet files.
 
 Files are `<split>-*.parquet` or `<split>.parquet`, in the folder or in `data` below it, as the hub stores them; all of
-them train where none names a split. The image column holds bytes, or `{bytes, path}`; the caption column holds a text or
-a list of texts. Images that a file of the folder holds and the table only names are read by source `folder`.
+them train where none names a split. The image column holds bytes, or `{bytes, path}`; the caption column holds a text
+or a list of texts. Images that lie beside a table which only names them are read by source `folder`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ def _samples(files: list[Path]) -> Iterator[Sample]:
         try:
             with pq.ParquetFile(file) as stored:
                 image, caption = _columns(file, stored.schema_arrow)
-                rows = (
-                    row for batch in stored.iter_batches(_ROWS, columns=[image, caption]) for row in batch.to_pylist()
-                )
-                for number, row in enumerate(rows, 1):
+                batches = stored.iter_batches(_ROWS, columns=[image, caption])
+                for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
                     yield _sample(f"{file}: row {number}", row[image], row[caption])
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{file} is damaged ({error}): fetch it again") from None
@@ -79,17 +77,18 @@ def _columns(file: Path, schema: pa.Schema) -> tuple[str, str]:
     image = next((name for name in _IMAGES if name in schema.names and _holds_images(schema.field(name).type)), None)
     caption = next((name for name in _CAPTIONS if name in schema.names), None)
     if image is None or caption is None:
-        lacking = (
-            f"image column ({', '.join(_IMAGES)})" if image is None else f"caption column ({', '.join(_CAPTIONS)})"
+        what, names = ("image", _IMAGES) if image is None else ("caption", _CAPTIONS)
+        raise InputError(
+            f"{file} has the columns {', '.join(schema.names)} and none for the {what}: rename one to one of "
+            f"{', '.join(names)}"
         )
-        raise InputError(f"{file} has no {lacking} among {', '.join(schema.names)}: rename the one that it is")
     return image, caption
 
 
 def _holds_images(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return kind.get_field_index("bytes") >= 0
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        return any(field.name == "bytes" for field in kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -97,7 +96,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def find(folder: Path) -> str | None:
-    """See `Source.find`: a Parquet file with images in it."""
+    """See `Source`: a Parquet file with images in it."""
     for file in _files(folder)[:1]:
         try:
             schema = pq.read_schema(file)
