@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -63,9 +64,17 @@ class Source:
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
+        find: the file by which a folder is known as one of this source, where that is not always `file`.
     """
 
     pairs: Callable[[Settings], Iterator[Pair]]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
     file: str | None = None
     how: str = ""
+    find: Callable[[Path], str | None] | None = None
+
+    def found_in(self, folder: Path) -> str | None:
+        """The file by which `folder` is known as one of this source, or None."""
+        if self.find is not None:
+            return self.find(folder)
+        return self.file if self.file is not None and (folder / self.file).is_file() else None

@@ -15,8 +15,8 @@ from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
+from components.data.listed_images import read_picture
 from components.data.source import EvaluationTables, Pair, Source, caption_queries
-from components.data.sources.folder import read_picture
 
 FILE = "cc_neg.parquet"
 Rows = list[dict[str, Any]]

@@ -1,96 +1,157 @@
-"""Pairs from a folder on disk: images, and `captions.tsv` with the columns image, caption and perhaps paraphrase.
+"""Pairs from a folder on disk: images, and a file with the columns image, caption and perhaps paraphrase and split.
 
-Of an image to test or to validate with, the first caption makes the pair; the other captions of a test image are
-queries too. An image to train on makes a pair with each of its captions.
+The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` as Hugging Face's image
+folders have it, where the columns are called file_name and text.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from itertools import chain, islice
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
-from PIL import Image
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from components.core.errors import InputError
-from components.core.records import PARAPHRASE_QUERIES
-from components.core.settings import Settings
-from components.data.captions_file import NAME, Line, by_image, find_image, read_lines, share
-from components.data.source import EvaluationTables, Pair, Source, caption_queries, filled
+from components.core.settings import Prepare
+from components.data.listed_images import listed_source
+from components.data.listing import Line, Listing, checked_line, image_folder
 
-_MAX_PIXELS = 40_000_000
+Row = tuple[str, Mapping[str, Any]]
+"""Its place in the file, and its fields."""
 
-
-def _shared(settings: Settings) -> tuple[Path, dict[str, list[list[Line]]]]:
-    path, lines = read_lines(settings.prepare)
-    return path, share(path, lines, settings.prepare.counts, settings.world.seed)
-
-
-def _read_image(line: Line, table: Path) -> bytes:
-    path = find_image(table, line.image)
-    if path is None:
-        raise InputError(
-            f"{table}: line {line.number} names {line.image}, which is not in {table.parent}: add or remove it"
-        )
-    return read_picture(path)
+CAPTIONS = "captions.tsv"
+_NAMES = {"file_name": "image", "filepath": "image", "text": "caption", "title": "caption"}
+_COLUMNS = ("image", "caption", "paraphrase", "split")
+_SPLITS = {"": "", "train": "train", "val": "val", "validation": "val", "dev": "val", "test": "test"}
 
 
-def read_picture(path: Path) -> bytes:
-    """The bytes of an image file, of which all pixels can be decoded.
+def read_listing(settings: Prepare) -> Listing:
+    """The folder's captions.
 
     Raises:
-        InputError: they cannot, or are too many.
+        InputError: the folder or the file is missing, there are several, it is damaged, no UTF-8, without the columns
+            image and caption or with one of them twice; or a line has more or fewer fields than columns, or a caption
+            that is empty or too long; the message names the line.
     """
-    raw = path.read_bytes()
+    folder = image_folder(settings)
+    there = [name for name in _READERS if (folder / name).is_file()]
+    if not there:
+        raise InputError(f"{folder / CAPTIONS} is missing: {_HOW}")
+    if len(there) > 1:
+        raise InputError(f"{folder} has {' and '.join(there)}: keep the one that lists the images")
+    file = folder / there[0]
+    lines = [_line(file, place, row, settings) for place, row in _READERS[there[0]](file)]
+    return Listing(file, folder, lines)
+
+
+def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> Line:
+    fields = {_NAMES.get(name, name): value for name, value in row.items() if name in (*_COLUMNS, *_NAMES)}
+    bad = [name for name, value in fields.items() if not isinstance(value, str | None)]
+    if bad or not isinstance(fields.get("image"), str):
+        raise InputError(f"{file}: {place} has no text as {(bad or ['image'])[0]}: correct or remove it")
+    split = str(fields.get("split") or "").strip().lower()
+    if split not in _SPLITS:
+        raise InputError(f"{file}: {place} has split '{split[:40]}': write train, val or test, or nothing")
+    image, caption, paraphrase = (str(fields.get(name) or "") for name in ("image", "caption", "paraphrase"))
+    return checked_line(file, Line(place, image, caption, paraphrase, _SPLITS[split]), settings)
+
+
+def _text(file: Path) -> str:
     try:
-        with Image.open(io.BytesIO(raw)) as image:
-            if image.width * image.height > _MAX_PIXELS:
-                raise InputError(f"{path} has {image.width}x{image.height} pixels: shrink it below {_MAX_PIXELS}")
-            image.verify()
-        # `verify` does not see that a JPEG is cut off; reading all of one at an eighth of its size costs little.
-        with Image.open(io.BytesIO(raw)) as image:
-            image.draft("RGB", (1, 1))
-            image.load()
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} is no readable image ({error}): replace or remove it") from None
-    return raw
+        # Spreadsheets begin such a file with a byte order mark.
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
 
 
-def _pairs(settings: Settings) -> Iterator[Pair]:
-    table, shared = _shared(settings)
-    for split in ("test", "val"):
-        for lines in shared[split]:
-            yield Pair(split, _read_image(lines[0], table), lines[0].caption, name=_name(lines[0], table))
-    captions = chain.from_iterable(_captioned(lines, table) for lines in shared["train"])
-    yield from islice(captions, settings.prepare.counts.train)
+def _check_columns(file: Path, columns: list[str], separator: str = "") -> None:
+    named = [_NAMES.get(name, name) for name in columns]
+    if not {"image", "caption"} <= set(named):
+        told = f"the first line must name the columns image and caption, separated by a {separator}"
+        raise InputError(f"{file}: {told if separator else 'it must have the columns image and caption'}")
+    twice = [name for name in _COLUMNS if named.count(name) > 1]
+    if twice:
+        told = "the first line" if separator else "it"
+        raise InputError(f"{file}: {told} names the column {twice[0]} twice: rename or remove one of them")
 
 
-def _captioned(lines: list[Line], table: Path) -> Iterator[Pair]:
-    """One image to train on with each of its captions."""
-    raw = _read_image(lines[0], table)
-    for line in lines:
-        yield Pair("train", raw, line.caption, name=_name(line, table))
+def _table(file: Path, separator: str, quoting: Any) -> Iterator[Row]:
+    reader = csv.reader(
+        StringIO(_text(file), newline=""), delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True
+    )
+    try:
+        columns = next(reader, [])
+        _check_columns(file, columns, separator)
+        for fields in reader:
+            if not fields:
+                continue
+            # Exact counts, or a separator within a caption would cut it or make its rest another column.
+            if len(fields) != len(columns):
+                fix = "write spaces for tabs within a caption, and a tab before a field that is empty"
+                raise InputError(
+                    f"{file}: line {reader.line_num} has {len(fields)} fields, the first line {len(columns)}: "
+                    f"{fix if separator == 'tab' else 'quote captions that hold commas'}"
+                )
+            yield f"line {reader.line_num}", dict(zip(columns, fields, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{file}: line {reader.line_num} cannot be read ({error}): shorten or remove it") from None
 
 
-def _name(line: Line, table: Path) -> str:
-    """The image's path from the folder on, whose own name may say whose images these are."""
-    return f"{table.parent.name}/{line.image}"
+def _tsv(file: Path) -> Iterator[Row]:
+    return _table(file, "tab", csv.QUOTE_NONE)
 
 
-def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
-    """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
-    table, every = read_lines(settings.prepare)
-    lines_of = by_image(table, every, {len(pair.image) for pair in test})
-    lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
-    tables = caption_queries((image, line.caption) for image, line in lines)
-    rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]
-    return tables | {"paraphrase_queries": filled(PARAPHRASE_QUERIES, rows)} if rows else tables
+def _csv(file: Path) -> Iterator[Row]:
+    return _table(file, "comma", csv.QUOTE_MINIMAL)
 
 
-SOURCE = Source(
-    pairs=_pairs,
-    evaluation=_evaluation,
-    file=NAME,
-    how="write one line for each caption: image<TAB>caption",
-)
+def _jsonl(file: Path) -> Iterator[Row]:
+    for number, text in enumerate(_text(file).splitlines(), 1):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"{file}: line {number} is no JSON ({error}): correct or remove it") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{file}: line {number} is no JSON object: write image and caption as its keys")
+        _check_columns(file, list(row))
+        yield f"line {number}", row
+
+
+def _parquet(file: Path) -> Iterator[Row]:
+    try:
+        with pq.ParquetFile(file) as stored:
+            names = stored.schema_arrow.names
+            _check_columns(file, names)
+            number = 0
+            for batch in stored.iter_batches(columns=[name for name in names if name in (*_COLUMNS, *_NAMES)]):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is damaged ({error}): write it again") from None
+
+
+_READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    CAPTIONS: _tsv,
+    "captions.csv": _csv,
+    "captions.jsonl": _jsonl,
+    "captions.parquet": _parquet,
+    "metadata.csv": _csv,
+    "metadata.jsonl": _jsonl,
+}
+_HOW = "write one line for each caption, image<TAB>caption"
+
+
+def find(folder: Path) -> str | None:
+    """See `Source`."""
+    return next((name for name in _READERS if (folder / name).is_file()), None)
+
+
+SOURCE = listed_source(read_listing, find, CAPTIONS, _HOW)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.data.captions_file import NAME
 from components.data.sources import find_source
+from components.data.sources.folder import CAPTIONS
 from components.doctor.check import Check, Finding, Surroundings, fail, not_used, ok
 
 
@@ -28,15 +28,15 @@ def _folder(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
         unset = ("prepare.folder is not set", "name the image folder in params.yaml")
         missing = (f"prepare.folder {folder} is missing", f"put the images and {source.file} into {folder}")
         return [unset if folder is None else missing]
-    table = folder / source.file
-    if not (around.folder / table).is_file():
-        return [(f"{table} is missing", source.how)]
-    if source.file != NAME or "paraphrased_retrieval" not in settings.evaluate.benchmarks:
+    found = source.found_in(around.folder / folder)
+    if found is None:
+        return [(f"{folder / source.file} is missing", source.how)]
+    if found != CAPTIONS or "paraphrased_retrieval" not in settings.evaluate.benchmarks:
         return []
-    with (around.folder / table).open(encoding="utf-8", errors="replace") as stream:
+    with (around.folder / folder / found).open(encoding="utf-8", errors="replace") as stream:
         columns = stream.readline().rstrip("\n").split("\t")
     fix = "write some there, or take paraphrased_retrieval out of evaluate.benchmarks and promote in params.yaml"
-    fault = (f"{table} has no column paraphrase, which benchmark paraphrased_retrieval needs", fix)
+    fault = (f"{folder / found} has no column paraphrase, which benchmark paraphrased_retrieval needs", fix)
     return [] if "paraphrase" in columns else [fault]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from components.core.errors import InputError
@@ -131,7 +134,7 @@ def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], byt
 
 
 def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.data.sources.folder._MAX_PIXELS", 100)
+    monkeypatch.setattr("components.data.listed_images._MAX_PIXELS", 100)
     with pytest.raises(InputError, match=r"\d\.png has 16x16 pixels"):
         _pairs(world())
 
@@ -216,7 +219,7 @@ def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
 
 
 def test_unknown_source() -> None:
-    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, embedded, folder"):
+    with pytest.raises(InputError, match=r"prepare\.source 'web' is unknown: choose one of cc_neg, coco, embedded"):
         find_source("web")
 
 
@@ -263,3 +266,81 @@ def test_pair_in_two_splits(world: Any, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
         prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     assert not (tmp_path / "pairs").exists()
+
+
+def _jsonl(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+NAMED = [{"image": name, "caption": f"{text}, quoted", "split": ""} for name, text in ROWS]
+FORMATS: dict[str, Callable[[Path], object]] = {
+    "captions.csv": lambda path: path.write_text(
+        "image,caption,split\n" + "".join(f'{row["image"]},"{row["caption"]}",\n' for row in NAMED)
+    ),
+    "captions.jsonl": lambda path: path.write_text(_jsonl(NAMED)),
+    "captions.parquet": lambda path: pq.write_table(pa.Table.from_pylist(NAMED), path),
+    "metadata.jsonl": lambda path: path.write_text(
+        _jsonl([{"file_name": row["image"], "text": row["caption"], "label": 3} for row in NAMED])
+    ),
+    "metadata.csv": lambda path: path.write_text(
+        "file_name,text\n" + "".join(f'{row["image"]},"{row["caption"]}"\n' for row in NAMED)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_pairs(name: str, world: Any, tmp_path: Path) -> None:
+    settings = world([(name, f"{text}, quoted") for name, text in ROWS])
+    expected = _pairs(settings)
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    FORMATS[name](tmp_path / "pictures" / name)
+    assert _pairs(settings) == expected
+
+
+def test_two_lists_are_refused(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    FORMATS["captions.csv"](tmp_path / "pictures" / "captions.csv")
+    with pytest.raises(InputError, match=r"has captions\.tsv and captions\.csv: keep the one"):
+        _pairs(settings)
+
+
+def test_a_split_column_is_kept(world: Any) -> None:
+    splits = ["train", "test", "train", "dev", "train", "train"]
+    rows = [(*row, split) for row, split in zip(ROWS, splits, strict=True)]
+    pairs = _pairs(world(rows, "image\tcaption\tsplit"))
+    assert [(pair.split, pair.caption) for pair in pairs[:2]] == [("test", ROWS[1][1]), ("val", ROWS[3][1])]
+    assert {pair.split for pair in pairs[2:]} == {"train"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"image": "0.png", "caption": "a"}\n{"image":', r"captions\.jsonl: line 2 is no JSON"),
+        ("[1]\n", r"captions\.jsonl: line 1 is no JSON object"),
+        ('{"image": "0.png"}\n', r"captions\.jsonl: it must have the columns image and caption"),
+        ('{"image": "0.png", "caption": 3}\n', r"captions\.jsonl: line 1 has no text as caption"),
+        ('{"image": "0.png", "caption": "a", "split": "most"}\n', r"captions\.jsonl: line 1 has split 'most'"),
+    ],
+)
+def test_bad_json_lines(text: str, message: str, world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    (tmp_path / "pictures" / "captions.jsonl").write_text(text)
+    with pytest.raises(InputError, match=message):
+        _pairs(settings)
+
+
+def test_damaged_parquet(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    (tmp_path / "pictures" / "captions.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InputError, match=r"captions\.parquet is damaged"):
+        _pairs(settings)
+
+
+def test_an_unquoted_comma_is_refused(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    (tmp_path / "pictures" / "captions.tsv").unlink()
+    (tmp_path / "pictures" / "captions.csv").write_text("image,caption\n0.png,one, two\n")
+    with pytest.raises(InputError, match=r"captions\.csv: line 2 has 3 fields, the first line 2: quote captions"):
+        _pairs(settings)

@@ -1,0 +1,109 @@
+"""Pairs of a folder whose images a file lists; sources that differ only by that file's format share what is here.
+
+Of an image to test or to validate with, the first caption makes the pair; the other captions of a test image are
+queries too. An image to train on makes a pair with each of its captions.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from PIL import Image
+
+from components.core.errors import InputError
+from components.core.records import PARAPHRASE_QUERIES
+from components.core.settings import Prepare, Settings
+from components.data.listing import Line, Listing, share
+from components.data.source import EvaluationTables, Pair, Source, caption_queries, filled
+
+_MAX_PIXELS = 40_000_000
+Read = Callable[[Prepare], Listing]
+
+
+def listed_source(read: Read, find: Callable[[Path], str | None], file: str, how: str) -> Source:
+    """A source of the images that `read` lists.
+
+    Args:
+        read: gives the listing of `prepare.folder`.
+        find: tells whether a folder is such a source, see `Source`.
+        file: what lists the images.
+        how: how a user comes by it.
+    """
+    return Source(
+        pairs=lambda settings: _pairs(settings, read(settings.prepare)),
+        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare)),
+        find=find,
+        file=file,
+        how=how,
+    )
+
+
+def read_picture(path: Path) -> bytes:
+    """The bytes of an image file, of which all pixels can be decoded.
+
+    Raises:
+        InputError: they cannot, or are too many.
+    """
+    return checked_picture(path.read_bytes(), str(path))
+
+
+def checked_picture(raw: bytes, name: str) -> bytes:
+    """The bytes of an image, of which all pixels can be decoded; `name` stands in messages.
+
+    Raises:
+        InputError: they cannot, or are too many.
+    """
+    try:
+        with Image.open(io.BytesIO(raw)) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise InputError(f"{name} has {image.width}x{image.height} pixels: shrink it below {_MAX_PIXELS}")
+            image.verify()
+        # `verify` does not see that a JPEG is cut off; reading all of one at an eighth of its size costs little.
+        with Image.open(io.BytesIO(raw)) as image:
+            image.draft("RGB", (1, 1))
+            image.load()
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"{name} is no readable image ({error}): replace or remove it") from None
+    return raw
+
+
+def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair]:
+    shared = share(listing, settings.prepare.counts, settings.world.seed)
+    for split in ("test", "val"):
+        for lines in shared[split]:
+            yield Pair(split, _read_image(lines[0], listing), lines[0].caption, name=_name(lines[0], listing))
+    captions = chain.from_iterable(_captioned(lines, listing) for lines in shared["train"])
+    yield from islice(captions, settings.prepare.counts.train)
+
+
+def _captioned(lines: list[Line], listing: Listing) -> Iterator[Pair]:
+    """One image to train on with each of its captions."""
+    raw = _read_image(lines[0], listing)
+    for line in lines:
+        yield Pair("train", raw, line.caption, name=_name(line, listing))
+
+
+def _read_image(line: Line, listing: Listing) -> bytes:
+    path = listing.find_image(line.image)
+    if path is None:
+        raise InputError(
+            f"{listing.file}: {line.place} names {line.image}, which is not in {listing.folder}: add or remove it"
+        )
+    return read_picture(path)
+
+
+def _name(line: Line, listing: Listing) -> str:
+    """The image's path from the folder on, whose own name may say whose images these are."""
+    return f"{listing.folder.name}/{line.image}"
+
+
+def _evaluation(test: list[Pair], listing: Listing) -> EvaluationTables:
+    """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
+    lines_of = listing.by_image({len(pair.image) for pair in test})
+    lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
+    tables = caption_queries((image, line.caption) for image, line in lines)
+    rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]
+    return tables | {"paraphrase_queries": filled(PARAPHRASE_QUERIES, rows)} if rows else tables

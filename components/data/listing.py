@@ -1,0 +1,181 @@
+"""What a folder of images says about them: captions, paraphrases and published splits, and how images become splits.
+
+An image is known by its bytes, so that a copy of it under another name is the same image.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+
+from more_itertools import unique_everseen
+
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.progress import track
+from components.core.settings import Counts, Prepare
+
+_HELD_OUT_FIRST = ("test", "val", "train")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One caption of one image.
+
+    Attributes:
+        place: where it stands, such as `line 12`.
+        image: path of the image's file below the folder.
+        caption: the text.
+        paraphrase: a person's paraphrase of it, or nothing.
+        split: train, val or test as published; empty where splits are drawn here.
+    """
+
+    place: str
+    image: str
+    caption: str
+    paraphrase: str = ""
+    split: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The captions of a folder's images.
+
+    Attributes:
+        file: what says it.
+        folder: that image paths begin at.
+        lines: in the file's order.
+    """
+
+    file: Path
+    folder: Path
+    lines: list[Line]
+
+    def find_image(self, name: str) -> Path | None:
+        """Where the image called `name` lies, or None when it is no file in the folder."""
+        found = self.folder / name
+        inside = found.resolve().is_relative_to(self.folder.resolve())
+        return found if inside and found.is_file() else None
+
+    def by_image(self, sizes: Container[int] | None = None) -> dict[str, list[Line]]:
+        """Image id -> its lines, in the file's order; a name that `find_image` refuses is an image of its own.
+
+        Args:
+            sizes: only images of so many bytes; None for all. Each of these is read once.
+        """
+        names: dict[str, str] = {}
+        distinct = dict.fromkeys(line.image for line in self.lines)
+        for name in track(distinct, "identify images", len(distinct), "image"):
+            found = self.find_image(name)
+            if found is None and sizes is None:
+                names[name] = name
+            elif found is not None and (sizes is None or found.stat().st_size in sizes):
+                names[name] = image_id(found.read_bytes())
+        grouped: dict[str, list[Line]] = defaultdict(list)
+        for line in self.lines:
+            if line.image in names:
+                grouped[names[line.image]].append(line)
+        return grouped
+
+
+def checked_line(file: Path, line: Line, settings: Prepare) -> Line:
+    """The line without blanks around its texts.
+
+    Raises:
+        InputError: as `checked_caption`.
+    """
+    caption = checked_caption(f"{file}: {line.place} ({line.image})", line.caption, settings)
+    return replace(line, caption=caption, paraphrase=line.paraphrase.strip())
+
+
+def checked_caption(place: str, caption: str, settings: Prepare) -> str:
+    """The caption without blanks around it.
+
+    Raises:
+        InputError: it is empty or too long; the message begins with `place`.
+    """
+    caption = caption.strip()
+    words, longest = len(caption.split()), settings.max_caption_words
+    if not caption:
+        raise InputError(f"{place} has an empty caption: write or remove it")
+    if words > longest:
+        raise InputError(
+            f"{place} has a caption of {words} words: shorten it or raise prepare.max_caption_words (now {longest})"
+        )
+    return caption
+
+
+def image_folder(settings: Prepare) -> Path:
+    """`prepare.folder`.
+
+    Raises:
+        InputError: it is not set, or not there.
+    """
+    if settings.folder is None:
+        raise InputError(
+            f"params.yaml: prepare.source '{settings.source}' needs prepare.folder: name the image folder there"
+        )
+    if not settings.folder.is_dir():
+        raise InputError(f"image folder {settings.folder} does not exist: correct prepare.folder in params.yaml")
+    return settings.folder
+
+
+def share(listing: Listing, counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
+    """Split -> lines by image. No image is in two splits; `test` and `val` count images, `train` counts lines.
+
+    Published splits are kept: images are drawn from their own split, and where none is published to validate with,
+    from those to train on. An image that is published in two splits is in the one that trains less. A line that gives
+    an image the caption of a line before is left out. The user is told of both.
+
+    Raises:
+        InputError: there are too few images or lines.
+    """
+    images = [list(unique_everseen(image, attrgetter("caption"))) for image in listing.by_image().values()]
+    if repeated := len(listing.lines) - sum(map(len, images)):
+        print(f"{listing.file}: {repeated} lines left out that repeat the image and the caption of another")
+    pools = _pools(listing.file, images)
+    for pool in pools.values():
+        random.Random(f"folder-{seed}").shuffle(pool)
+    found: dict[str, list[list[Line]]] = {}
+    for split, wanted in (("test", counts.test), ("val", counts.val)):
+        pool = pools.get(split, pools["train"])
+        if len(pool) < wanted:
+            break
+        found[split], pool[:] = pool[:wanted], pool[wanted:]
+    else:
+        found["train"] = pools["train"]
+        if sum(map(len, found["train"])) >= counts.train:
+            return found
+    raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
+
+
+def _pools(file: Path, images: Iterable[list[Line]]) -> dict[str, list[list[Line]]]:
+    """Images by published split; all of them under `train` where none is published."""
+    pools: dict[str, list[list[Line]]] = {"train": []}
+    moved = 0
+    for lines in images:
+        splits = {line.split for line in lines if line.split}
+        moved += len(splits) > 1
+        split = next((split for split in _HELD_OUT_FIRST if split in splits), "train")
+        pools.setdefault(split, []).append(lines)
+    if moved:
+        print(f"{file}: {moved} images that are published in two splits stay out of the one that trains more")
+    return pools
+
+
+def _too_few(listing: Listing, images: list[list[Line]], counts: Counts, *, published: bool) -> str:
+    wanted = f"prepare.counts wants {counts.test} images to test, {counts.val} to validate and {counts.train} lines"
+    if published:
+        lines = [line for image in images for line in image]
+        have = Counter(line.split for line in lines)
+        there = ", ".join(f"{have[split]} in {split}" for split in _HELD_OUT_FIRST)
+        return f"{listing.file} has {len(images)} images, lines: {there}; {wanted} to train: lower them"
+    rest = sum(map(len, images[counts.test + counts.val :]))
+    return (
+        f"{listing.file} has {len(listing.lines)} lines of {len(images)} images; {wanted} of the others, which have "
+        f"{rest}: lower them"
+    )

@@ -1,0 +1,77 @@
+"""Flickr8k and Flickr30k as published: a file of captions, published splits, and a folder of images.
+
+Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k has no
+splits of its own; with both, and alone for either, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.core.errors import InputError
+from components.core.settings import Prepare
+from components.data.karpathy import read_karpathy
+from components.data.listed_images import listed_source
+from components.data.listing import Line, Listing, checked_line, image_folder
+
+_TOKENS = "Flickr8k.token.txt"
+_SPLITS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
+_KARPATHY = ("dataset_flickr8k.json", "dataset_flickr30k.json")
+_FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
+"""Where the images lie, as the archives and their mirrors unpack; the first is spelled as published."""
+_HOW = "put the published caption and split files there, see components/data/sources/flickr.py"
+
+
+def read_listing(settings: Prepare) -> Listing:
+    """Captions with published splits. Images in no published split are left out, and the user is told how many.
+
+    Raises:
+        InputError: the folder, its files or the images' folder are missing or damaged.
+    """
+    folder = image_folder(settings)
+    images = next((folder / name for name in _FOLDERS if (folder / name).is_dir()), None)
+    if images is None:
+        raise InputError(f"{folder} has no folder of images: unpack them there as {_FOLDERS[0]}")
+    for name in _KARPATHY:
+        if (folder / name).is_file():
+            return read_karpathy(folder / name, images, settings)
+    split_of = {image: split for split, name in _SPLITS.items() for image in _names(folder / name)}
+    file = folder / _TOKENS
+    lines, strays = [], set()
+    for number, row in enumerate(_rows(file), 1):
+        token, tab, caption = row.partition("\t")
+        image, hash_sign, _ = token.rpartition("#")
+        if not tab or not hash_sign:
+            raise InputError(f"{file}: line {number} is not <image>#<n><TAB><caption>: fetch it again")
+        if image in split_of:
+            lines.append(checked_line(file, Line(f"line {number}", image, caption, split=split_of[image]), settings))
+        else:
+            strays.add(image)
+    if strays:
+        print(f"{file}: {len(strays)} images are in no published split and are left out, first {min(strays)}")
+    return Listing(file, images, lines)
+
+
+def _names(file: Path) -> list[str]:
+    return [name.strip() for name in _rows(file) if name.strip()]
+
+
+def _rows(file: Path) -> list[str]:
+    try:
+        return file.read_text("utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"{file} is missing: {_HOW}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 (byte {error.start}): fetch it again") from None
+
+
+def find(folder: Path) -> str | None:
+    """See `Source`."""
+    return next((name for name in (*_KARPATHY, _TOKENS) if (folder / name).is_file()), None)
+
+
+SOURCE = listed_source(read_listing, find, _TOKENS, _HOW)

@@ -1,0 +1,110 @@
+"""A Hugging Face dataset with an image and a caption column, as a local folder of Parquet files.
+
+Files are `<split>-*.parquet` or `<split>.parquet`, in the folder or in `data` below it, as the hub stores them; all of
+them train where none names a split. The image column holds bytes, or `{bytes, path}`; the caption column holds a text
+or a list of texts. Images that lie beside a table which only names them are read by source `folder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.core.errors import InputError
+from components.core.settings import Prepare
+from components.data.listing import image_folder
+from components.data.streamed_images import TRAIN, Sample, Splits, streamed_source
+
+_SPLIT = re.compile(r"(train|validation|val|dev|test)(?:-.*)?\.parquet")
+_MEANT = {"validation": "val", "dev": "val"}
+_IMAGES = ("image", "img", "jpg", "png", "picture")
+_CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
+_ROWS = 64
+"""Read at a time: a row holds an image."""
+_HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
+
+
+def read_splits(settings: Prepare) -> Splits:
+    """The dataset's published splits.
+
+    Raises:
+        InputError: the folder is missing, has no Parquet files, or none to train on.
+    """
+    folder = image_folder(settings)
+    found: dict[str, list[Path]] = {}
+    for file in _files(folder):
+        named = _SPLIT.fullmatch(file.name)
+        split = _MEANT.get(named[1], named[1]) if named else TRAIN
+        found.setdefault(split, []).append(file)
+    if TRAIN not in found:
+        raise InputError(f"{folder} has no Parquet file to train on: {_HOW}")
+    return {split: partial(_samples, files) for split, files in found.items()}
+
+
+def _samples(files: list[Path]) -> Iterator[Sample]:
+    for file in files:
+        try:
+            with pq.ParquetFile(file) as stored:
+                image, caption = _columns(file, stored.schema_arrow)
+                batches = stored.iter_batches(_ROWS, columns=[image, caption])
+                for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
+                    yield _sample(f"{file}: row {number}", row[image], row[caption])
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+
+
+def _sample(place: str, image: Any, captions: Any) -> Sample:
+    name = ""
+    if isinstance(image, dict):
+        image, name = image.get("bytes"), str(image.get("path") or "")
+    if not isinstance(image, bytes) or not image:
+        raise InputError(f"{place} holds no image: fetch the dataset with its images embedded")
+    texts = [captions] if isinstance(captions, str) else captions or []
+    texts = [text.get("raw") if isinstance(text, dict) else text for text in texts]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{place} holds no caption: remove the row")
+    return Sample(place, image, tuple(texts), name)
+
+
+def _columns(file: Path, schema: pa.Schema) -> tuple[str, str]:
+    """Names of the image column and the caption column."""
+    image = next((name for name in _IMAGES if name in schema.names and _holds_images(schema.field(name).type)), None)
+    caption = next((name for name in _CAPTIONS if name in schema.names), None)
+    if image is None or caption is None:
+        what, names = ("image", _IMAGES) if image is None else ("caption", _CAPTIONS)
+        raise InputError(
+            f"{file} has the columns {', '.join(schema.names)} and none for the {what}: rename one to one of "
+            f"{', '.join(names)}"
+        )
+    return image, caption
+
+
+def _holds_images(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(field.name == "bytes" for field in kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.parquet"), *(folder / "data").glob("*.parquet")])
+
+
+def find(folder: Path) -> str | None:
+    """See `Source`: a Parquet file with images in it."""
+    for file in _files(folder)[:1]:
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowException, OSError):
+            return None
+        if any(name in schema.names and _holds_images(schema.field(name).type) for name in _IMAGES):
+            return str(file.relative_to(folder))
+    return None
+
+
+SOURCE = streamed_source(read_splits, find, "*.parquet", _HOW)

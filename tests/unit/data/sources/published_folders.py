@@ -1,0 +1,105 @@
+"""Small folders in the formats in which data sets of captioned images are published."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+PUBLISHED = {"train": range(6), "val": range(6, 8), "test": range(8, 10)}
+COUNTS = {"train": 12, "val": 2, "test": 2}
+
+
+def picture(number: int) -> bytes:
+    """A PNG that no other number has."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (16, 16), (number, 0, 0)).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def captions(number: int) -> list[str]:
+    """What two people say of a picture."""
+    return [f"picture {number} .", f"number {number} in red ."]
+
+
+def write_pictures(folder: Path, numbers: Any = range(10)) -> None:
+    """`<number>.png` of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        (folder / f"{number}.png").write_bytes(picture(number))
+
+
+def write_flickr8k(folder: Path) -> None:
+    """Token file, split lists and images; an eleventh image is in no split."""
+    write_pictures(folder / "Flicker8k_Dataset")
+    names = {"train": "train", "val": "dev", "test": "test"}
+    for split, numbers in PUBLISHED.items():
+        listed = "".join(f"{number}.png\n" for number in numbers)
+        (folder / f"Flickr_8k.{names[split]}Images.txt").write_text(listed)
+    lines = [f"{number}.png#{take}\t{text}" for number in range(11) for take, text in enumerate(captions(number))]
+    (folder / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
+
+
+def karpathy(filepath: dict[str, str] | None = None) -> dict[str, Any]:
+    """A split file of Karpathy's; the last image to train on is in `restval`."""
+    images = []
+    for split, numbers in PUBLISHED.items():
+        for number in numbers:
+            named = "restval" if number == 5 else split
+            image: dict[str, Any] = {"filename": f"{number}.png", "split": named, "imgid": number}
+            image["sentences"] = [{"raw": text, "tokens": text.split()} for text in captions(number)]
+            images.append(image | ({"filepath": filepath[split]} if filepath else {}))
+    return {"dataset": "flickr30k", "images": images}
+
+
+def write_flickr30k(folder: Path) -> None:
+    """Karpathy's file and images."""
+    write_pictures(folder / "flickr30k-images")
+    (folder / "dataset_flickr30k.json").write_text(json.dumps(karpathy()))
+
+
+def write_coco_karpathy(folder: Path) -> None:
+    """Karpathy's file, and images in the folders of COCO's own splits."""
+    places = {"train": "train2014", "val": "val2014", "test": "val2014"}
+    for split, numbers in PUBLISHED.items():
+        write_pictures(folder / places[split], numbers)
+    (folder / "dataset_coco.json").write_text(json.dumps(karpathy(places)))
+
+
+def write_coco(folder: Path) -> None:
+    """COCO's annotations; what validates above is among what trains, and tests is COCO's `val2017`."""
+    for part, numbers in (("train2017", range(8)), ("val2017", range(8, 10))):
+        write_pictures(folder / part, numbers)
+        images = [{"id": 100 + number, "file_name": f"{number}.png", "height": 16} for number in numbers]
+        told = [{"image_id": 100 + number, "id": 1, "caption": text} for number in numbers for text in captions(number)]
+        path = folder / "annotations" / f"captions_{part}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"images": images, "annotations": told}))
+
+
+def write_huggingface(folder: Path) -> None:
+    """Parquet files by split, images as the hub stores them, two files to train on."""
+    files = {"train-00000-of-00002": range(3), "train-00001-of-00002": range(3, 6)}
+    for name, numbers in {**files, "validation": PUBLISHED["val"], "test": PUBLISHED["test"]}.items():
+        rows = {
+            "image": [{"bytes": picture(number), "path": f"{number}.png"} for number in numbers],
+            "caption": [captions(number) for number in numbers],
+            "license": ["none"] * len(numbers),
+        }
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(rows), folder / "data" / f"{name}.parquet")
+
+
+WRITERS = {
+    "flickr8k": ("flickr", write_flickr8k),
+    "flickr30k": ("flickr", write_flickr30k),
+    "coco_karpathy": ("coco", write_coco_karpathy),
+    "coco": ("coco", write_coco),
+    "huggingface": ("huggingface", write_huggingface),
+}
+"""Format -> the source that reads it, and what writes a small folder of it."""

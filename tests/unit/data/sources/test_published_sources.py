@@ -1,0 +1,264 @@
+"""Sources of published data sets: splits as published, every caption read, faults told in one line with the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
+from components.core.settings import Settings
+from components.data import prepare
+from components.data.sources import find_source
+from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture
+
+SHARED = Path(__file__).parents[5] / "shared" / "data" / "flickr8k"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    """Writes a folder in a published format; returns settings that name it."""
+
+    def make(name: str, **changes: Any) -> Settings:
+        source, write = WRITERS[name]
+        write(tmp_path / "set")
+        found = {"source": source, "folder": str(tmp_path / "set"), "counts": COUNTS} | changes
+        return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+
+    return make
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_published_splits_are_kept(name: str, settings: Any, tmp_path: Path) -> None:
+    prepare.run(settings(name), tmp_path / "pairs", tmp_path / "evaluation")
+    rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
+    assert {split: len(found) for split, found in rows.items()} == COUNTS
+    images = {split: {row["image_id"] for row in found} for split, found in rows.items()}
+    published = {split: {image_id(picture(number)) for number in numbers} for split, numbers in PUBLISHED.items()}
+    assert images["test"] == published["test"]
+    if name == "coco":
+        # COCO publishes nothing to validate with: these are of those to train on.
+        assert images["train"] | images["val"] == published["train"] | published["val"]
+        assert not images["train"] & images["val"]
+    else:
+        assert images == published
+        assert {row["caption"] for row in rows["train"]} == {
+            text for one in PUBLISHED["train"] for text in captions(one)
+        }
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    assert {query["text"] for query in queries} == {text for one in PUBLISHED["test"] for text in captions(one)}
+    assert {query["image_id"] for query in queries} == images["test"]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_folder_is_known_by_its_file(name: str, settings: Any, tmp_path: Path) -> None:
+    source, _ = WRITERS[name]
+    settings(name)
+    known = [one for one in ("coco", "flickr", "folder", "huggingface") if find_source(one).found_in(tmp_path / "set")]
+    assert known == [source]
+    assert find_source(source).found_in(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_more_than_there_is_is_refused(name: str, split: str, settings: Any) -> None:
+    wanted = settings(name, counts=COUNTS | {split: 50})
+    with pytest.raises(InputError, match=r"(?s)counts.* 50\b.*lower"):
+        list(find_source(WRITERS[name][0]).pairs(wanted))
+
+
+def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    list(find_source("flickr").pairs(settings("flickr8k")))
+    assert (
+        "Flickr8k.token.txt: 1 images are in no published split and are left out, first 10.png"
+        in capsys.readouterr().out
+    )
+
+
+def test_an_image_in_two_published_splits_does_not_train(
+    settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = settings("flickr8k", counts=COUNTS | {"train": 10})
+    shutil.copy(tmp_path / "set/Flicker8k_Dataset/8.png", tmp_path / "set/Flicker8k_Dataset/0.png")
+    pairs = list(find_source("flickr").pairs(made))
+    twice = image_id(picture(8))
+    assert {pair.split for pair in pairs if pair.image_id == twice} == {"test"}
+    assert "1 images that are published in two splits" in capsys.readouterr().out
+
+
+def test_an_image_that_streams_twice_does_not_train(settings: Any, tmp_path: Path) -> None:
+    made = settings("huggingface", counts=COUNTS | {"train": 10})
+    path = tmp_path / "set/data/train-00000-of-00002.parquet"
+    rows = pq.read_table(path).to_pylist()
+    rows[0]["image"]["bytes"] = picture(8)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    pairs = list(find_source("huggingface").pairs(made))
+    assert {pair.split for pair in pairs if pair.image_id == image_id(picture(8))} == {"test"}
+
+
+def test_without_published_splits_the_first_images_test(tmp_path: Path, settings: Any) -> None:
+    made = settings("huggingface", counts={"train": 6, "val": 1, "test": 1})
+    for path in (tmp_path / "set" / "data").iterdir():
+        if not path.name.startswith("train"):
+            path.unlink()
+    pairs = list(find_source("huggingface").pairs(made))
+    order = [image_id(picture(number)) for number in range(6)]
+    assert [pair.image_id for pair in pairs[:2]] == order[:2]
+    assert {pair.image_id for pair in pairs[2:]} <= set(order[2:])
+
+
+def _change_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "cut token file": (
+        "flickr8k",
+        lambda folder: (folder / "Flickr8k.token.txt").write_text("0.png#0"),
+        r"token\.txt: line 1 is not <image>#<n><TAB><caption>",
+    ),
+    "token file in another encoding": (
+        "flickr8k",
+        lambda folder: (folder / "Flickr8k.token.txt").write_bytes("0.png#0\tcafé".encode("latin-1")),
+        r"token\.txt is not UTF-8 \(byte 11\)",
+    ),
+    "no split list": (
+        "flickr8k",
+        lambda folder: (folder / "Flickr_8k.devImages.txt").unlink(),
+        r"Flickr_8k\.devImages\.txt is missing",
+    ),
+    "no images": ("flickr30k", lambda folder: shutil.rmtree(folder / "flickr30k-images"), "has no folder of images"),
+    "an image is missing": (
+        "flickr30k",
+        lambda folder: (folder / "flickr30k-images" / "8.png").unlink(),
+        r"images\[8\] names 8\.png, which is not in",
+    ),
+    "a picture is cut": (
+        "flickr30k",
+        lambda folder: (folder / "flickr30k-images" / "8.png").write_bytes(picture(8)[:40]),
+        r"8\.png is no readable image",
+    ),
+    "a link out of the folder": (
+        "flickr30k",
+        lambda folder: (
+            (folder / "flickr30k-images" / "8.png").rename(folder.parent / "secret.png"),
+            (folder / "flickr30k-images" / "8.png").symlink_to(folder.parent / "secret.png"),
+        ),
+        r"images\[8\] names 8\.png, which is not in",
+    ),
+    "cut JSON": (
+        "coco_karpathy",
+        lambda folder: (folder / "dataset_coco.json").write_text('{"images": ['),
+        r"dataset_coco\.json is damaged",
+    ),
+    "JSON of another kind": (
+        "coco_karpathy",
+        lambda folder: (folder / "dataset_coco.json").write_text("[]"),
+        r"dataset_coco\.json holds no JSON object",
+    ),
+    "no list": (
+        "coco_karpathy",
+        lambda folder: (folder / "dataset_coco.json").write_text("{}"),
+        "has no list 'images'",
+    ),
+    "an unknown split": (
+        "coco_karpathy",
+        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(split="dev")),
+        r"images\[3\] has split 'dev'",
+    ),
+    "a field of another kind": (
+        "coco_karpathy",
+        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(sentences="x")),
+        r"images\[3\] is not as published \(sentences: ",
+    ),
+    "a name out of the folder": (
+        "coco_karpathy",
+        lambda folder: _change_json(
+            folder / "dataset_coco.json", lambda raw: raw["images"][8].update(filepath="../..")
+        ),
+        r"images\[8\] names \.\./\.\./8\.png, which is not in",
+    ),
+    "an empty caption": (
+        "coco",
+        lambda folder: _change_json(
+            folder / "annotations/captions_val2017.json", lambda raw: raw["annotations"][0].update(caption="  ")
+        ),
+        r"annotations\[0\] \(val2017/8\.png\) has an empty caption",
+    ),
+    "a caption of no image": (
+        "coco",
+        lambda folder: _change_json(
+            folder / "annotations/captions_val2017.json", lambda raw: raw["annotations"][0].update(image_id=7)
+        ),
+        r"annotations\[0\] has image_id 7, which `images` lacks",
+    ),
+    "half of COCO": (
+        "coco",
+        lambda folder: (folder / "annotations/captions_val2017.json").unlink(),
+        r"captions_val2017\.json is missing",
+    ),
+    "cut Parquet": (
+        "huggingface",
+        lambda folder: (folder / "data/test.parquet").write_bytes((folder / "data/test.parquet").read_bytes()[:-20]),
+        r"test\.parquet is damaged",
+    ),
+    "no caption column": (
+        "huggingface",
+        lambda folder: pq.write_table(
+            pq.read_table(folder / "data/test.parquet").drop_columns("caption"), folder / "data/test.parquet"
+        ),
+        r"test\.parquet has the columns image, license and none for the caption",
+    ),
+    "an image that is only named": (
+        "huggingface",
+        lambda folder: pq.write_table(
+            pa.table({"image": [{"bytes": None, "path": "8.png"}], "caption": [["x"]]}), folder / "data/test.parquet"
+        ),
+        r"test\.parquet: row 1 holds no image",
+    ),
+    "no caption": (
+        "huggingface",
+        lambda folder: pq.write_table(
+            pa.table({"image": [{"bytes": picture(8), "path": ""}], "caption": pa.array([[]], pa.list_(pa.string()))}),
+            folder / "data/test.parquet",
+        ),
+        r"test\.parquet: row 1 holds no caption",
+    ),
+    "nothing to train on": (
+        "huggingface",
+        lambda folder: [path.unlink() for path in (folder / "data").glob("train-*")],
+        "has no Parquet file to train on",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path) -> None:
+    name, harm, message = FAULTS[fault]
+    made = settings(name)
+    harm(tmp_path / "set")
+    with pytest.raises(InputError, match=message) as caught:
+        list(find_source(WRITERS[name][0]).pairs(made))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"Flickr8k is not in {SHARED}")
+def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
+    found = {"source": "flickr", "folder": str(SHARED), "counts": {"train": 29_990, "val": 1000, "test": 1000}}
+    made = Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+    pairs = list(find_source("flickr").pairs(made))
+    images = {split: {pair.image_id for pair in pairs if pair.split == split} for split in SPLITS}
+    # One photograph is there twice among those to train on.
+    assert {split: len(found) for split, found in images.items()} == {"train": 5999, "val": 1000, "test": 1000}
+    assert len(set.union(*images.values())) == 7999
