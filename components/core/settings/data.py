@@ -32,7 +32,7 @@ class Prepare(Block):
     counts: Counts
     rare_word_share: float = Field(0.04, ge=0, le=1)
     folder: Path | None = None
-    """For source `folder`: holds `captions.tsv` (image, caption) and the image files it names."""
+    """What all sources but `embedded` read, in the format that the source's file says."""
     max_caption_words: PositiveInt = 100
     keep_out: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
