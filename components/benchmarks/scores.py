@@ -21,6 +21,11 @@ class Metric:
     """What happens to equal similarities, in words."""
 
 
+def metrics(ties: str, *names: str, higher_is_better: bool = True) -> tuple[Metric, ...]:
+    """Declarations of metrics of one direction whose ties count alike."""
+    return tuple(Metric(name, higher_is_better, ties) for name in names)
+
+
 @dataclass(frozen=True)
 class Correlation:
     """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities."""

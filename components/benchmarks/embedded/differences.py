@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.protocols.difference import classified, margins
-from components.benchmarks.protocols.row_pairs import group_numbers
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.choices import group_numbers
+from components.benchmarks.protocols.geometry import classified, margins
 from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater

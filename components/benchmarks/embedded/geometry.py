@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
 from components.benchmarks.protocols import geometry
 from components.benchmarks.scores import Metric, Scores

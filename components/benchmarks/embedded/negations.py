@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.protocols.row_pairs import row_cosine
-from components.benchmarks.protocols.semclip_scores import original_over_negation
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.choices import original_over_negation, row_cosine
 from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.records import NEGATION_QUERIES

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.metrics import Reals, average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.records import PARAPHRASE_QUERIES

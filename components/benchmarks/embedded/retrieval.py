@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater

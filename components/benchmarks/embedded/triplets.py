@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
-from components.benchmarks.protocols.triplets import image_triplets, text_triplets
+from components.benchmarks.protocols.choices import image_triplets, text_triplets
 from components.benchmarks.scores import Columns, Metric, Scores
 from components.core.records import SWAPS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Metric, Scores
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import LABELS

@@ -18,9 +18,9 @@ import numpy as np
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.judging.judge import OPTION, Question, judged
-from components.benchmarks.protocols.difference import drawn
-from components.benchmarks.protocols.row_pairs import group_numbers
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.protocols.choices import group_numbers
+from components.benchmarks.protocols.geometry import drawn
+from components.benchmarks.scores import Scores, metrics
 from components.captions.inputs.pictures import pictures_of
 from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.disarm import disarm
@@ -83,8 +83,8 @@ BENCHMARKS = (
             Need("pairs.parquet", "a table `pairs` with the images", "100 MB", "yours", "stage prepare", optional=True),
         ),
         metrics=(
-            Metric("score", higher_is_better=True, ties="none: a mean of scores"),
-            Metric("good_share", higher_is_better=True, ties=f"a score of exactly {GOOD} is good"),
+            *metrics("none: a mean of scores", "score"),
+            *metrics(f"a score of exactly {GOOD} is good", "good_share"),
         ),
         score=score,
         text_only=True,

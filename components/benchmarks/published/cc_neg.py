@@ -23,15 +23,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.benchmarks.benchmark import Benchmark, Need, Tested
-from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.files.rows import checked, read_csv
-from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
-from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.encoding.pictures import SQUASHED
+from components.benchmarks.encoding.published_context import PublishedContext, checked, read_csv
+from components.benchmarks.protocols.choices import (
+    SEMCLIP_METRICS,
+    at_least,
+    group_numbers,
+    held_out,
+    row_cosine,
+    semclip_scores,
+)
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
-from components.core.metrics import Features
 
 CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
 TABLE, CSV = "cc_neg.parquet", "ccneg_paraphrased.csv"
@@ -46,8 +49,8 @@ def score_con_clip(context: PublishedContext) -> Scores:
     rows = read_table(context.folder / TABLE)
     context.expect(TABLE, len(rows), ROWS)
     tested = _tested_rows(context, rows)
-    images = _images(context, [picture_name(row) for row in tested])
-    true = context.texts([row["caption"] for row in tested])
+    images = context.image_files(IMAGES, map(picture_name, tested))
+    (true,) = context.columns(tested, "caption")
     negated = context.texts([row["negated"].replace(",", "") for row in tested])
     return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
 
@@ -60,11 +63,9 @@ def score_semclip(context: PublishedContext) -> Scores:
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         context.expect(CSV, len(rows), ROWS)
     files = [semclip_picture_name(row) for row in tested]
-    images = _images(context, files, SQUASHED)
-    original, paraphrased, negated = (
-        context.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
-    )
-    return semclip_scores(SEMCLIP, images, original, paraphrased, negated, group_numbers(files))
+    images = context.image_files(IMAGES, files, SQUASHED)
+    texts = context.columns(tested, "caption", "paraphrased", "negation")
+    return semclip_scores(SEMCLIP, group_numbers(files), images, *texts)
 
 
 def tested_con_clip(context: PublishedContext) -> Tested:
@@ -103,10 +104,6 @@ def semclip_rows(context: PublishedContext) -> tuple[list[dict[str, Any]], list[
     """
     rows = checked(context, CSV, read_csv(context.folder / CSV), _CSV_COLUMNS)
     return rows, [rows[number] for number in held_out(len(rows))]
-
-
-def _images(context: PublishedContext, names: list[str], preparation: Preparation = CLIP) -> Features:
-    return context.images([picture_file(context.folder / IMAGES / name) for name in names], preparation)
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
@@ -148,7 +145,7 @@ BENCHMARKS = (
             ),
             _PICTURES,
         ),
-        metrics=(Metric("accuracy", higher_is_better=True, ties="a tie is right"),),
+        metrics=metrics("a tie is right", "accuracy"),
         score=score_con_clip,
         tested=tested_con_clip,
     ),
@@ -162,11 +159,7 @@ BENCHMARKS = (
             Need(CSV, f"{ROWS:,} rows", "60 MB", "BSD-3 code, data not stated", "the authors of SemCLIP"),
             _PICTURES,
         ),
-        metrics=(
-            Metric("recall_at_k", higher_is_better=True, ties="the image of the earlier row first"),
-            Metric("original_over_negation", higher_is_better=True, ties="a tie is a failure"),
-            Metric("composite_score", higher_is_better=True, ties="as in its parts"),
-        ),
+        metrics=SEMCLIP_METRICS,
         score=score_semclip,
         tested=tested_semclip,
     ),

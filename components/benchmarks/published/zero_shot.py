@@ -26,10 +26,8 @@ from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import CLASS_NAMES, SLOT, TEMPLATES, read_image_set
-from components.benchmarks.protocols.comparative_prompting import Classified, comparative_scores
-from components.benchmarks.protocols.zero_shot import TIE, prompt_ensemble, top_accuracy
-from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.protocols.zero_shot import TIE, Classified, comparative_scores, prompt_ensemble, top_accuracy
+from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Features, Indices, Reals
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
@@ -134,12 +132,9 @@ TEXT_NEEDS = (
     _generated(DIFFERENCES, "differences between classes"),
 )
 METRICS = (
-    Metric("top1", higher_is_better=True, ties=TIE),
-    Metric("top5", higher_is_better=True, ties=TIE),
-    Metric("mean_per_class_recall", higher_is_better=True, ties=TIE),
-    Metric("top1_negated", higher_is_better=False, ties=TIE),
-    Metric("delta", higher_is_better=True, ties=TIE),
-    Metric("top1_confused", higher_is_better=True, ties=TIE),
+    *metrics(TIE, "top1", "top5", "mean_per_class_recall"),
+    *metrics(TIE, "top1_negated", higher_is_better=False),
+    *metrics(TIE, "delta", "top1_confused"),
 )
 OPTIONS = {
     DESCRIPTIONS: "a table of class descriptions, or a .txt with one line for each class of the set",
@@ -147,7 +142,7 @@ OPTIONS = {
 }
 
 
-def _benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+def _benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=f"zero_shot_{facts.name}",
         version=2,

@@ -24,11 +24,9 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import read_image_set
-from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, released_names
-from components.benchmarks.protocols.comparative_prompting import Classified, released_scores
-from components.benchmarks.protocols.difference import drawn
-from components.benchmarks.protocols.zero_shot import prompt_ensemble, top_accuracy
+from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, read_image_set, released_names
+from components.benchmarks.protocols.geometry import drawn
+from components.benchmarks.protocols.zero_shot import Classified, prompt_ensemble, released_scores, top_accuracy
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.published.zero_shot import (
     DESCRIPTIONS,

@@ -1,13 +1,17 @@
-"""Encoders side by side: values, and paired differences to the first one."""
+"""Encoders side by side: values, and paired differences to the first one; as CSV, and as columns for MLflow."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from components.benchmarks.bootstrap import Interval, interval
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
+from components.core.files import atomic_file
 from components.evaluation.results import Report
 
 
@@ -95,3 +99,83 @@ def best_challenger(comparison: Comparison, primary: str) -> str:
     if not row:
         return comparison.encoders[-1]
     return best_encoder(Comparison(tuple(row), {primary: row}), primary)
+
+
+_COLUMNS = ("metric", "higher_is_better", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high")
+
+
+def write_csv(comparison: Comparison, path: Path) -> None:
+    """Write one line per metric and encoder; the reference's difference stays empty."""
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow((*_COLUMNS, "verdict"))
+        for metric, row in comparison.cells.items():
+            for encoder, cell in row.items():
+                writer.writerow(
+                    (
+                        metric,
+                        str(cell.higher_is_better).lower(),
+                        encoder,
+                        *_numbers(cell.value),
+                        *_numbers(cell.delta),
+                        cell.verdict,
+                    )
+                )
+
+
+def read_csv(path: Path) -> Comparison:
+    """Read what `write_csv` wrote.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    cells: dict[str, dict[str, Cell]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                delta = _interval(row, "delta", "delta_low", "delta_high") if row["delta"] else None
+                value = _interval(row, "value", "low", "high")
+                cells.setdefault(row["metric"], {})[row["encoder"]] = Cell(
+                    value, delta, row["higher_is_better"] == "true"
+                )
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run `dvc repro compare` to make it") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): run `dvc repro compare` to make it again") from None
+    if not cells:
+        raise InputError(f"{path} is empty: run `dvc repro compare` to make it again")
+    return Comparison(tuple(next(iter(cells.values()))), cells)
+
+
+def _numbers(found: Interval | None) -> tuple[str, str, str]:
+    return (repr(found.value), repr(found.low), repr(found.high)) if found else ("", "", "")
+
+
+def _interval(row: dict[str, str], value: str, low: str, high: str) -> Interval:
+    return Interval(float(row[value]), float(row[low]), float(row[high]))
+
+
+Columns = dict[str, list[Any]]
+
+
+def long_table(comparison: Comparison) -> Columns:
+    """One row per metric and encoder, with intervals and differences."""
+    columns: Columns = {
+        name: []
+        for name in ("metric", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high", "verdict")
+    }
+    for metric, row in comparison.cells.items():
+        for encoder, cell in row.items():
+            delta = (cell.delta.value, cell.delta.low, cell.delta.high) if cell.delta else (None, None, None)
+            entry = (metric, encoder, cell.value.value, cell.value.low, cell.value.high, *delta, cell.verdict)
+            for column, value in zip(columns.values(), entry, strict=True):
+                column.append(value)
+    return columns
+
+
+def wide_table(comparison: Comparison) -> Columns:
+    """One row per encoder and one column per metric."""
+    columns: Columns = {"encoder": list(comparison.encoders)}
+    for metric, row in comparison.cells.items():
+        columns[metric] = [row[encoder].value.value for encoder in comparison.encoders]
+    return columns

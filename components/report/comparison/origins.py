@@ -15,7 +15,7 @@ from components.benchmarks.embedded import find_benchmark, table_files
 from components.core.files import file_hash
 from components.core.provenance import git_commit
 from components.core.settings import Settings
-from components.evaluation.folders import Folders
+from components.evaluation.results import Folders
 
 PACKAGES = (
     "cliptune", "numpy", "torch", "torchvision", "open_clip_torch", "transformers", "safetensors", "pillow", "pyarrow",

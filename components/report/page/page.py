@@ -15,14 +15,13 @@ from markupsafe import Markup
 from components.benchmarks.embedded import find_benchmark
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.folders import Folders
-from components.evaluation.results import Report
+from components.evaluation.results import Folders, Report
 from components.report.comparison import wording
 from components.report.comparison.comparison import Comparison, best_encoder
 from components.report.comparison.origins import Origin, trace_origin
-from components.report.comparison.paraphrase_lists import read_retrieved
 from components.report.page.failures import Explorer, build_explorer
 from components.report.page.gallery import Gallery, build_gallery
+from components.report.page.retrieved import read_retrieved
 from components.report.plots import bars as plots
 from components.report.plots.figures import Plot, all_plots
 from components.tracking.curves import Curves, training_curves

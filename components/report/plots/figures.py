@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 from components.report.comparison.comparison import Comparison
 from components.report.plots import bars as plots
 from components.report.plots.bars import fragment, line_style
-from components.report.plots.loss_curves import curve_names, loss_curves
-from components.report.plots.pareto import AGAINST, frontier, pareto, positions
+from components.report.plots.lines import AGAINST, curve_names, frontier, loss_curves, pareto, positions
 from components.tracking.curves import Curves
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.errors import InputError
-from components.evaluation.published_results import PublishedReport, read_published_values
+from components.evaluation.published import PublishedReport, read_published_values
 
 _RESAMPLES = 2000
 

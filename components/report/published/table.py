@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from components.evaluation.published_results import PublishedReport
+from components.evaluation.published import PublishedReport
 from components.evaluation.results import Result
 from components.report.published.pairs import Pair
 from components.report.published.paper_tables import Collection, Column

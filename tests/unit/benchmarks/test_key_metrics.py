@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from components.benchmarks.benchmark import key_metrics, tracked_metrics
 from components.benchmarks.embedded import find_benchmark
-from components.benchmarks.key_metrics import key_metrics, tracked_metrics
 from components.core.settings import load_settings
 
 PAIRED = [find_benchmark("paraphrased_retrieval")]

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scores import Correlation, Metric, Scores
 from components.core.errors import InputError
-from components.evaluation import run_published
-from components.evaluation.published_results import all_published, read_published, report_path
-from components.evaluation.run_published import Outcome, Plan, run_all, run_one
+from components.evaluation import published
+from components.evaluation.published import Outcome, Plan, all_published, read_published, report_path, run_all, run_one
 from components.report.published.pairs import paired
 from components.report.published.table import paired_sections
 from tests.support.toy_context import ToyEncoder
@@ -153,7 +152,7 @@ def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan)
 
 def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[Path, Mapping[str, float]]] = []
-    monkeypatch.setattr(run_published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
+    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
     run_one(UNDER_TEST, BENCHMARK, plan)
     assert told == []
     trained = replace(UNDER_TEST, name="mine", folder=Path("models/mine"))

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from components.benchmarks.captioning.examples import examples
+from components.benchmarks.captioning.examples import examples, picture_tokens
 from components.benchmarks.captioning.pairs import PicturePair
-from components.benchmarks.captioning.picture_tokens import picture_tokens
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.picture_source import picture_bytes
+from components.benchmarks.encoding.pictures import picture_bytes
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from components.benchmarks.captioning.words import EDGE, MAX_WORDS, PAD, Vocabulary, split_words
+from components.benchmarks.captioning.pairs import EDGE, MAX_WORDS, PAD, Vocabulary, split_words
 
 SENTENCES = (
     "The two people aren't in the parking-lot any more.",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.benchmarks.image_sets import imagenet
-from components.benchmarks.image_sets.facts import ImageSetFacts, default_templates, image_sets
+from components.benchmarks.image_sets.facts import ImageSetFacts, default_templates, image_sets, imagenet_folders, wnids
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
 from components.core.errors import InputError
@@ -55,21 +54,21 @@ def test_one_folder_too_many_or_a_flat_folder_is_refused(tmp_path: Path) -> None
 
 
 def test_imagenet_wants_its_wnids_and_has_clips_names(tmp_path: Path) -> None:
-    wnids = list(imagenet.wnids())
-    write(tmp_path / "val", wnids)
+    known = list(wnids())
+    write(tmp_path / "val", known)
     found = read(tmp_path, image_sets()["imagenet_1k"])
     assert found.labels.tolist() == list(range(1000))
     assert found.class_names is not None
     assert (found.class_names[0], found.class_names[1]) == ("tench", "goldfish")
     assert len(found.templates or ()) == 80
     assert (found.templates or ())[0] == "a bad photo of a {c}."
-    (tmp_path / "val" / wnids[5]).rename(tmp_path / "val" / "n99999999")
-    with pytest.raises(InputError, match=rf"folder '{wnids[5]}' is missing \(2 such\)"):
+    (tmp_path / "val" / known[5]).rename(tmp_path / "val" / "n99999999")
+    with pytest.raises(InputError, match=rf"folder '{known[5]}' is missing \(2 such\)"):
         read(tmp_path, image_sets()["imagenet_1k"])
 
 
 def test_imagenet_r_has_the_names_of_its_own_classes(tmp_path: Path) -> None:
-    write(tmp_path / "imagenet-r", list(imagenet.class_folders("imagenet_r")))
+    write(tmp_path / "imagenet-r", list(imagenet_folders("imagenet_r")))
     found = read(tmp_path, image_sets()["imagenet_r"])
     assert len(found.class_names or ()) == 200
     assert list(found.class_names or ())[:3] == ["goldfish", "great white shark", "hammerhead shark"]

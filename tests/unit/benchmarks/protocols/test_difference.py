@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.difference import classified, drawn, margins, pooled, unlike_pairs
+from components.benchmarks.protocols.geometry import classified, drawn, margins, pooled, unlike_pairs
 
 X, Y, Z = np.eye(3, dtype=np.float32)
 

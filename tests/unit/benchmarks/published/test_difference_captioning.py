@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.captioning import adaptation, drawn_changes, writing
-from components.benchmarks.captioning.system import run
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.captioning import drawn_changes, learning
+from components.benchmarks.captioning.learning import run
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.run_published import Plan, run_one
+from components.evaluation.published import Plan, run_one
 from tests.support.toy_context import colour_image, toy_context
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
@@ -32,8 +32,8 @@ NAME = "difference_captioning"
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Java, which takes seconds to start, and few epochs."""
     monkeypatch.setenv("PATH", "")
-    for stage in (adaptation, writing):
-        monkeypatch.setattr(stage, "COURSE", replace(stage.COURSE, epochs=2))
+    for stage in ("RETRIEVAL", "WRITING"):
+        monkeypatch.setattr(learning, stage, replace(getattr(learning, stage), epochs=2))
 
 
 def _write(folder: Path) -> None:

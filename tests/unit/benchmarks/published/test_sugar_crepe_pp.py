@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sugar_crepe_pp import SUBSETS
+from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.core.errors import InputError
 from tests.support.toy_context import colour_image, toy_context
 

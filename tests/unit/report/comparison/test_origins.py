@@ -6,7 +6,7 @@ import pytest
 
 from components.core.files import file_hash
 from components.core.settings import Settings
-from components.evaluation.folders import Folders
+from components.evaluation.results import Folders
 from components.report.comparison import origins
 from components.report.comparison.origins import trace_origin, without_secrets
 

@@ -1,15 +1,70 @@
-"""What SemCLIP reports of originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8)."""
+"""Two-way choices: similarities row by row, SugarCrepe++'s triplets, SemCLIP's negations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from components.benchmarks.protocols.row_pairs import row_cosine
-from components.benchmarks.scores import Scores
+from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, strictly_greater
+
+
+def row_cosine(first: Features, second: Features) -> Features:
+    """Cosine similarity of each row of `first` with the same row of `second`, both unit features `[rows, dim]`.
+
+    Equal features have equal similarities to the last bit, so ties are seen.
+
+    Returns:
+        `[rows]`.
+    """
+    finite(first, second)
+    return np.asarray(np.einsum("nd,nd->n", first, second), dtype=np.float32)
+
+
+def at_least(scores: Features, others: Features) -> Reals:
+    """1 where `scores` reaches `others`, else 0: a tie is right."""
+    finite(scores, others)
+    return (scores >= others).astype(np.float64)
+
+
+def group_numbers(labels: Sequence[str]) -> Indices:
+    """Number of each row's group `[rows]`; groups are numbered from 0 in the order of their sorted labels."""
+    return np.unique(np.array(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
+
+
+def image_triplets(images: Features, first: Features, second: Features, negative: Features) -> dict[str, Reals]:
+    """ITT `itt`, and each caption's own part of it, `i_p1_n` and `i_p2_n`; a tie is a failure.
+
+    Args:
+        images, first, second, negative: unit features `[rows, dim]`.
+
+    Returns:
+        `[rows]` by name.
+    """
+    at_image = row_cosine(images, negative)
+    parts = {
+        "i_p1_n": strictly_greater(row_cosine(images, first), at_image),
+        "i_p2_n": strictly_greater(row_cosine(images, second), at_image),
+    }
+    return parts | {"itt": parts["i_p1_n"] * parts["i_p2_n"]}
+
+
+def text_triplets(first: Features, second: Features, negative: Features) -> Reals:
+    """TOT `[rows]`: P1 and P2 are closer to each other than each is to N; arguments as `image_triplets`."""
+    together = row_cosine(first, second)
+    return strictly_greater(together, row_cosine(first, negative)) * strictly_greater(
+        together, row_cosine(second, negative)
+    )
+
 
 DEPTHS = (1, 3, 5)
 """The released code's; the paper reports the first."""
+SEMCLIP_METRICS = (
+    *metrics("the image of the earlier row first", "recall_at_k"),
+    *metrics("a tie is a failure", "original_over_negation"),
+    *metrics("as in its parts", "composite_score"),
+)
 
 
 def held_out(rows: int, seed: int = 42, share: float = 0.1) -> Indices:
@@ -62,14 +117,14 @@ def composite_score(original: float, paraphrased: float, over_negation: float) -
 
 
 def semclip_scores(
-    name: str, images: Features, originals: Features, paraphrases: Features, negations: Features, pictures: Indices
+    name: str, pictures: Indices, images: Features, originals: Features, paraphrases: Features, negations: Features
 ) -> Scores:
     """All that SemCLIP reports of a data set, as metrics of benchmark `name`.
 
     Args:
         name: the benchmark.
-        images, originals, paraphrases, negations: unit features `[rows, dim]`.
         pictures: number of each row's picture `[rows]`; rows of one picture have the same.
+        images, originals, paraphrases, negations: unit features `[rows, dim]`.
     """
     captioned = {"original": originals, "paraphrase": paraphrases}
     top = {kind: caption_recall(captions, images) for kind, captions in captioned.items()}

@@ -1,4 +1,4 @@
-"""Pareto plot: paraphrase robustness against zero-shot accuracy, with the encoders that no other one dominates."""
+"""Plots of lines and points: training's curves, and paraphrase robustness against zero-shot accuracy (Pareto)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,50 @@ import plotly.graph_objects as go
 from components.core.metrics import Reals
 from components.report.comparison.comparison import Cell, Comparison
 from components.report.plots.bars import COLOURS, line_style, set_layout
+from components.tracking.curves import Curves
+
+TOTAL = "loss/total"
+
+
+def curve_names(curves: Curves) -> list[str]:
+    """Names of all metrics, the total loss first."""
+    names = {name for found in curves.found.values() for name in found}
+    return sorted(names, key=lambda name: (name != TOTAL, name))
+
+
+def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
+    """One line per metric and encoder; those of the first metric are drawn, the page's chooser shows others.
+
+    Args:
+        curves: with something found.
+        encoders: all of the comparison, whose order decides the colours.
+    """
+    figure, first = go.Figure(), curve_names(curves)[0]
+    for number, encoder in enumerate(encoders):
+        colour, dash = line_style(number)
+        for name, points in curves.found.get(encoder, {}).items():
+            figure.add_scatter(
+                name=encoder,
+                x=[step for step, _ in points],
+                y=[value for _, value in points],
+                # A line of one point would not be seen.
+                mode="lines" if len(points) > 1 else "markers",
+                line={"color": colour, "dash": dash, "width": 2},
+                marker={"color": colour},
+                meta={"encoder": encoder, "choice": name},
+                visible=name == first,
+                hovertemplate="step %{x}: %{y:.4g}<extra>" + encoder + "</extra>",
+            )
+    return set_layout(
+        figure,
+        height=420,
+        margin={"l": 48, "r": 12, "t": 16, "b": 48},
+        showlegend=False,
+        dragmode=False,
+        xaxis={"title": {"text": "step"}, "fixedrange": True, "rangemode": "tozero"},
+        yaxis={"fixedrange": True, "automargin": True},
+    )
+
 
 AGAINST = "zero_shot/top1"
 """What fine-tuning of the text side puts at risk (ParaCLIP, table 2)."""
