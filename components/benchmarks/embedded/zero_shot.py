@@ -10,7 +10,7 @@ import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import LABELS
 
@@ -48,10 +48,7 @@ BENCHMARK = Benchmark(
     name="zero_shot",
     version=1,
     needs=(Need(FILE),),
-    metrics=(
-        Metric("top1", higher_is_better=True, ties="the class that is first in alphabetical order"),
-        Metric("top5", higher_is_better=True, ties="the class that is first in alphabetical order"),
-    ),
+    metrics=metrics("the class that is first in alphabetical order", "top1", "top5"),
     score=score,
     key_metrics=("zero_shot/top1",),
 )

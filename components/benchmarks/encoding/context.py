@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
+from components.core.records import PARAPHRASE_QUERIES
 from components.core.table import Table
 from components.encoders.finite import non_finite_row
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+QUERIES_FILE = "paraphrase_queries.parquet"
 
 
 class TextEncoder(Protocol):
@@ -125,6 +128,29 @@ class EmbeddedContext(Context):
         if not found.num_rows:
             raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
         return found
+
+    def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
+        """Features of the query or paraphrase of each image `[ids, dim]`; the first where an image has several.
+
+        Args:
+            column: which sentence of the paraphrase queries.
+            image_ids: `[ids]`, from the rows of `table`.
+            table: the file that names the images, for the message.
+
+        Raises:
+            InputError: an image has none.
+        """
+        queries = self.read(PARAPHRASE_QUERIES, QUERIES_FILE)
+        known: dict[str, str] = {}
+        for image, text in zip(queries["image_id"].to_pylist(), queries[column].to_pylist(), strict=True):
+            known.setdefault(image, text)
+        for row, image in enumerate(image_ids):
+            if image not in known:
+                raise InputError(
+                    f"{self.folder / table}: row {row} names image '{image}', which {QUERIES_FILE} lacks: "
+                    "run `dvc repro`"
+                )
+        return self.texts([known[image] for image in image_ids])
 
     def rows(self, image_ids: Sequence[str], table: str) -> Indices:
         """Gallery rows of `image_ids` `[ids]`.
