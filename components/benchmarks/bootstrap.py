@@ -35,6 +35,12 @@ class Interval:
         """Whether the whole interval is on one side of 0."""
         return self.low > 0 or self.high < 0
 
+    def verdict(self, higher_is_better: bool) -> str:
+        """Of a difference: `better` or `worse` where the interval excludes 0, else empty."""
+        if not self.excludes_zero:
+            return ""
+        return "better" if (self.value > 0) == higher_is_better else "worse"
+
 
 def interval(
     values: Reals, resamples: int, seed: int, strata: Indices | None = None, pictures: Indices | None = None

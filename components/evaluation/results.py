@@ -60,10 +60,16 @@ _CORRELATIONS: tuple[Literal["spearman", "pearson"], ...] = ("spearman", "pearso
 
 def write_values(scores: Scores, path: Path, evaluation: str) -> None:
     """Write the values whole or not at all, with the hash of the evaluation that they belong to."""
-    arrays: dict[str, npt.NDArray[Any]] = {f"values/{name}": values for name, values in scores.values.items()}
-    arrays |= {f"strata/{name}": groups for name, groups in scores.strata.items()}
-    arrays |= {f"pictures/{name}": found for name, found in scores.pictures.items()}
-    arrays |= {f"rankings/{name}": ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
+    rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
+    kinds: dict[str, dict[str, Any]] = {
+        "values": scores.values,
+        "strata": scores.strata,
+        "pictures": scores.pictures,
+        "rankings": rankings,
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {
+        f"{kind}/{name}": array for kind, found in kinds.items() for name, array in found.items()
+    }
     for name, found in scores.correlations.items():
         arrays |= {f"{found.kind}/gold/{name}": found.gold, f"{found.kind}/predicted/{name}": found.predicted}
     with atomic_file(path) as temporary:
@@ -97,13 +103,8 @@ def read_values(path: Path, evaluation: str, fix: str) -> Scores:
         for name, gold in found.get(kind, {}).items()
         if name.startswith("gold/")
     }
-    return Scores(
-        found.get("values", {}),
-        found.get("strata", {}),
-        found.get("rankings", {}),
-        correlations,
-        pictures=found.get("pictures", {}),
-    )
+    values, strata, rankings, pictures = (found.get(kind, {}) for kind in ("values", "strata", "rankings", "pictures"))
+    return Scores(values, strata, rankings, correlations, pictures=pictures)
 
 
 Model = TypeVar("Model", bound=BaseModel)

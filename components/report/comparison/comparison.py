@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,7 @@ class Cell:
     @property
     def verdict(self) -> str:
         """`better` or `worse` where the difference's interval excludes 0, else empty."""
-        if self.delta is None or not self.delta.excludes_zero:
-            return ""
-        return "better" if (self.delta.value > 0) == self.higher_is_better else "worse"
+        return self.delta.verdict(self.higher_is_better) if self.delta else ""
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,8 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
     """
     first = reports[0]
     for other in reports[1:]:
-        same = (other.data_hash, other.protocol, list(other.metrics)) == (
-            first.data_hash,
-            first.protocol,
-            list(first.metrics),
-        )
-        if not same:
+        of_both = [(one.data_hash, one.protocol, list(one.metrics)) for one in (first, other)]
+        if of_both[0] != of_both[1]:
             raise InputError(
                 f"'{first.encoder}' and '{other.encoder}' were evaluated on different data or protocols: "
                 f"run `python -m components.evaluation.evaluate` for both"
@@ -101,26 +95,25 @@ def best_challenger(comparison: Comparison, primary: str) -> str:
     return best_encoder(Comparison(tuple(row), {primary: row}), primary)
 
 
-_COLUMNS = ("metric", "higher_is_better", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high")
+_COLUMNS = (
+    "metric", "higher_is_better", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high", "verdict",
+)  # fmt: skip
+
+
+def _entries(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
+    """A row of `_COLUMNS` for each metric and encoder; the reference has no difference."""
+    for metric, row in comparison.cells.items():
+        for encoder, cell in row.items():
+            delta = astuple(cell.delta) if cell.delta else (None, None, None)
+            yield metric, cell.higher_is_better, encoder, *astuple(cell.value), *delta, cell.verdict
 
 
 def write_csv(comparison: Comparison, path: Path) -> None:
     """Write one line per metric and encoder; the reference's difference stays empty."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow((*_COLUMNS, "verdict"))
-        for metric, row in comparison.cells.items():
-            for encoder, cell in row.items():
-                writer.writerow(
-                    (
-                        metric,
-                        str(cell.higher_is_better).lower(),
-                        encoder,
-                        *_numbers(cell.value),
-                        *_numbers(cell.delta),
-                        cell.verdict,
-                    )
-                )
+        writer.writerow(_COLUMNS)
+        writer.writerows((metric, str(higher).lower(), *rest) for metric, higher, *rest in _entries(comparison))
 
 
 def read_csv(path: Path) -> Comparison:
@@ -134,10 +127,8 @@ def read_csv(path: Path) -> Comparison:
         with path.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 delta = _interval(row, "delta", "delta_low", "delta_high") if row["delta"] else None
-                value = _interval(row, "value", "low", "high")
-                cells.setdefault(row["metric"], {})[row["encoder"]] = Cell(
-                    value, delta, row["higher_is_better"] == "true"
-                )
+                cell = Cell(_interval(row, "value", "low", "high"), delta, row["higher_is_better"] == "true")
+                cells.setdefault(row["metric"], {})[row["encoder"]] = cell
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run `dvc repro compare` to make it") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -147,35 +138,19 @@ def read_csv(path: Path) -> Comparison:
     return Comparison(tuple(next(iter(cells.values()))), cells)
 
 
-def _numbers(found: Interval | None) -> tuple[str, str, str]:
-    return (repr(found.value), repr(found.low), repr(found.high)) if found else ("", "", "")
+def _interval(row: dict[str, str], *columns: str) -> Interval:
+    return Interval(*(float(row[column]) for column in columns))
 
 
-def _interval(row: dict[str, str], value: str, low: str, high: str) -> Interval:
-    return Interval(float(row[value]), float(row[low]), float(row[high]))
-
-
-Columns = dict[str, list[Any]]
-
-
-def long_table(comparison: Comparison) -> Columns:
+def long_table(comparison: Comparison) -> dict[str, list[Any]]:
     """One row per metric and encoder, with intervals and differences."""
-    columns: Columns = {
-        name: []
-        for name in ("metric", "encoder", "value", "low", "high", "delta", "delta_low", "delta_high", "verdict")
-    }
-    for metric, row in comparison.cells.items():
-        for encoder, cell in row.items():
-            delta = (cell.delta.value, cell.delta.low, cell.delta.high) if cell.delta else (None, None, None)
-            entry = (metric, encoder, cell.value.value, cell.value.low, cell.value.high, *delta, cell.verdict)
-            for column, value in zip(columns.values(), entry, strict=True):
-                column.append(value)
-    return columns
+    rows = list(_entries(comparison))
+    return {name: [row[at] for row in rows] for at, name in enumerate(_COLUMNS) if name != "higher_is_better"}
 
 
-def wide_table(comparison: Comparison) -> Columns:
+def wide_table(comparison: Comparison) -> dict[str, list[Any]]:
     """One row per encoder and one column per metric."""
-    columns: Columns = {"encoder": list(comparison.encoders)}
+    columns: dict[str, list[Any]] = {"encoder": list(comparison.encoders)}
     for metric, row in comparison.cells.items():
         columns[metric] = [row[encoder].value.value for encoder in comparison.encoders]
     return columns

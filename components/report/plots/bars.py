@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from components.benchmarks.bootstrap import Interval
 from components.report.comparison.comparison import Comparison
 
 REFERENCE_COLOUR = "#8b95a5"
@@ -43,6 +44,18 @@ def fragment(figure: go.Figure, element: str) -> str:
     return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
 
 
+def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[str, Any]:
+    """Lines from the low to the high end of each interval, as plotly's `error_x` and `error_y` take them."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [100 * (one.high - one.value) for one in intervals],
+        "arrayminus": [100 * (one.value - one.low) for one in intervals],
+        "thickness": thickness,
+        "width": width,
+    }
+
+
 def main_metrics(comparison: Comparison, primary: str) -> list[str]:
     """Metrics over all queries: those at the primary metric's depth, and those without a depth."""
     wanted = depth(primary)
@@ -70,14 +83,7 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
             orientation="h",
             y=[list(labels), [encoder] * len(labels)] if crowded else list(labels),
             x=[100 * cell.value for cell in cells],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (cell.high - cell.value) for cell in cells],
-                "arrayminus": [100 * (cell.value - cell.low) for cell in cells],
-                "thickness": 1.2,
-                "width": 3,
-            },
+            error_x=errors(cells, 1.2, 3),
             marker_color=_bar_colour(number, crowded),
             hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
         )

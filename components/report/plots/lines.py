@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from components.core.metrics import Reals
 from components.report.comparison.comparison import Cell, Comparison
-from components.report.plots.bars import COLOURS, line_style, set_layout
+from components.report.plots.bars import COLOURS, errors, line_style, set_layout
 from components.tracking.curves import Curves
 
 TOTAL = "loss/total"
@@ -103,8 +103,8 @@ def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.F
             name=encoder,
             x=[100 * x[number].value.value],
             y=[100 * y[number].value.value],
-            error_x=_errors(x[number]),
-            error_y=_errors(y[number]),
+            error_x=errors([x[number].value], 0.8, 0),
+            error_y=errors([y[number].value], 0.8, 0),
             mode="markers",
             marker={
                 "size": 11,
@@ -125,17 +125,6 @@ def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.F
         xaxis={"title": {"text": against}, "fixedrange": True, "range": _span(x)},
         yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True, "range": _span(y)},
     )
-
-
-def _errors(cell: Cell) -> dict[str, object]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [100 * (cell.value.high - cell.value.value)],
-        "arrayminus": [100 * (cell.value.value - cell.value.low)],
-        "thickness": 0.8,
-        "width": 0,
-    }
 
 
 def _span(cells: Sequence[Cell]) -> list[float]:

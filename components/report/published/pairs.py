@@ -39,9 +39,7 @@ class Pair:
     @property
     def verdict(self) -> str:
         """`better` or `worse` where the interval excludes 0, else empty."""
-        if not self.difference.excludes_zero:
-            return ""
-        return "better" if (self.difference.value > 0) == self.higher_is_better else "worse"
+        return self.difference.verdict(self.higher_is_better)
 
 
 def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed: int = 0) -> list[Pair]:

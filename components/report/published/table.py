@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from more_itertools import map_reduce
 
 from components.evaluation.published import PublishedReport
 from components.evaluation.results import Result
@@ -16,7 +17,6 @@ from components.report.published.pairs import Pair
 from components.report.published.paper_tables import Collection, Column
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_MISSING = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cell:
     def text(self) -> str:
         """Such as `71.2 ±1.3`."""
         if self.value is None:
-            return _MISSING
+            return ""
         return f"{self.value:.{self.digits}f}" + (f" ±{self.half_width:.1f}" if self.half_width is not None else "")
 
 
@@ -59,8 +59,8 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
     sections = []
     for table in collection.tables:
         ours = []
-        for encoder, own in _by_encoder(reports).items():
-            values = {name: one.value for name, one in _values(own).items()}
+        for encoder, own in map_reduce(reports, lambda report: report.encoder).items():
+            values = {name: one.value for report in own for name, one in report.metrics.items()}
             cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
             partial = {report.benchmark for report in own if report.partial}
             used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
@@ -78,29 +78,29 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
 def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[Section]:
     """A table per benchmark: every metric, encoders side by side; values by group only if asked for."""
     sections = []
-    by_encoder = _by_encoder(reports)
-    for benchmark in dict.fromkeys(report.benchmark for report in reports):
-        scored = [report for report in reports if report.benchmark == benchmark]
+    encoders = list(dict.fromkeys(report.encoder for report in reports))
+    for benchmark, scored in map_reduce(reports, lambda report: report.benchmark).items():
         names = list(dict.fromkeys(name for report in scored for name in report.metrics))
         plain = [name for name in names if name.count("/") == 1]
         shown = names if groups or not plain else plain
-        rows = []
-        for encoder in by_encoder:
-            own = [report for report in scored if report.encoder == encoder]
-            if own:
-                cells = tuple(_cell(own[0].metrics.get(name)) for name in shown)
-                rows.append(Row(encoder, cells, mark="*" if own[0].partial else ""))
+        rows = tuple(
+            Row(
+                report.encoder,
+                tuple(_cell(report.metrics.get(name)) for name in shown),
+                mark="*" if report.partial else "",
+            )
+            for report in sorted(scored, key=lambda report: encoders.index(report.encoder))
+        )
         columns = tuple(name.removeprefix(f"{benchmark}/") for name in shown)
         protocol = f"{benchmark}, version {scored[0].version} ({scored[0].protocol})"
-        sections.append(Section(protocol, columns, tuple(rows)))
+        sections.append(Section(protocol, columns, rows))
     return sections
 
 
 def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
     """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
     sections = []
-    for encoder in dict.fromkeys(pair.encoder for pair in pairs):
-        own = [pair for pair in pairs if pair.encoder == encoder]
+    for encoder, own in map_reduce(pairs, lambda pair: pair.encoder).items():
         rows = tuple(
             Row(
                 pair.metric,
@@ -173,17 +173,6 @@ def legend(sections: Sequence[Section]) -> str:
 
 def _named(row: Row) -> str:
     return f"{row.encoder} (paper)" if row.printed else f"{row.encoder}{row.mark}"
-
-
-def _by_encoder(reports: Sequence[PublishedReport]) -> dict[str, list[PublishedReport]]:
-    found: dict[str, list[PublishedReport]] = {}
-    for report in reports:
-        found.setdefault(report.encoder, []).append(report)
-    return found
-
-
-def _values(reports: Sequence[PublishedReport]) -> dict[str, Result]:
-    return {name: value for report in reports for name, value in report.metrics.items()}
 
 
 def _column_cell(column: Column, value: float | None) -> Cell:
