@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -121,57 +120,60 @@ class ImageFeatures:
             return kept
         # The tower's hash covers the size it sees pictures at.
         with known_pictures(self.folder / f"{content_hash(*tower)}.db") as known:
-            features = self._compute(encoder, known, under_test, pictures, title, preparation)
+            blocks: list[Features] = []
+            with bar(title, len(pictures), "image") as progress:
+                for shown, pixels in self._decoded(pictures, under_test.image_size, preparation):
+                    blocks.append(_embedded(encoder, known, under_test.name, shown, pixels, preparation))
+                    progress.update(len(shown))
         with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, features, allow_pickle=False)
+            np.save(file, np.concatenate(blocks), allow_pickle=False)
         found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
-    def _compute(
-        self,
-        encoder: ImageEncoder,
-        known: KnownPictures,
-        under_test: EncoderUnderTest,
-        pictures: Sequence[Picture],
-        title: str,
-        preparation: Preparation,
-    ) -> Features:
-        blocks: list[Features] = []
-        names = iter([picture.name for picture in pictures])
-        with bar(title, len(pictures), "image") as progress:
-            for pixels in self._decoded(pictures, under_test.image_size, preparation):
-                shown = list(islice(names, len(pixels)))
-                keys = [picture_key(one) for one in pixels]
-                features = known.find(keys)
-                new = {key: row for row, key in enumerate(keys) if key not in features}
-                if new:
-                    import torch
-
-                    tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
-                    vectors = encoder.embed_pixels(preparation.normalised(tensor))
-                    require_finite(vectors, under_test.name, "picture", [shown[row] for row in new.values()])
-                    embedded = dict(zip(new, vectors, strict=True))
-                    known.add(embedded)
-                    features |= embedded
-                blocks.append(np.stack([features[key] for key in keys]))
-                progress.update(len(pixels))
-        return np.concatenate(blocks)
-
     def _decoded(
         self, pictures: Sequence[Picture], size: int, preparation: Preparation
-    ) -> Iterator[npt.NDArray[np.uint8]]:
-        """Pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
-        waiting: deque[list[Future[npt.NDArray[np.uint8]]]] = deque()
+    ) -> Iterator[tuple[Sequence[Picture], npt.NDArray[np.uint8]]]:
+        """Pictures and their pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
+        waiting: deque[tuple[Sequence[Picture], list[Future[npt.NDArray[np.uint8]]]]] = deque()
+
+        def first() -> tuple[Sequence[Picture], npt.NDArray[np.uint8]]:
+            batch, decoded = waiting.popleft()
+            return batch, np.stack([one.result() for one in decoded])
+
         with ThreadPoolExecutor(self.threads) as pool:
             try:
                 for batch in chunked(pictures, self.batch_size):
-                    waiting.append([pool.submit(_pixels, picture, size, preparation) for picture in batch])
+                    waiting.append((batch, [pool.submit(_pixels, one, size, preparation) for one in batch]))
                     if len(waiting) > _AHEAD:
-                        yield np.stack([one.result() for one in waiting.popleft()])
+                        yield first()
                 while waiting:
-                    yield np.stack([one.result() for one in waiting.popleft()])
+                    yield first()
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+def _embedded(
+    encoder: ImageEncoder,
+    known: KnownPictures,
+    name: str,
+    shown: Sequence[Picture],
+    pixels: npt.NDArray[np.uint8],
+    preparation: Preparation,
+) -> Features:
+    """Features `[batch, dim]`, from `known` or by the encoder called `name`, which `known` then has, too."""
+    import torch
+
+    keys = [picture_key(one) for one in pixels]
+    features = known.find(keys)
+    new = {key: row for row, key in enumerate(keys) if key not in features}
+    if new:
+        tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
+        vectors = encoder.embed_pixels(preparation.normalised(tensor))
+        require_finite(vectors, name, "picture", [shown[row].name for row in new.values()])
+        embedded = dict(zip(new, vectors, strict=True))
+        known.add(embedded)
+        features |= embedded
+    return np.stack([features[key] for key in keys])
 
 
 def _kept(path: Path, pictures: int) -> Features | None:

@@ -14,7 +14,7 @@ What the released code of PC-CLIP and SemCLIP scores, with other images and clas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -48,12 +48,9 @@ def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
     _ensemble(scores, context, f"{name}/ensemble", plain, found)
     _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
-    _extended(scores, context, f"{name}/extended", plain, classes)
-    path = class_texts(context, DIFFERENCES)
-    if path is not None:
-        comparative = comparative_scores(context, name, path, classes, plain)
-        scores.values.update(comparative.values)
-        scores.scalars.update(comparative.scalars)
+    add_extended(scores, context, name, plain, classes, lambda _, text: text)
+    if path := class_texts(context, DIFFERENCES):
+        scores.update(comparative_scores(context, name, path, classes, plain))
     return scores
 
 
@@ -78,15 +75,28 @@ def semclip_values(
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
-def _extended(
-    scores: Scores, context: PublishedContext, prefix: str, plain: Classified, classes: Sequence[str]
+def add_extended(
+    scores: Scores,
+    context: PublishedContext,
+    name: str,
+    plain: Classified,
+    classes: Sequence[str],
+    worded: Callable[[int, str], str],
 ) -> None:
+    """Accuracy with a language model's descriptions of `classes`, where there are some.
+
+    Args:
+        scores: gets it, in a group below the benchmark `name`.
+        context, name, plain: the benchmark's.
+        classes: names by which the descriptions are looked up.
+        worded: the prompt of a class's number and a description.
+    """
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
-    if descriptions is None:
-        return
-    weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in descriptions])
-    scores.values[f"{prefix}/top1"] = top_accuracy(plain.images, weights, plain.labels)
+    if descriptions is not None:
+        texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]
+        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
+        scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
 def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
