@@ -1,4 +1,4 @@
-"""Difference captioning on published files of a few colours, and on drawn pairs."""
+"""Spot-the-Difference on pairs of one colour each."""
 
 from __future__ import annotations
 
@@ -23,6 +23,59 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation.published import Plan, run_one
 from tests.support.toy_context import colour_image, toy_context
 
+RED, GREEN = (255, 0, 0), (0, 255, 0)
+ROWS: list[dict[str, Any]] = [
+    {"img_id": "256", "sentences": ["it is green now", "nothing has changed"]},
+    {"img_id": "7", "sentences": ["it is red now"]},
+    {"img_id": "256", "sentences": ["the red is gone"]},
+    {"img_id": "8", "sentences": []},
+]
+"""Two rows of one pair; a pair that nobody describes; pairs 7 and 8 show the same."""
+TABLE = {
+    "it is green now": (0, 1, 0),
+    "the red is gone": (-1, 0, 0),
+    "it is red now": (1, 0, 0),
+    "nothing has changed": (0, 0, 1),
+}
+
+
+def _write(folder: Path) -> None:
+    (folder / "annotations").mkdir()
+    (folder / "annotations/test.json").write_text(json.dumps(ROWS))
+    for image, before, after in [("256", RED, GREEN), ("7", GREEN, RED), ("8", GREEN, RED)]:
+        colour_image(folder / f"resized_images/{image}.png", before)
+        colour_image(folder / f"resized_images/{image}_2.png", after)
+
+
+def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
+    _write(tmp_path)
+    context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2, 3))
+    found = find_published("spot_the_difference").score(context).values
+    # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
+    assert found["spot_the_difference/recall_at_1"].tolist() == [1, 0, 1, 0]
+    assert found["spot_the_difference/recall_at_2"].tolist() == [1, 0, 1, 1]
+    assert found["spot_the_difference/recall_at_3"].tolist() == [1, 1, 1, 1]
+    assert context.notes == ["annotations/test.json: 4 found, 1,404 published"]
+
+
+def test_wrong_and_missing_files(tmp_path: Path) -> None:
+    benchmark = find_published("spot_the_difference")
+    with pytest.raises(InputError, match=r"annotations/test.json \(1,404 rows.*resized_images"):
+        benchmark.check_files(tmp_path)
+    _write(tmp_path)
+    with pytest.raises(InputError, match="4 found, 1,404 published"):
+        benchmark.score(toy_context(tmp_path, TABLE))
+    (tmp_path / "resized_images/7_2.png").unlink()
+    with pytest.raises(InputError, match=r"7_2.png is missing"):
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
+    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": 256, "sentences": ["x"]}]))
+    with pytest.raises(InputError, match=r"1 rows lack img_id or sentences"):
+        benchmark.score(toy_context(tmp_path, TABLE))
+    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
+    with pytest.raises(InputError, match="has no sentences"):
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
+
+
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 CHANGES = list(permutations(COLOURS, 2))
 NAME = "difference_captioning"
@@ -36,7 +89,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(learning, stage, replace(getattr(learning, stage), epochs=2))
 
 
-def _write(folder: Path) -> None:
+def _write_pairs(folder: Path) -> None:
     """Six pairs in each split; the first of a split comes in two rows, and test has one more that nobody describes."""
     (folder / "annotations").mkdir(parents=True, exist_ok=True)
     for split in ("train", "val", "test"):
@@ -59,7 +112,7 @@ def _score(folder: Path, **options: Any) -> Any:
 def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     found = _score(tmp_path, ks=(1, 7))
     assert set(found.values) == {f"{NAME}/{metric}" for metric in ("recall_at_1", "recall_at_7", "rouge_l", "cider")}
     assert set(found.scalars) == {f"{NAME}/bleu_4"}
@@ -73,7 +126,7 @@ def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
 
 
 def test_pairs_that_nobody_describes_are_searched_too_and_get_no_caption(tmp_path: Path) -> None:
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     context = toy_context(tmp_path, {}, allow_partial=True)
     found = run(context, find_published(NAME).score.keywords["read"](context))  # type: ignore[attr-defined]
     assert (len(found.queries), len(found.pairs), len(found.captions)) == (7, 7, 6)
@@ -84,7 +137,7 @@ def test_pairs_that_nobody_describes_are_searched_too_and_get_no_caption(tmp_pat
 
 
 def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     one, again, other = (_score(tmp_path, seed=seed) for seed in (0, 0, 1))
     for name, values in one.values.items():
         assert np.array_equal(values, again.values[name]), name
@@ -96,14 +149,14 @@ def test_missing_and_damaged_files_are_told(tmp_path: Path) -> None:
     benchmark = find_published(NAME)
     with pytest.raises(InputError, match=r"annotations/train\.json .*annotations/val\.json .*resized_images"):
         benchmark.check_files(tmp_path)
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     with pytest.raises(InputError, match="8 found, 1,404 published"):
         benchmark.score(toy_context(tmp_path, {}))
     for split, which in (("test", "test"), ("val", "validation"), ("train", "training")):
         _write_rows(tmp_path, split, [{"img_id": "val0", "sentences": [" . "]}])
         with pytest.raises(InputError, match=f"no {which} pair has a sentence"):
             _score(tmp_path)
-        _write(tmp_path)
+        _write_pairs(tmp_path)
     (tmp_path / "resized_images/val3_2.png").unlink()
     with pytest.raises(InputError, match=r"val3_2\.png is missing"):
         _score(tmp_path)
@@ -119,7 +172,7 @@ def test_missing_and_damaged_files_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("image", ["../train0", "/etc/x", "a\0b", "", ".."])
 def test_pictures_are_looked_for_in_their_folder_alone(tmp_path: Path, image: str) -> None:
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     _write_rows(tmp_path, "train", [{"img_id": image, "sentences": ["a wall"]}])
     with pytest.raises(InputError, match=r"train\.json: img_id .* is no picture's name"):
         _score(tmp_path)
@@ -142,7 +195,7 @@ def test_drawn_pairs_need_no_files(tiny_encoder: Encoder, tmp_path: Path, monkey
 
 
 def test_an_encoder_without_images_is_refused(tmp_path: Path) -> None:
-    _write(tmp_path)
+    _write_pairs(tmp_path)
     blind = EncoderUnderTest("blind", toy_context(tmp_path, {}).under_test.encoder, "blind")
     with pytest.raises(InputError, match="'blind' has no image tower"):
         find_published(NAME).score(PublishedContext(blind, tmp_path, allow_partial=True))
