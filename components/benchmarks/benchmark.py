@@ -80,7 +80,8 @@ class Benchmark(Generic[Given]):
         version: protocol version; raised when a value could change for the same encoder and data.
         needs: what it reads below its folder.
         metrics: everything it may report.
-        score: scores the context's encoder.
+        score: scores the context's encoder; raises `InputError` where files are missing or not as published, or
+            the encoder cannot be used.
         key_metrics: full names of what a short table shows; a depth stands for the nearest one that was measured.
         protocol: whose rules it follows, in a few words.
         citation: the paper that introduced it.

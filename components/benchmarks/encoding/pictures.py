@@ -52,7 +52,11 @@ def picture_file(path: Path, box: Box | None = None) -> Picture:
     name = path.name if box is None else f"{path.name}[{','.join(map(str, box))}]"
 
     def opened() -> Image.Image:
-        return _cropped(Image.open(path), box)
+        image = Image.open(path)
+        if box is None:
+            return image
+        left, top, width, height = box
+        return image.crop((left, top, left + width, top + height))
 
     return Picture(name, f"{path} {status.st_size} {status.st_mtime_ns}", opened, path.read_bytes)
 
@@ -63,13 +67,6 @@ def picture_bytes(name: str, content: bytes) -> Picture:
 
     stamp = hashlib.sha256(content).hexdigest()
     return Picture(name, stamp, lambda: Image.open(io.BytesIO(content)), lambda: content)
-
-
-def _cropped(image: Image.Image, box: Box | None) -> Image.Image:
-    if box is None:
-        return image
-    left, top, width, height = box
-    return image.crop((left, top, left + width, top + height))
 
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

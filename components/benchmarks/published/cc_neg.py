@@ -124,9 +124,9 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-_PICTURES = Need(
-    IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", "github.com/jaisidhsingh/CoN-CLIP, data/"
-)
+_SOURCE = "github.com/jaisidhsingh/CoN-CLIP, data/"
+_MADE = f"{ROWS:,} rows of ccneg_preprocessed.pt, made by components.benchmarks.files.convert_cc_neg"
+_PICTURES = Need(IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", _SOURCE)
 
 BENCHMARKS = (
     Benchmark(
@@ -135,16 +135,7 @@ BENCHMARKS = (
         protocol="CoN-CLIP's released code: last 40,000 rows, no commas in the negated caption, ties right",
         citation='Learning the power of "no" (arXiv 2403.20312)',
         folder="cc_neg",
-        needs=(
-            Need(
-                TABLE,
-                f"{ROWS:,} rows of ccneg_preprocessed.pt, made by components.benchmarks.files.convert_cc_neg",
-                "20 MB",
-                "MIT",
-                "github.com/jaisidhsingh/CoN-CLIP, data/",
-            ),
-            _PICTURES,
-        ),
+        needs=(Need(TABLE, _MADE, "20 MB", "MIT", _SOURCE), _PICTURES),
         metrics=metrics("a tie is right", "accuracy"),
         score=score_con_clip,
         tested=tested_con_clip,

@@ -31,21 +31,13 @@ _PC_CLIP_IMAGES = 100
 
 
 def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """Accuracy on the test split of the probe that was fitted to the training split.
-
-    Raises:
-        InputError: a split is missing or not as published, or the splits have other classes.
-    """
+    """Accuracy on the test split of the probe that was fitted to the training split."""
     train, test = read_image_set(context, facts, "train"), read_image_set(context, facts)
     return _probed(context, f"linear_probe_{facts.name}", train, test)
 
 
 def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """The same with 100 training images of each class.
-
-    Raises:
-        InputError: a split is missing or not as published, or the splits have other classes.
-    """
+    """The same with 100 training images of each class."""
     train, test = (pc_clip_images(context, facts, split) for split in ("train", "test"))
     rows = few_of_each(train.labels, _PC_CLIP_IMAGES, context.seed)
     few = replace(train, pictures=[train.pictures[row] for row in rows], labels=train.labels[rows])

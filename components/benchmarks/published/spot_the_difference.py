@@ -90,11 +90,7 @@ def tested(context: PublishedContext) -> Tested:
 
 
 def score_captioning(context: PublishedContext, name: str, read: Callable[[PublishedContext], PairSets]) -> Scores:
-    """Recall@k of pairs, one query per sentence; BLEU-4, METEOR, ROUGE-L and CIDEr-D of a caption for each pair.
-
-    Raises:
-        InputError: files are missing or not as published, the encoder sees no images, or a package is missing.
-    """
+    """Recall@k of pairs, one query per sentence; BLEU-4, METEOR, ROUGE-L and CIDEr-D of a caption for each pair."""
     # Before minutes of learning, not behind them.
     require_scorers()
     if not has_java():

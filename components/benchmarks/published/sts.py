@@ -169,11 +169,7 @@ class _EitherLayout(Benchmark[PublishedContext]):
 
 
 def score_year(year: str, context: PublishedContext) -> Scores:
-    """Every subset of a year, and all of them pooled.
-
-    Raises:
-        InputError: a subset is missing, has another number of pairs or bad rows, and may not be left out.
-    """
+    """Every subset of a year, and all of them pooled."""
     found: dict[str, Pairs] = {}
     for subset, count in SUBSETS[year].items():
         pairs = _subset(context, year, subset)

@@ -47,11 +47,7 @@ _OPTIONS = {
 
 
 def score(context: PublishedContext) -> Scores:
-    """The judge's mean score of all images.
-
-    Raises:
-        InputError: the pipeline or the judge cannot be had, or the judge's answers cannot be used.
-    """
+    """The judge's mean score of all images."""
     # Before hours of generation, not after them.
     painter = _painter(context)
     judge.judge_of(context)
@@ -65,11 +61,7 @@ def score(context: PublishedContext) -> Scores:
 
 
 def score_clip(context: PublishedContext) -> Scores:
-    """The mean CLIPScore of all images with what was asked for.
-
-    Raises:
-        InputError: the pipeline or the encoder that scores cannot be had.
-    """
+    """The mean CLIPScore of all images with what was asked for."""
     painter = _painter(context)
     scorer = judge.scorer_of(context)
     wanted = _wanted(context)

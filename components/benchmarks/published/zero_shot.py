@@ -36,11 +36,7 @@ _DEEP = 5
 
 
 def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there.
-
-    Raises:
-        InputError: the images or a file of class texts are missing or not as published.
-    """
+    """All groups whose inputs are there."""
     name = f"zero_shot_{facts.name}"
     found = read_image_set(context, facts)
     images, classes = context.images(found.pictures), found.class_names or ()

@@ -50,11 +50,7 @@ _GARBAGE = "iostream"
 
 
 def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there.
-
-    Raises:
-        InputError: the images or a file of class texts are missing or not as published.
-    """
+    """All groups whose inputs are there."""
     name = f"zero_shot_{facts.name}_pc_clip_released"
     found = pc_clip_images(context, facts)
     classes = released_names(context.folder, facts, found, PC_CLIP)
@@ -77,11 +73,7 @@ def tested_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Tested:
 
 
 def score_semclip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """SemCLIP's accuracies on the training split.
-
-    Raises:
-        InputError: the images are missing or not as published.
-    """
+    """SemCLIP's accuracies on the training split."""
     found = read_image_set(context, facts, "train")
     classes = released_names(context.folder, facts, found, SEMCLIP)
     weights = class_weights(context, [GENERIC.lower()], classes)

@@ -71,12 +71,18 @@ def markdown(comparison: Comparison, primary: str) -> str:
         if not names:
             continue
         columns = ["metric", *(encoder for encoder in comparison.encoders)]
-        lines += [f"## {title}", "", _line(columns), _line(["---", *("---:" for _ in comparison.encoders)])]
-        lines += [_line([f"`{name}`", *map(full_text, comparison.cells[name].values())]) for name in names]
+        lines += [
+            f"## {title}",
+            "",
+            markdown_line(columns),
+            markdown_line(["---", *("---:" for _ in comparison.encoders)]),
+        ]
+        lines += [markdown_line([f"`{name}`", *map(full_text, comparison.cells[name].values())]) for name in names]
         lines.append("")
     lines.append(LEGEND.format(reference=comparison.reference))
     return "\n".join(lines) + "\n"
 
 
-def _line(columns: Sequence[str]) -> str:
-    return f"| {' | '.join(columns)} |"
+def markdown_line(columns: Sequence[str]) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(column.replace('|', chr(92) + '|') for column in columns)} |"

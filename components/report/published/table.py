@@ -13,6 +13,7 @@ from more_itertools import map_reduce
 
 from components.evaluation.published import PublishedReport
 from components.evaluation.results import Result
+from components.report.comparison.wording import markdown_line
 from components.report.published.pairs import Pair
 from components.report.published.paper_tables import Collection, Column
 
@@ -138,9 +139,9 @@ def to_markdown(sections: Sequence[Section]) -> str:
     """A heading and a table for each section."""
     lines = []
     for section in sections:
-        lines += [f"## {section.title}", "", _line(("encoder", *section.columns))]
-        lines.append(_line(("---", *("---:" for _ in section.columns))))
-        lines += [_line((_named(row), *(cell.text for cell in row.cells))) for row in section.rows]
+        lines += [f"## {section.title}", "", markdown_line(("encoder", *section.columns))]
+        lines.append(markdown_line(("---", *("---:" for _ in section.columns))))
+        lines += [markdown_line((_named(row), *(cell.text for cell in row.cells))) for row in section.rows]
         lines.append("")
     return "\n".join([*lines, legend(sections)]) + "\n"
 
@@ -184,7 +185,3 @@ def _cell(value: Result | None) -> Cell:
         return Cell(None)
     half = None if value.ci95 is None else 50 * (value.ci95[1] - value.ci95[0])
     return Cell(100 * value.value, half)
-
-
-def _line(columns: Sequence[str]) -> str:
-    return f"| {' | '.join(column.replace('|', chr(92) + '|') for column in columns)} |"
