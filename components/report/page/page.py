@@ -22,8 +22,7 @@ from components.report.comparison.origins import Origin, trace_origin
 from components.report.page.failures import Explorer, build_explorer
 from components.report.page.gallery import Gallery, build_gallery
 from components.report.page.retrieved import read_retrieved
-from components.report.plots import bars as plots
-from components.report.plots.figures import Plot, all_plots
+from components.report.plots import Plot, all_plots, plotly_script
 from components.tracking.curves import Curves, training_curves
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -90,7 +89,7 @@ def page(settings: Settings, comparison: Comparison, content: Content) -> str:
     return environment.get_template("report.html.j2").render(
         style=_asset("report.css"),
         scripts=[_asset(name) for name in _SCRIPTS],
-        plotly=Markup(plots.plotly_script()),
+        plotly=Markup(plotly_script()),
         world=settings.world.name,
         encoders=comparison.encoders,
         comparison=comparison,

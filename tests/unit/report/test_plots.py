@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from components.benchmarks.bootstrap import Interval
 from components.report.comparison.comparison import Cell, Comparison
-from components.report.plots.figures import curve_plot, pareto_plot
-from components.report.plots.lines import curve_names, frontier
+from components.report.plots import curve_names, curve_plot, frontier, pareto_plot
 from components.tracking.curves import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
