@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from components.evaluation.results import DEFAULT, Report, read_report
 from components.registry.decision import LATEST, RECORDS, read
-from components.report.comparison.comparison import read_csv
+from components.report.comparison import read_csv
 
 REPORTS = Path("reports")
 

@@ -23,7 +23,7 @@ def report(
     def command() -> None:
         from components.core.settings import load_settings
         from components.evaluation.results import DEFAULT
-        from components.report.comparison.comparison import long_table, read_csv
+        from components.report.comparison import long_table, read_csv
         from components.report.terminal import show
 
         settings = load_settings()

@@ -17,8 +17,7 @@ from components.core.project import run_in_project
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
-from components.report.comparison.comparison import Comparison, compare, long_table, wide_table, write_csv
-from components.report.comparison.wording import headline, markdown
+from components.report.comparison import Comparison, compare, headline, long_table, markdown, wide_table, write_csv
 from components.tracking.curves import log_comparison
 
 if TYPE_CHECKING:

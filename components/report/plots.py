@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from components.benchmarks.bootstrap import Interval
 from components.core.metrics import Reals
-from components.report.comparison.comparison import Cell, Comparison
+from components.report.comparison import Cell, Comparison
 from components.tracking.curves import Curves
 
 REFERENCE_COLOUR = "#8b95a5"

@@ -15,7 +15,7 @@ import yaml
 from components.benchmarks.bootstrap import Interval
 from components.core import stage_graph
 from components.evaluation.results import Report, Result
-from components.report.comparison.comparison import Cell, Comparison, write_csv
+from components.report.comparison import Cell, Comparison, write_csv
 
 STAGES = """
 prepare:

@@ -16,7 +16,7 @@ from components.core.metrics import average_overlap
 from components.core.settings import Settings
 from components.evaluation.results import Folders, read_report, read_scores
 from components.report import compare
-from components.report.comparison.comparison import Comparison
+from components.report.comparison import Comparison
 from components.report.page import page as report
 from components.report.page.retrieved import Lists
 from tests.support.report_pages import DEPTH, made_up_curves, make_settings, write_project

@@ -13,7 +13,7 @@ from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
 from components.core.settings import Compare, Settings
 from components.evaluation.results import Folders
-from components.report.comparison.comparison import Comparison, best_challenger
+from components.report.comparison import Comparison, best_challenger
 from components.report.page.retrieved import Lists, Picture, Retrieved, read_pictures
 
 

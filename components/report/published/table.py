@@ -13,7 +13,7 @@ from more_itertools import map_reduce
 
 from components.evaluation.published import PublishedReport
 from components.evaluation.results import Result
-from components.report.comparison.wording import markdown_line
+from components.report.comparison import markdown_line
 from components.report.published.pairs import Pair
 from components.report.published.paper_tables import Collection, Column
 

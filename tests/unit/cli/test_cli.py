@@ -19,7 +19,7 @@ from components.core.settings import Settings
 from components.registry import decision as records
 from components.registry.cached_decision import fingerprint
 from components.registry.decision import Decision, Rule
-from components.report.comparison.comparison import Cell, Comparison, write_csv
+from components.report.comparison import Cell, Comparison, write_csv
 
 REPO = Path(__file__).parents[3]
 

@@ -16,8 +16,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.results import Folders, read_report, read_scores, write_results
 from components.report import compare
-from components.report.comparison.comparison import Cell, Comparison, read_csv
-from components.report.comparison.wording import headline
+from components.report.comparison import Cell, Comparison, headline, read_csv
 from components.report.terminal import show
 
 Make = Callable[..., Settings]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.bootstrap import Interval
-from components.report.comparison.comparison import Cell, Comparison
+from components.report.comparison import Cell, Comparison
 from components.report.plots import curve_names, curve_plot, frontier, pareto_plot
 from components.tracking.curves import Curves
 

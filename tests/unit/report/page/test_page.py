@@ -7,14 +7,14 @@ import pytest
 from components.core.files import file_hash
 from components.core.settings import Settings
 from components.evaluation.results import Folders
-from components.report.comparison import origins
-from components.report.comparison.origins import trace_origin, without_secrets
+from components.report.page import page
+from components.report.page.page import trace_origin, without_secrets
 
 
 def test_code_data_protocols_packages_and_parameters_are_named(
     folders: Folders, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origins, "git_commit", lambda: "abc-dirty")
+    monkeypatch.setattr(page, "git_commit", lambda: "abc-dirty")
     found = trace_origin(make_settings(), "retrieval=1 swaps=2", folders)
     assert (found.commit, found.dirty) == ("abc", True)
     assert found.protocols == {"retrieval": "1", "swaps": "2"}
