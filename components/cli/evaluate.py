@@ -112,9 +112,8 @@ def table(
     def command() -> None:
         from components.core.files import atomic_file
         from components.evaluation.published import all_published
-        from components.report.published.pairs import paired
         from components.report.published.paper_tables import find_collection
-        from components.report.published.table import FORMATS, metric_sections, paired_sections, paper_sections
+        from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
         reports = all_published(place)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Need
-from components.benchmarks.encoding.pictures import Picture, picture_file
+from components.benchmarks.encoding.pictures import Picture
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.layouts.arrays import array_picture, flowers102_split
 from components.core.errors import InputError
@@ -154,29 +154,11 @@ def _images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
 
 
-@dataclass(frozen=True)
-class Cifar100:
-    """CIFAR-100's test images, from its binary version: the one form in which it is published without pickles.
+def read_cifar100(context: PublishedContext) -> tuple[npt.NDArray[np.str_], Indices, Callable[[int], Picture]]:
+    """Coarse names and fine labels of CIFAR-100's test images, `[images]` both, and what gives the image of a row.
 
-    Attributes:
-        coarse, fine: label of each image `[images]`.
-        coarse_names, fine_names: names of the labels.
-        pixels: `[images, 3, 32, 32]`.
-    """
-
-    coarse: Indices
-    fine: Indices
-    coarse_names: tuple[str, ...]
-    fine_names: tuple[str, ...]
-    pixels: npt.NDArray[np.uint8]
-
-    def picture(self, row: int) -> Picture:
-        """One image."""
-        return array_picture(f"test.bin[{row}]", self.pixels[row].transpose(1, 2, 0))
-
-
-def read_cifar100(context: PublishedContext) -> Cifar100:
-    """Read the context's folder: each record is a coarse label, a fine label and 3,072 bytes, channel by channel.
+    Its binary version is the one form in which it is published without pickles: each record is a coarse label, a fine
+    label and 3,072 bytes, channel by channel.
 
     Raises:
         InputError: the file is cut short, a label has no name, or there are not 10,000 records.
@@ -190,9 +172,10 @@ def read_cifar100(context: PublishedContext) -> Cifar100:
     records = content.reshape(-1, _CIFAR_RECORD)
     context.expect("test.bin", len(records), CIFAR_IMAGES)
     coarse, fine = records[:, 0].astype(np.int64), records[:, 1].astype(np.int64)
-    coarse_names = _names(context.folder / "coarse_label_names.txt", coarse)
-    fine_names = _names(context.folder / "fine_label_names.txt", fine)
-    return Cifar100(coarse, fine, coarse_names, fine_names, records[:, 2:].reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
+    names = _names(context.folder / "coarse_label_names.txt", coarse)
+    _names(context.folder / "fine_label_names.txt", fine)
+    pixels = records[:, 2:].reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE).transpose(0, 2, 3, 1)
+    return np.array(names)[coarse], fine, lambda row: array_picture(f"test.bin[{row}]", pixels[row])
 
 
 def _names(path: Path, labels: Indices) -> tuple[str, ...]:
@@ -217,34 +200,15 @@ def read_cub_test_images(context: PublishedContext) -> tuple[str, ...]:
     return found
 
 
-@dataclass(frozen=True)
-class Flowers102:
-    """Oxford Flowers 102 (Nilsback and Zisserman 2008): the test images.
-
-    Attributes:
-        numbers: of the images `[images]`; number 1 is `image_00001.jpg`.
-        labels: classes, counted from 0 `[images]`.
-        folder: holds the images.
-    """
-
-    numbers: Indices
-    labels: Indices
-    folder: Path
-
-    def picture(self, row: int) -> Picture:
-        """One image; an `InputError` where its file is missing."""
-        return picture_file(self.folder / f"image_{self.numbers[row]:05d}.jpg")
-
-
-def read_flowers102(context: PublishedContext) -> Flowers102:
-    """Read the context's folder; the test split is the published one, `tstid`.
+def read_flowers102(context: PublishedContext) -> tuple[list[Path], Indices]:
+    """Files and classes, counted from 0, of the test images of Oxford Flowers 102 (Nilsback and Zisserman 2008).
 
     Raises:
         InputError: a file is damaged, an image has no label, or there are not 6,149 test images.
     """
     numbers, labels = flowers102_split(context.folder, "tstid")
     context.expect("setid.mat: tstid", len(numbers), FLOWERS_IMAGES)
-    return Flowers102(numbers, labels, context.folder / "jpg")
+    return [context.folder / "jpg" / f"image_{number:05d}.jpg" for number in numbers], labels
 
 
 _AWA2 = "cvml.ista.ac.at/AwA2"

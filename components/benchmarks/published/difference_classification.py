@@ -124,6 +124,10 @@ def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
     )
 
 
+def _scored(context: PublishedContext, name: str, tasks: dict[str, _Task]) -> Scores:
+    return _scores(name, {group: task.run(context) for group, task in tasks.items()})
+
+
 def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
     """A text about groups 1 and 0."""
     return lambda first, _: first_is_one if first == 1 else first_is_zero
@@ -146,7 +150,7 @@ def score_awa2(context: PublishedContext) -> Scores:
         "size_corrected": _Task(picture, by_name, size, "right"),
         "size_released": _Task(picture, as_released, _either(BIG_FIRST, slip), "wrong", (0,)),
     }
-    return _scores(AWA2, {group: task.run(context) for group, task in tasks.items()})
+    return _scored(context, AWA2, tasks)
 
 
 def tested_awa2(context: PublishedContext) -> Tested:
@@ -156,35 +160,34 @@ def tested_awa2(context: PublishedContext) -> Tested:
 
 def score_cifar100_size(context: PublishedContext) -> Scores:
     """Which of two animals is larger, whatever their size in the image."""
-    data = read_cifar100(context)
-    coarse = np.array(data.coarse_names)[data.coarse]
+    coarse, fine, image = read_cifar100(context)
 
     def task(large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: Ties) -> _Task:
         rows, groups = _two_groups(large, small)
-        return _Task(lambda row: data.picture(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
+        return _Task(lambda row: image(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
 
     tasks = {
         "paper": task(np.isin(coarse, LARGE), np.isin(coarse, SMALL), LARGE_FIRST, "right"),
         "released": task(
-            np.isin(data.fine, RELEASED_LARGE),
-            np.isin(data.fine, RELEASED_SMALL),
+            np.isin(fine, RELEASED_LARGE),
+            np.isin(fine, RELEASED_SMALL),
             LARGE_FIRST.replace("while", "whiel"),
             "wrong",
         ),
     }
-    return _scores(CIFAR, {group: found.run(context) for group, found in tasks.items()})
+    return _scored(context, CIFAR, tasks)
 
 
 def score_flowers102(context: PublishedContext) -> Scores:
     """Which of two flowers is yellow and which blue."""
-    data = read_flowers102(context)
+    files, labels = read_flowers102(context)
 
     def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: Ties) -> _Task:
-        rows, groups = _two_groups(np.isin(data.labels, yellow), np.isin(data.labels, blue))
-        return _Task(lambda row: data.picture(int(rows[row])), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
+        rows, groups = _two_groups(np.isin(labels, yellow), np.isin(labels, blue))
+        return _Task(lambda row: picture_file(files[rows[row]]), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
 
     tasks = {"corrected": task(YELLOW, BLUE, "right"), "released": task(RELEASED_YELLOW, RELEASED_BLUE, "wrong")}
-    return _scores(FLOWERS, {group: found.run(context) for group, found in tasks.items()})
+    return _scored(context, FLOWERS, tasks)
 
 
 def score_cub(context: PublishedContext) -> Scores:

@@ -20,8 +20,7 @@ from components.benchmarks.scores import Correlation, Metric, Scores
 from components.core.errors import InputError
 from components.evaluation import published
 from components.evaluation.published import Outcome, Plan, all_published, read_published, report_path, run_all, run_one
-from components.report.published.pairs import paired
-from components.report.published.table import paired_sections
+from components.report.published.table import paired, paired_sections
 from tests.support.toy_context import ToyEncoder
 
 TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}
