@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -70,7 +71,7 @@ def grouped(
     benchmark: str,
     columns: Mapping[str, Reals],
     pictures: Indices,
-    groups: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({}),
     within: Collection[str] | None = None,
 ) -> Scores:
     """Values over all queries, `<benchmark>/<metric>`, and by group, `<benchmark>/<kind>_<group>/<metric>`.

@@ -43,7 +43,7 @@ def score(context: EmbeddedContext) -> Scores:
     ordered = np.where(answers == "first", classified(true, "wrong"), classified(-false, "wrong"))
 
     pictures = np.stack(shown, axis=1)
-    scores = grouped(NAME, overall, pictures, {})
+    scores = grouped(NAME, overall, pictures)
     macro, ordering = f"{NAME}/macro_accuracy", f"{NAME}/size_ordering_accuracy"
     groups = group_numbers(kinds.tolist())
     scores.update(Scores({macro: overall["accuracy"]}, {macro: groups}, pictures={macro: pictures}))
@@ -52,7 +52,7 @@ def score(context: EmbeddedContext) -> Scores:
         if kind == "size":
             scores.update(Scores({ordering: ordered[chosen]}, pictures={ordering: pictures[chosen]}))
         columns = {name: column[chosen] for name, column in overall.items()}
-        scores.update(grouped(f"{NAME}/kind_{kind}", columns, pictures[chosen], {}))
+        scores.update(grouped(f"{NAME}/kind_{kind}", columns, pictures[chosen]))
     return scores
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.protocols import geometry
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import BLOCK, Features, Indices, Reals, finite
 from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
 
@@ -25,12 +25,9 @@ _NONE = "no ranking, so no ties"
 
 def score(context: EmbeddedContext) -> Scores:
     """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
-    values: dict[str, Reals] = {}
-    pictures: dict[str, Indices] = {}
-    for found, shown in (_differences(context), _spread(context)):
-        values |= {f"{NAME}/{name}": column for name, column in found.items()}
-        pictures |= {f"{NAME}/{name}": shown for name in found}
-    return Scores(values, pictures=pictures)
+    scores = grouped(NAME, *_differences(context))
+    scores.update(grouped(NAME, *_spread(context)))
+    return scores
 
 
 def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:

@@ -20,7 +20,7 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.judging.judge import OPTION, Question, judged
 from components.benchmarks.protocols.choices import group_numbers
 from components.benchmarks.protocols.geometry import drawn
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.captions.inputs.pictures import pictures_of
 from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.disarm import disarm
@@ -48,9 +48,9 @@ def score(context: PublishedContext) -> Scores:
     questions = _with_pictures(context, rows) if shown else [_question(row) for row in rows]
     values, kept = judged(context, TASK, questions, _score)
     group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
-    found = {f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)}
+    found = {"score": values, "good_share": (values >= GOOD).astype(np.float64)}
     ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
-    return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
+    return grouped(group, found, group_numbers(ids).reshape(-1, 2))
 
 
 def _with_pictures(context: PublishedContext, rows: Sequence[dict[str, Any]]) -> list[Question]:

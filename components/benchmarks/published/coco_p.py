@@ -19,7 +19,7 @@ import numpy as np
 from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.published_context import PublishedContext, checked, read_rows
 from components.benchmarks.protocols.retrieval import TIES, paraphrase_agreement
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
 
@@ -120,8 +120,7 @@ def score(name: str, folders: Sequence[str], context: PublishedContext) -> Score
     gold = gold_rows(pairs, names)
     depths = sorted({*context.ks, REPORTED})
     found = paraphrase_agreement(context.texts(pairs.queries), context.texts(pairs.paraphrases), images, gold, depths)
-    values = {f"{name}/{metric}": column for metric, column in found.items()}
-    return Scores(values, pictures=dict.fromkeys(values, gold))
+    return grouped(name, found, gold)
 
 
 def tested(context: PublishedContext) -> Tested:

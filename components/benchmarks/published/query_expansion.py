@@ -35,7 +35,7 @@ from components.benchmarks.published.coco_p import (
     read_pairs,
 )
 from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import QUERY_PARAPHRASES
@@ -56,13 +56,13 @@ def score(context: PublishedContext) -> Scores:
     pairs = read_pairs(context)
     names, images = gallery(context, (VALIDATION,))
     gold, depths = gold_rows(pairs, names), sorted({*context.ks, REPORTED})
-    values: dict[str, Reals] = {}
+    scores = Scores({})
     for source, expand in sources.items():
         queries, paraphrases = (_features(context, texts, expand) for texts in (pairs.queries, pairs.paraphrases))
         found = paraphrase_agreement(queries, paraphrases, images, gold, depths)
         found["expanded_share"] = np.array([bool(expand(text)) for text in pairs.queries], dtype=np.float64)
-        values |= {f"{NAME}/{source}/{metric}": column for metric, column in found.items()}
-    return Scores(values, pictures=dict.fromkeys(values, gold))
+        scores.update(grouped(f"{NAME}/{source}", found, gold))
+    return scores
 
 
 def score_coco(context: PublishedContext) -> Scores:

@@ -29,7 +29,7 @@ from components.benchmarks.encoding.pictures import picture_file
 from components.benchmarks.encoding.published_context import PublishedContext, read_rows
 from components.benchmarks.protocols.caption_scores import caption_scores, has_java, require_scorers
 from components.benchmarks.protocols.geometry import difference_features
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import gold_ranks, hit_at_k
 
@@ -78,8 +78,7 @@ def score(context: PublishedContext) -> Scores:
     queries = context.texts([sentence for told in pairs.values() for sentence in told])
     gold = np.repeat(np.arange(len(pairs), dtype=np.int64), [len(told) for told in pairs.values()])
     ranks = gold_ranks(queries, difference_features(after, before), gold, ties="pessimistic")
-    values = {f"{NAME}/recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
-    return Scores(values, pictures=dict.fromkeys(values, gold))
+    return grouped(NAME, {f"recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}, gold)
 
 
 def tested(context: PublishedContext) -> Tested:

@@ -33,9 +33,9 @@ from components.benchmarks.protocols.choices import (
     semclip_scores,
     text_triplets,
 )
-from components.benchmarks.scores import Scores, metrics
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
-from components.core.metrics import Indices, Reals, strictly_greater
+from components.core.metrics import strictly_greater
 
 NAME = "sugar_crepe"
 TYPES = {
@@ -79,8 +79,7 @@ def score(context: PublishedContext) -> Scores:
             caption, negative = context.columns(rows, *_PAIR)
             found.append(strictly_greater(row_cosine(images, caption), row_cosine(images, negative)))
             files += _files(rows)
-            name = f"{NAME}/{subset}/accuracy"
-            scores.update(Scores({name: found[-1]}, pictures={name: group_numbers(_files(rows))}))
+            scores.update(grouped(f"{NAME}/{subset}", {"accuracy": found[-1]}, group_numbers(_files(rows))))
         name = f"{NAME}/{kind}/accuracy"
         strata = np.repeat(np.arange(len(found)), [len(right) for right in found])
         scores.update(Scores({name: np.concatenate(found)}, {name: strata}, pictures={name: group_numbers(files)}))
@@ -89,26 +88,23 @@ def score(context: PublishedContext) -> Scores:
 
 def score_text(context: PublishedContext) -> Scores:
     """TOT: the two captions are closer to each other than each is to the negative one (section 4)."""
-    values: dict[str, Reals] = {}
-    pictures: dict[str, Indices] = {}
+    scores = Scores({})
     for subset, count in SUBSETS.items():
         rows = _rows(context, subset, _TRIPLET, count)
-        values[f"{TEXT}/{subset}/tot"] = text_triplets(*context.columns(rows, *_TRIPLET))
-        pictures[f"{TEXT}/{subset}/tot"] = group_numbers(_files(rows))
-    return Scores(values, pictures=pictures)
+        found = {"tot": text_triplets(*context.columns(rows, *_TRIPLET))}
+        scores.update(grouped(f"{TEXT}/{subset}", found, group_numbers(_files(rows))))
+    return scores
 
 
 def score_images(context: PublishedContext) -> Scores:
     """ITT: both captions are closer to the image than the negative one; and each caption's own part of it."""
-    values: dict[str, Reals] = {}
-    pictures: dict[str, Indices] = {}
+    scores = Scores({})
     for subset, count in SUBSETS.items():
         rows = _rows(context, subset, _TRIPLET, count)
         images = context.image_files("images", _files(rows))
         parts = image_triplets(images, *context.columns(rows, *_TRIPLET))
-        values |= {f"{IMAGES}/{subset}/{name}": found for name, found in parts.items()}
-        pictures |= {f"{IMAGES}/{subset}/{name}": group_numbers(_files(rows)) for name in parts}
-    return Scores(values, pictures=pictures)
+        scores.update(grouped(f"{IMAGES}/{subset}", parts, group_numbers(_files(rows))))
+    return scores
 
 
 def score_semclip(context: PublishedContext) -> Scores:
