@@ -1,4 +1,7 @@
-"""An encoder's results: from values per query to means with intervals, and both on disk."""
+"""An encoder's results: from values per query to means with intervals, and both on disk.
+
+Means with intervals are JSON; values per query are safetensors, which paired tests, plots and the gallery read again.
+"""
 
 from __future__ import annotations
 

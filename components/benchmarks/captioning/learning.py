@@ -1,4 +1,8 @@
-"""Learning to find differences and then to write about them: CLIP4IDC's two stages on the splits of a data set."""
+"""Learning to find differences of pictures and then to write about them: CLIP4IDC's two stages (Guo et al. 2022).
+
+Both learn by AdamW over shuffled pairs and keep their best epoch by the validation split. First pairs and sentences
+learn to find each other; then what has learned to see differences learns to write about them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Image features of a benchmark's pictures, computed once for each image tower and kept on disk."""
+"""Image features of a benchmark's pictures, computed once for each image tower and kept on disk.
+
+Lists of pictures are kept as files, and every picture by what it shows, so that benchmarks that share pictures share
+their features.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Who judges: a language model asked through the project's engines, or an encoder that scores images (CLIPScore)."""
+"""Who judges: a language model asked through the project's engines, or an encoder that scores images (CLIPScore).
+
+The user names the language model with the option `judge`: a key of `synthesize.models` in params.yaml, such as one with
+`engine: server` for any OpenAI-compatible endpoint. Answers are kept in `synthesize.store`, beside those of all tasks,
+so that none is asked for twice. What it is asked about a generated image follows PC-CLIP, appendix B.4. CLIPScore
+(Hessel et al. 2021) is by an encoder that is not the one under test, which the option `scorer` names.
+"""
 
 from __future__ import annotations
 

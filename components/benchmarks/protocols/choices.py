@@ -1,4 +1,8 @@
-"""Two-way choices: similarities row by row, SugarCrepe++'s triplets, SemCLIP's negations."""
+"""Two-way choices, scored by similarities row by row, and the rows by group.
+
+SugarCrepe++'s two tests are of triplets: captions P1 and P2 that say the same, and N that does not (its section 4).
+SemCLIP reports on originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How features lie in their space: differences of pairs, opposites, modality gap, alignment, uniformity, analogies."""
+"""How features lie in their space: differences of pairs, opposites, modality gap, alignment, uniformity, analogies.
+
+Pure functions on features. Difference-based classification asks whether the difference of two images points where a
+text about it does (PC-CLIP, section 3.3).
+"""
 
 from __future__ import annotations
 

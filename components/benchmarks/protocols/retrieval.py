@@ -1,4 +1,9 @@
-"""How texts find images and each other: captions, paraphrases, expanded queries, and people's scores of similarity."""
+"""How texts find images and each other, on features.
+
+Images may have several captions, as on Karpathy's splits. How alike the results of a query and of its paraphrase are is
+Cheng et al. 2024, equations 1 and 2; an expanded query is the mean of its own and its expansions' features (equation
+5). How well cosines of sentence pairs agree with people's scores is as in SimCSE, section 6 and appendix B.
+"""
 
 from __future__ import annotations
 
