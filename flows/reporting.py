@@ -8,10 +8,9 @@ from prefect import task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from components.evaluation.folders import DEFAULT
-from components.evaluation.results import Report, read_report
+from components.evaluation.results import DEFAULT, Report, read_report
 from components.registry.decision import LATEST, RECORDS, read
-from components.report.comparison import as_csv as comparison_csv
+from components.report.comparison import read_csv
 
 REPORTS = Path("reports")
 
@@ -19,7 +18,7 @@ REPORTS = Path("reports")
 @task(cache_policy=NO_CACHE)
 def show_results() -> None:
     """Artifacts of the comparison: the table `results-table` and a link to the page."""
-    comparison = comparison_csv.read(REPORTS / "comparison.csv")
+    comparison = read_csv(REPORTS / "comparison.csv")
     rows = []
     for metric, cells in comparison.cells.items():
         if metric.count("/") > 1:

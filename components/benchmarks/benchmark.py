@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from components.benchmarks.encoding.context import Context
 from components.benchmarks.scores import Metric, Scores
@@ -16,7 +16,8 @@ from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 
 if TYPE_CHECKING:
-    from components.benchmarks.encoding.picture_source import Picture
+    from components.benchmarks.encoding.pictures import Picture
+
 
 Given = TypeVar("Given", bound=Context)
 """What a benchmark is given: the embedded world's gallery, or a folder of published files."""
@@ -79,7 +80,8 @@ class Benchmark(Generic[Given]):
         version: protocol version; raised when a value could change for the same encoder and data.
         needs: what it reads below its folder.
         metrics: everything it may report.
-        score: scores the context's encoder.
+        score: scores the context's encoder; raises `InputError` where files are missing or not as published, or
+            the encoder cannot be used.
         key_metrics: full names of what a short table shows; a depth stands for the nearest one that was measured.
         protocol: whose rules it follows, in a few words.
         citation: the paper that introduced it.
@@ -157,3 +159,32 @@ def _bytes_hash(path: Path) -> str:
 @cache
 def _hash_of(path: Path, *_status: int) -> str:
     return file_hash(path)
+
+
+_DEPTH = re.compile(r"_at_(\d+)$")
+
+
+def key_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
+    """Full names of the metrics that `benchmarks` declare as their key metrics, as far as they were measured.
+
+    Args:
+        benchmarks: in the order in which their metrics are shown.
+        measured: full metric names; of a metric's depths that nearest to the declared one is taken.
+    """
+    found = [_nearest(name, measured) for benchmark in benchmarks for name in benchmark.key_metrics]
+    return list(dict.fromkeys(name for name in found if name in measured))
+
+
+def tracked_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
+    """The key metrics, and all other metrics over all queries that have no depth, in the order of `measured`."""
+    chosen = set(key_metrics(benchmarks, measured))
+    return [name for name in measured if name in chosen or (name.count("/") == 1 and not _DEPTH.search(name))]
+
+
+def _nearest(name: str, measured: Collection[str]) -> str:
+    declared = _DEPTH.search(name)
+    if declared is None:
+        return name
+    family, depth = name[: declared.start()], int(declared.group(1))
+    depths = [int(found.group(1)) for found in (re.fullmatch(rf"{family}_at_(\d+)", one) for one in measured) if found]
+    return f"{family}_at_{min(depths, key=lambda other: (abs(other - depth), other))}" if depths else name

@@ -5,6 +5,7 @@ Queries about one picture succeed and fail together, so pictures are resampled w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,12 @@ class Interval:
     def excludes_zero(self) -> bool:
         """Whether the whole interval is on one side of 0."""
         return self.low > 0 or self.high < 0
+
+    def verdict(self, higher_is_better: bool) -> str:
+        """Of a difference: `better` or `worse` where the interval excludes 0, else empty."""
+        if not self.excludes_zero:
+            return ""
+        return "better" if (self.value > 0) == higher_is_better else "worse"
 
 
 def interval(
@@ -106,19 +113,17 @@ def _means_of_pictures(
     shape = (count, int(groups.max()) + 1)
     sums = csr_array((values, (owner, groups)), shape)
     sizes = csr_array((np.ones(len(values)), (owner, groups)), shape)
-    means = np.empty(resamples, dtype=np.float64)
-    chunk = max(1, _CELLS // count)
-    for start in range(0, resamples, chunk):
-        stop = min(start + chunk, resamples)
-        times = np.zeros((stop - start, count))
+    means = []
+    for draws in _chunks(resamples, count):
+        times = np.zeros((draws, count))
         for pool in np.unique(pools):
             members = np.flatnonzero(pools == pool)
-            drawn = generator.integers(0, len(members), size=(stop - start, len(members)))
-            drawn += len(members) * np.arange(stop - start)[:, None]
+            drawn = generator.integers(0, len(members), size=(draws, len(members)))
+            drawn += len(members) * np.arange(draws)[:, None]
             times[:, members] = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
         total, size = times @ sums, times @ sizes
-        means[start:stop] = (total / np.maximum(size, 1)).sum(axis=1) / (size > 0).sum(axis=1)
-    return means
+        means.append((total / np.maximum(size, 1)).sum(axis=1) / (size > 0).sum(axis=1))
+    return np.concatenate(means)
 
 
 def _stretch(values: Reals, groups: Indices, pictures: Indices) -> float:
@@ -136,13 +141,25 @@ def _stretch(values: Reals, groups: Indices, pictures: Indices) -> float:
 
 def resampled_means(values: Reals, resamples: int, generator: np.random.Generator) -> Reals:
     """Means of `resamples` draws of all queries with replacement `[resamples]`, drawn in chunks."""
-    means = np.empty(resamples, dtype=np.float64)
-    chunk = max(1, _CELLS // len(values))
+    return _resampled(lambda drawn: values[drawn].mean(axis=1), len(values), resamples, generator)
+
+
+def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
+    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
+    finite(correlation.gold, correlation.predicted)
+    return _resampled(lambda drawn: _correlations(correlation, drawn), len(correlation.gold), resamples, generator)
+
+
+def _resampled(value: Callable[[Indices], Reals], rows: int, resamples: int, generator: np.random.Generator) -> Reals:
+    """What `value` gives for drawn row numbers `[draws, rows]`, of all draws `[resamples]`."""
+    return np.concatenate([value(generator.integers(0, rows, size=(size, rows))) for size in _chunks(resamples, rows)])
+
+
+def _chunks(resamples: int, rows: int) -> Iterator[int]:
+    """How many resamples of so many rows are drawn at once, until all are."""
+    chunk = max(1, _CELLS // rows)
     for start in range(0, resamples, chunk):
-        stop = min(start + chunk, resamples)
-        drawn = generator.integers(0, len(values), size=(stop - start, len(values)))
-        means[start:stop] = values[drawn].mean(axis=1)
-    return means
+        yield min(chunk, resamples - start)
 
 
 def correlation_value(correlation: Correlation) -> float:
@@ -164,18 +181,6 @@ def correlation_interval(correlation: Correlation, resamples: int, seed: int) ->
     found = resampled_correlations(correlation, resamples, np.random.default_rng(seed))
     low, high = np.quantile(found, [0.025, 0.975])
     return Interval(correlation_value(correlation), float(low), float(high))
-
-
-def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
-    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
-    finite(correlation.gold, correlation.predicted)
-    rows = len(correlation.gold)
-    found = np.empty(resamples, dtype=np.float64)
-    chunk = max(1, _CELLS // rows)
-    for start in range(0, resamples, chunk):
-        stop = min(start + chunk, resamples)
-        found[start:stop] = _correlations(correlation, generator.integers(0, rows, size=(stop - start, rows)))
-    return found
 
 
 def paired_difference(
@@ -242,11 +247,9 @@ def sign_flip_p(
     # Sums of few distinct values that differ by rounding alone are equal.
     bound = abs(difference.sum()) - 1e-12 * np.abs(difference).sum()
     generator = np.random.default_rng(seed)
-    chunk = max(1, _CELLS // len(difference))
     beyond = 0
-    for start in range(0, resamples, chunk):
-        size = (min(chunk, resamples - start), len(difference))
-        signs = np.where(generator.random(size) < 0.5, -1.0, 1.0)
+    for draws in _chunks(resamples, len(difference)):
+        signs = np.where(generator.random((draws, len(difference))) < 0.5, -1.0, 1.0)
         beyond += int((np.abs(signs @ difference) >= bound).sum())
     return (beyond + 1) / (resamples + 1)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
 
 from components.core.metrics import Indices, Reals, shared
-
-Columns = TypeVar("Columns", Reals, Indices)
-"""Values of queries or their pictures, which are cut into groups alike."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class Metric:
     higher_is_better: bool
     ties: str
     """What happens to equal similarities, in words."""
+
+
+def metrics(ties: str, *names: str, higher_is_better: bool = True) -> tuple[Metric, ...]:
+    """Declarations of metrics of one direction whose ties count alike."""
+    return tuple(Metric(name, higher_is_better, ties) for name in names)
 
 
 @dataclass(frozen=True)
@@ -59,3 +65,30 @@ class Scores:
         """Take in what another benchmark found, whose metrics have other names."""
         for mine, theirs in zip(vars(self).values(), vars(others).values(), strict=True):
             mine.update(theirs)
+
+
+def grouped(
+    benchmark: str,
+    columns: Mapping[str, Reals],
+    pictures: Indices,
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    within: Collection[str] | None = None,
+) -> Scores:
+    """Values over all queries, `<benchmark>/<metric>`, and by group, `<benchmark>/<kind>_<group>/<metric>`.
+
+    Args:
+        benchmark: its name.
+        columns: metric -> one value per query `[queries]`.
+        pictures: the picture of each query, or its two.
+        groups: kind of group -> the group of each query; groups come in the order in which they first occur.
+        within: the metrics that are given by group; all where None.
+    """
+    scores = Scores({})
+    cuts = {"": np.ones(len(pictures), dtype=np.bool_)}
+    for kind, labels in groups.items():
+        cuts |= {f"{kind}_{group}/": np.array(labels) == group for group in dict.fromkeys(labels)}
+    for group, chosen in cuts.items():
+        shown = [name for name in columns if not group or within is None or name in within]
+        values = {f"{benchmark}/{group}{name}": columns[name][chosen] for name in shown}
+        scores.update(Scores(values, pictures=dict.fromkeys(values, pictures[chosen])))
+    return scores

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.benchmarks.benchmark import Tested
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import published_benchmarks
 from components.core.errors import InputError

@@ -13,7 +13,7 @@ from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.published import PublishedBenchmark
-    from components.evaluation.run_published import Outcome
+    from components.evaluation.published import Outcome
 
 _DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
 
@@ -71,7 +71,7 @@ def evaluate(
             check_name(name)
         options = _options(option or [])
         chosen = _chosen(benchmark)
-        from components.evaluation.run_published import Plan, run_all
+        from components.evaluation.published import Plan, run_all
         from components.registry.encoder_lookup import find_encoder
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
@@ -111,10 +111,9 @@ def table(
 
     def command() -> None:
         from components.core.files import atomic_file
-        from components.evaluation.published_results import all_published
-        from components.report.published.pairs import paired
+        from components.evaluation.published import all_published
         from components.report.published.paper_tables import find_collection
-        from components.report.published.table import FORMATS, metric_sections, paired_sections, paper_sections
+        from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
         reports = all_published(place)

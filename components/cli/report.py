@@ -22,16 +22,15 @@ def report(
 
     def command() -> None:
         from components.core.settings import load_settings
-        from components.evaluation.folders import DEFAULT
-        from components.report.comparison.as_columns import long_table
-        from components.report.comparison.as_csv import read
+        from components.evaluation.results import DEFAULT
+        from components.report.comparison import long_table, read_csv
         from components.report.terminal import show
 
         settings = load_settings()
         if as_json:
-            print_json(long_table(read(DEFAULT.csv)))
+            print_json(long_table(read_csv(DEFAULT.csv)))
             return
-        show(read(DEFAULT.csv), settings, every, groups)
+        show(read_csv(DEFAULT.csv), settings, every, groups)
         typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
 
     run_in_project(command)

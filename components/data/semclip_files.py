@@ -87,7 +87,7 @@ def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:
         InputError: the file is missing or damaged, has another number of rows than published, so that the released
             split would be another, a row has more fields than columns, or names an image outside its folder.
     """
-    from components.benchmarks.protocols.semclip_scores import held_out
+    from components.benchmarks.protocols.choices import held_out
 
     if not path.is_file():
         raise InputError(f"{path} is missing: get it from the authors of SemCLIP")
@@ -107,7 +107,7 @@ def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:
 
 def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of each split, no image in two; rows without one of the texts are left out."""
-    from components.benchmarks.protocols.semclip_scores import released_splits
+    from components.benchmarks.protocols.choices import released_splits
 
     numbers = released_splits(len(rows))
     first, *others = ("train", "val", "test") if keep_out == "rows" else ("test", "val", "train")

@@ -1,1 +1,1 @@
-"""Scores of encoders: metrics, benchmarks, the `evaluate` and `compare` stages."""
+"""Stage `evaluate`, and runs on published benchmarks: scoring, results with intervals, both on disk."""

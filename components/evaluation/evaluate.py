@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from components.benchmarks.benchmark import tracked_metrics
 from components.benchmarks.embedded import EmbeddedBenchmark, find_benchmark, table_files
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
-from components.benchmarks.key_metrics import tracked_metrics
+from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.benchmarks.scores import Scores
 from components.core.checking import load_checked
 from components.core.errors import InputError
@@ -26,10 +27,7 @@ from components.core.records import PAIRS
 from components.core.settings import Evaluate, Settings
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embeddings import ImageEmbeddings, require_finite
-from components.evaluation.folders import DEFAULT, Folders
-from components.evaluation.results import Report, Result, write_results
-from components.evaluation.summarise import summarise
-from components.evaluation.summary import print_report
+from components.evaluation.results import DEFAULT, Folders, Report, Result, summarise, write_results
 from components.tracking import add_metrics
 
 
@@ -114,6 +112,24 @@ def _protocol(benchmark: EmbeddedBenchmark, scores: Scores) -> str:
 
 def _data_hash(files: Sequence[Path]) -> str:
     return content_hash(*(part for path in files for part in (path.name, file_hash(path))))
+
+
+def print_report(report: Report) -> None:
+    """Print one encoder's values over all queries, with their intervals."""
+    table = Table(title=f"{report.encoder}, values times 100")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("95% interval", justify="right")
+    hidden = 0
+    for name, result in report.metrics.items():
+        if name.count("/") > 1:
+            hidden += 1
+            continue
+        low, high = result.span
+        table.add_row(name, f"{100 * result.value:.1f}", f"{100 * low:.1f} to {100 * high:.1f}")
+    console = Console()
+    console.print(table)
+    console.print(f"{hidden} more by group in the metrics file", style="dim")
 
 
 def main(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.errors import InputError, told_of
 from components.core.files import content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import SIDECAR
-from components.evaluation.folders import DEFAULT
+from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 
 

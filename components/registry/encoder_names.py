@@ -11,7 +11,7 @@ from components.core.errors import InputError
 from components.core.project import from_root
 from components.core.settings import load_settings
 from components.encoders.adapter.sidecar import SIDECAR
-from components.evaluation.folders import DEFAULT
+from components.evaluation.results import DEFAULT
 
 ALIAS = re.compile(r"^(?:models:/)?(?P<model>[^/@:]+)(?:@(?P<alias>[\w.-]+)|/(?P<version>\d+))$")
 """A registry's model with an alias or a version."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.folders import DEFAULT as EVALUATION
+from components.evaluation.results import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage, locks

@@ -14,12 +14,8 @@ from components.core.files import atomic_file
 from components.core.project import run_in_project, start
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
-from components.evaluation.folders import DEFAULT, Folders
-from components.evaluation.results import Report, read_report, read_scores
-from components.report.comparison import as_csv as comparison_csv
-from components.report.comparison.as_columns import long_table, wide_table
-from components.report.comparison.comparison import Comparison, compare
-from components.report.comparison.wording import headline, markdown
+from components.evaluation.results import DEFAULT, Folders, Report, read_report, read_scores
+from components.report.comparison import Comparison, compare, headline, long_table, markdown, wide_table, write_csv
 from components.tracking.curves import log_comparison
 
 if TYPE_CHECKING:
@@ -45,7 +41,7 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
     rankings = {report.encoder: found.rankings for report, found in zip(reports, scores, strict=True)}
     content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
-    comparison_csv.write(comparison, folders.csv)
+    write_csv(comparison, folders.csv)
     _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.primary))
     _write(folders.reports / "comparison.html", rendering.page(settings, comparison, content))
     if track:

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components.benchmarks.benchmark import key_metrics
 from components.benchmarks.embedded import find_benchmark
-from components.benchmarks.key_metrics import key_metrics
 from components.core.settings import Settings
-from components.report.comparison.comparison import Comparison
-from components.report.comparison.wording import LEGEND, delta_text, headline, mark, value_text
+from components.report.comparison import LEGEND, Comparison, delta_text, headline, mark, value_text
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
 _ALWAYS_BESIDE = 2

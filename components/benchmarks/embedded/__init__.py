@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from components.benchmarks.benchmark import Benchmark
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.core.discovery import file_names, find
 from components.core.errors import InputError
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.protocols.difference import classified, margins
-from components.benchmarks.protocols.row_pairs import group_numbers
-from components.benchmarks.scores import Columns, Metric, Scores
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.choices import group_numbers
+from components.benchmarks.protocols.geometry import classified, margins
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import COMPARISONS
@@ -42,22 +42,18 @@ def score(context: EmbeddedContext) -> Scores:
     # Where the second picture is the larger one, the sentence about the first is the false one and must point away.
     ordered = np.where(answers == "first", classified(true, "wrong"), classified(-false, "wrong"))
 
-    def named(columns: dict[str, Columns], ordered: Columns) -> dict[str, Columns]:
-        named = {f"{NAME}/{name}": column for name, column in columns.items()}
-        named[f"{NAME}/macro_accuracy"] = columns["accuracy"]
-        if (kinds == "size").any():
-            named[f"{NAME}/size_ordering_accuracy"] = ordered[kinds == "size"]
-        for kind in KINDS:
-            if (kinds == kind).any():
-                named |= {f"{NAME}/kind_{kind}/{name}": column[kinds == kind] for name, column in columns.items()}
-        return named
-
     pictures = np.stack(shown, axis=1)
-    return Scores(
-        named(overall, ordered),
-        strata={f"{NAME}/macro_accuracy": group_numbers(kinds.tolist())},
-        pictures=named(dict.fromkeys(overall, pictures), pictures),
-    )
+    scores = grouped(NAME, overall, pictures)
+    macro, ordering = f"{NAME}/macro_accuracy", f"{NAME}/size_ordering_accuracy"
+    groups = group_numbers(kinds.tolist())
+    scores.update(Scores({macro: overall["accuracy"]}, {macro: groups}, pictures={macro: pictures}))
+    for kind in (kind for kind in KINDS if (kinds == kind).any()):
+        chosen = kinds == kind
+        if kind == "size":
+            scores.update(Scores({ordering: ordered[chosen]}, pictures={ordering: pictures[chosen]}))
+        columns = {name: column[chosen] for name, column in overall.items()}
+        scores.update(grouped(f"{NAME}/kind_{kind}", columns, pictures[chosen]))
+    return scores
 
 
 def _checked(context: EmbeddedContext, found: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
@@ -72,10 +68,10 @@ BENCHMARK = Benchmark(
     version=1,
     needs=(Need(FILE),),
     metrics=(
-        Metric("accuracy", higher_is_better=True, ties="a tie is a failure"),
-        Metric("sign_accuracy", higher_is_better=True, ties=_ZERO),
-        Metric("macro_accuracy", higher_is_better=True, ties="a tie is a failure"),
-        Metric("size_ordering_accuracy", higher_is_better=True, ties=_ZERO),
+        *metrics("a tie is a failure", "accuracy"),
+        *metrics(_ZERO, "sign_accuracy"),
+        *metrics("a tie is a failure", "macro_accuracy"),
+        *metrics(_ZERO, "size_ordering_accuracy"),
     ),
     score=score,
     key_metrics=(f"{NAME}/accuracy", f"{NAME}/size_ordering_accuracy"),

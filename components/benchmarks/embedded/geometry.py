@@ -12,10 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
+from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.protocols import geometry
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import BLOCK, Features, Indices, Reals, finite
 from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
 
@@ -26,12 +25,9 @@ _NONE = "no ranking, so no ties"
 
 def score(context: EmbeddedContext) -> Scores:
     """Distances of differences, alignment and Gaussian potentials, each per pair or item."""
-    values: dict[str, Reals] = {}
-    pictures: dict[str, Indices] = {}
-    for found, shown in (_differences(context), _spread(context)):
-        values |= {f"{NAME}/{name}": column for name, column in found.items()}
-        pictures |= {f"{NAME}/{name}": shown for name in found}
-    return Scores(values, pictures=pictures)
+    scores = grouped(NAME, *_differences(context))
+    scores.update(grouped(NAME, *_spread(context)))
+    return scores
 
 
 def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
@@ -41,7 +37,7 @@ def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     told, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
     shown = [context.rows(column, FILE) for column in ids]
     images = [context.image_features[rows] for rows in shown]
-    captions = [texts_of_images(context, "query", column, FILE) for column in ids]
+    captions = [context.texts_of("query", column, FILE) for column in ids]
     values: dict[str, Reals] = {}
     for what, (first, second) in (("caption", captions), ("image", images)):
         group = f"{what}_difference"
@@ -91,11 +87,9 @@ BENCHMARK = Benchmark(
     version=1,
     needs=(Need(FILE), Need(QUERIES_FILE)),
     metrics=(
-        Metric("distance", higher_is_better=False, ties=_NONE),
-        Metric("reverse_distance", higher_is_better=True, ties=_NONE),
-        Metric("antisymmetry", higher_is_better=True, ties=_NONE),
-        Metric("alignment", higher_is_better=False, ties=_NONE),
-        Metric("gaussian_potential", higher_is_better=False, ties=_NONE),
+        *metrics(_NONE, "distance", higher_is_better=False),
+        *metrics(_NONE, "reverse_distance", "antisymmetry"),
+        *metrics(_NONE, "alignment", "gaussian_potential", higher_is_better=False),
     ),
     score=score,
 )

@@ -10,16 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.protocols.row_pairs import row_cosine
-from components.benchmarks.protocols.semclip_scores import original_over_negation
-from components.benchmarks.scores import Columns, Metric, Scores
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.choices import original_over_negation, row_cosine
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.records import NEGATION_QUERIES
 
 NAME = "negations"
 FILE = "negations.parquet"
-_LOST = "a tie is a failure, as in SemCLIP's code; CC-Neg's own counts it right"
 
 
 def score(context: EmbeddedContext) -> Scores:
@@ -40,16 +38,8 @@ def score(context: EmbeddedContext) -> Scores:
         for name, texts in (("caption", captions), ("paraphrase", paraphrases))
     }
     composite = (found["caption_top1"] + found["paraphrase_top1"] + _rescaled(over["original_over_negation"])) / 3
-    cues = np.array(table["cue"].to_pylist())
-
-    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
-        named = {f"{NAME}/{name}": column for name, column in columns.items()}
-        for cue in dict.fromkeys(cues.tolist()):
-            named |= {f"{NAME}/cue_{cue}/{name}": columns[name][cues == cue] for name in over}
-        return named
-
     overall = over | found | {"composite": composite}
-    return Scores(named(overall), pictures=named(dict.fromkeys(overall, gold)))
+    return grouped(NAME, overall, gold, {"cue": table["cue"].to_pylist()}, within=over)
 
 
 def _rescaled(correct: Reals) -> Reals:
@@ -62,11 +52,10 @@ BENCHMARK = Benchmark(
     version=1,
     needs=(Need(FILE),),
     metrics=(
-        Metric("original_over_negation", higher_is_better=True, ties=_LOST),
-        Metric("paraphrase_over_negation", higher_is_better=True, ties="a tie is a failure"),
-        Metric("caption_top1", higher_is_better=True, ties="the earlier image of the test split first"),
-        Metric("paraphrase_top1", higher_is_better=True, ties="the earlier image of the test split first"),
-        Metric("composite", higher_is_better=True, ties="as in its parts"),
+        *metrics("a tie is a failure, as in SemCLIP's code; CC-Neg's own counts it right", "original_over_negation"),
+        *metrics("a tie is a failure", "paraphrase_over_negation"),
+        *metrics("the earlier image of the test split first", "caption_top1", "paraphrase_top1"),
+        *metrics("as in its parts", "composite"),
     ),
     score=score,
     key_metrics=(f"{NAME}/original_over_negation", f"{NAME}/composite"),

@@ -5,13 +5,10 @@ Values are given over all queries, per tier of the paraphrase's hardest word, an
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.scores import Columns, Metric, Scores
-from components.core.metrics import Reals, average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.scores import Scores, grouped, metrics
+from components.core.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.records import PARAPHRASE_QUERIES
 
 NAME = "paraphrased_retrieval"
@@ -28,28 +25,12 @@ def score(context: EmbeddedContext) -> Scores:
     paraphrase = context.texts(table["paraphrase"].to_pylist())
     tops = [top_k(features, context.image_features, max(context.ks)) for features in (query, paraphrase)]
     ranks = gold_ranks(paraphrase, context.image_features, gold)
-    overall: dict[str, Reals] = {}
-    overall |= {f"ao_at_{k}": average_overlap(tops[0], tops[1], k) for k in context.ks}
+    overall = {f"ao_at_{k}": average_overlap(tops[0], tops[1], k) for k in context.ks}
     overall |= {f"js_at_{k}": jaccard_similarity(tops[0], tops[1], k) for k in context.ks}
     overall |= {f"paraphrase_recall_at_{k}": hit_at_k(ranks, k) for k in context.ks}
-
-    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
-        found = {f"{NAME}/{metric}": column for metric, column in columns.items()}
-        for prefix in ("tier", "held_out"):
-            found |= _grouped(prefix, np.array(table[prefix].to_pylist()), columns)
-        return found
-
-    rankings = {QUERY_TOP: tops[0], PARAPHRASE_TOP: tops[1]}
-    return Scores(named(overall), rankings=rankings, pictures=named(dict.fromkeys(overall, gold)))
-
-
-def _grouped(prefix: str, groups: npt.NDArray[np.str_], overall: dict[str, Columns]) -> dict[str, Columns]:
-    """The values of each group's queries, groups in the order in which the table first names them."""
-    return {
-        f"{NAME}/{prefix}_{group}/{metric}": found[groups == group]
-        for group in dict.fromkeys(groups.tolist())
-        for metric, found in overall.items()
-    }
+    scores = grouped(NAME, overall, gold, {kind: table[kind].to_pylist() for kind in ("tier", "held_out")})
+    scores.rankings.update({QUERY_TOP: tops[0], PARAPHRASE_TOP: tops[1]})
+    return scores
 
 
 BENCHMARK = Benchmark(
@@ -57,9 +38,8 @@ BENCHMARK = Benchmark(
     version=1,
     needs=(Need(FILE),),
     metrics=(
-        Metric("ao_at_k", higher_is_better=True, ties="the earlier image of the test split first, in both lists"),
-        Metric("js_at_k", higher_is_better=True, ties="the earlier image of the test split first, in both lists"),
-        Metric("paraphrase_recall_at_k", higher_is_better=True, ties="the earlier image of the test split first"),
+        *metrics("the earlier image of the test split first, in both lists", "ao_at_k", "js_at_k"),
+        *metrics("the earlier image of the test split first", "paraphrase_recall_at_k"),
     ),
     score=score,
     key_metrics=(f"{NAME}/ao_at_10", f"{NAME}/js_at_10", f"{NAME}/paraphrase_recall_at_10"),

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES
 
@@ -49,8 +49,8 @@ BENCHMARK = Benchmark(
     version=1,
     needs=(Need(FILE),),
     metrics=(
-        Metric("t2i_recall_at_k", higher_is_better=True, ties="the earlier image of the test split first"),
-        Metric("i2t_recall_at_k", higher_is_better=True, ties="the earlier text of the table first"),
+        *metrics("the earlier image of the test split first", "t2i_recall_at_k"),
+        *metrics("the earlier text of the table first", "i2t_recall_at_k"),
     ),
     score=score,
     key_metrics=(

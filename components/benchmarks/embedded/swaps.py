@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import SWAPS
@@ -46,11 +46,7 @@ BENCHMARK = Benchmark(
     name="swaps",
     version=1,
     needs=(Need(FILE),),
-    metrics=(
-        Metric("relation_accuracy", higher_is_better=True, ties="a tie is a failure"),
-        Metric("attribute_accuracy", higher_is_better=True, ties="a tie is a failure"),
-        Metric("relation_macro_accuracy", higher_is_better=True, ties="a tie is a failure"),
-    ),
+    metrics=metrics("a tie is a failure", "relation_accuracy", "attribute_accuracy", "relation_macro_accuracy"),
     score=score,
     key_metrics=("swaps/attribute_accuracy", "swaps/relation_accuracy"),
 )

@@ -6,18 +6,14 @@ P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's f
 
 from __future__ import annotations
 
-import numpy as np
-
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.files.texts_of_images import QUERIES_FILE, texts_of_images
-from components.benchmarks.protocols.triplets import image_triplets, text_triplets
-from components.benchmarks.scores import Columns, Metric, Scores
+from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
+from components.benchmarks.protocols.choices import image_triplets, text_triplets
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.records import SWAPS
 
 NAME = "triplets"
 FILE = "swaps.parquet"
-_LOST = "a tie is a failure"
 
 
 def score(context: EmbeddedContext) -> Scores:
@@ -27,29 +23,16 @@ def score(context: EmbeddedContext) -> Scores:
     gold = context.rows(image_ids, FILE)
     images = context.image_features[gold]
     first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
-    second = texts_of_images(context, "paraphrase", image_ids, FILE)
+    second = context.texts_of("paraphrase", image_ids, FILE)
     found = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
-    kinds = np.array(table["kind"].to_pylist())
-
-    def named(columns: dict[str, Columns]) -> dict[str, Columns]:
-        named = {f"{NAME}/{name}": column for name, column in columns.items()}
-        for kind in dict.fromkeys(kinds.tolist()):
-            named |= {f"{NAME}/kind_{kind}/{name}": column[kinds == kind] for name, column in columns.items()}
-        return named
-
-    return Scores(named(found), pictures=named(dict.fromkeys(found, gold)))
+    return grouped(NAME, found, gold, {"kind": table["kind"].to_pylist()})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
     needs=(Need(FILE), Need(QUERIES_FILE)),
-    metrics=(
-        Metric("itt", higher_is_better=True, ties=_LOST),
-        Metric("i_p1_n", higher_is_better=True, ties=_LOST),
-        Metric("i_p2_n", higher_is_better=True, ties=_LOST),
-        Metric("tot", higher_is_better=True, ties=_LOST),
-    ),
+    metrics=metrics("a tie is a failure", "itt", "i_p1_n", "i_p2_n", "tot"),
     score=score,
     key_metrics=(f"{NAME}/itt",),
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.scores import Metric, Scores
-from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.scores import Scores, grouped, metrics
+from components.core.metrics import Features, gold_ranks, hit_at_k
 from components.core.records import LABELS
 
 FILE = "labels.parquet"
@@ -30,11 +30,11 @@ def score(context: EmbeddedContext) -> Scores:
     truth = np.array([classes.index(label) for label in labels], dtype=np.int64)
     texts = [template.format(label=label) for template in ENSEMBLE for label in classes]
     prompts = context.texts(texts).reshape(len(ENSEMBLE), len(classes), -1)
-    values: dict[str, Reals] = {}
+    scores = Scores({})
     for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
         ranks = gold_ranks(images, features, truth)
-        values |= {f"{prefix}/top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}
-    return Scores(values, pictures=dict.fromkeys(values, gold))
+        scores.update(grouped(prefix, {f"top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}, gold))
+    return scores
 
 
 def _mean_direction(prompts: Features) -> Features:
@@ -48,10 +48,7 @@ BENCHMARK = Benchmark(
     name="zero_shot",
     version=1,
     needs=(Need(FILE),),
-    metrics=(
-        Metric("top1", higher_is_better=True, ties="the class that is first in alphabetical order"),
-        Metric("top5", higher_is_better=True, ties="the class that is first in alphabetical order"),
-    ),
+    metrics=metrics("the class that is first in alphabetical order", "top1", "top5"),
     score=score,
     key_metrics=("zero_shot/top1",),
 )

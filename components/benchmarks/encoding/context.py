@@ -1,14 +1,77 @@
-"""What every benchmark is given: one encoder, a folder of files, and the texts embedded so far."""
+"""The encoder under test, and what every benchmark is given of it; in the embedded world also the gallery."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
-from components.benchmarks.encoding.text_features import embed_new
-from components.core.metrics import Features
+import numpy as np
+import pyarrow as pa
+
+from components.core.errors import InputError
+from components.core.metrics import Features, Indices
+from components.core.records import PARAPHRASE_QUERIES
+from components.core.table import Table
+from components.encoders.embeddings import non_finite_row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+QUERIES_FILE = "paraphrase_queries.parquet"
+
+
+class TextEncoder(Protocol):
+    """The part of an encoder that benchmarks use."""
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = ..., title: str | None = ...) -> Features:
+        """Unit vectors `[texts, dim]`."""
+
+
+def embed_new(encoder: TextEncoder, texts: Sequence[str], known: dict[str, Features]) -> Features:
+    """Unit features `[texts, dim]`; texts that `known` lacks are embedded, each once, and kept in it.
+
+    Raises:
+        InputError: the encoder returns a non-finite feature.
+    """
+    new = list(dict.fromkeys(text for text in texts if text not in known))
+    if new:
+        features = encoder.embed_texts(new, title="embed texts")
+        bad = non_finite_row(features)
+        if bad is not None:
+            raise InputError(f"the encoder gives '{new[bad]}' a non-finite feature: train it again")
+        known.update(zip(new, features, strict=True))
+    return np.stack([known[text] for text in texts])
+
+
+@runtime_checkable
+class ImageEncoder(TextEncoder, Protocol):
+    """An encoder that also sees."""
+
+    def embed_pixels(self, pixels: Tensor) -> Features:
+        """Unit vectors `[images, dim]` of RGB pixels, uint8 or already normalised float32 `[images, 3, size, size]`."""
+
+
+@dataclass(frozen=True)
+class EncoderUnderTest:
+    """An encoder with what identifies it.
+
+    Attributes:
+        name: how the user called it, fit for a file's name.
+        encoder: embeds texts and, if it has an image tower, images.
+        sha256: hash of everything that its results depend on.
+        image_tower_sha256: hash of everything that its image features depend on; None for a text encoder.
+        image_size: pixels of a side that its image tower sees; 0 for a text encoder.
+        folder: where it was loaded from, if that is an encoder's folder of this project.
+    """
+
+    name: str
+    encoder: TextEncoder
+    sha256: str
+    image_tower_sha256: str | None = None
+    image_size: int = 0
+    folder: Path | None = None
 
 
 @dataclass
@@ -33,3 +96,71 @@ class Context:
             InputError: the encoder returns a non-finite feature.
         """
         return embed_new(self.under_test.encoder, texts, self._known)
+
+
+@dataclass
+class EmbeddedContext(Context):
+    """One encoder before the gallery of all test images.
+
+    Attributes:
+        image_ids: ids of the test images in gallery order.
+        image_features: their unit features `[images, dim]` by this encoder.
+    """
+
+    image_ids: Sequence[str]
+    image_features: Features
+
+    def __post_init__(self) -> None:
+        if max(self.ks) > len(self.image_ids):
+            raise InputError(
+                f"params.yaml: evaluate.ks has {max(self.ks)}, but the test split has only "
+                f"{len(self.image_ids)} images: lower it or raise prepare.counts.test"
+            )
+        self._rows = {image: row for row, image in enumerate(self.image_ids)}
+
+    def read(self, table: Table, file: str) -> pa.Table:
+        """Read a benchmark table from the folder.
+
+        Raises:
+            InputError: it is missing, damaged or empty.
+        """
+        found = table.read(self.folder / file)
+        if not found.num_rows:
+            raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
+        return found
+
+    def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
+        """Features of the query or paraphrase of each image `[ids, dim]`; the first where an image has several.
+
+        Args:
+            column: which sentence of the paraphrase queries.
+            image_ids: `[ids]`, from the rows of `table`.
+            table: the file that names the images, for the message.
+
+        Raises:
+            InputError: an image has none.
+        """
+        queries = self.read(PARAPHRASE_QUERIES, QUERIES_FILE)
+        known: dict[str, str] = {}
+        for image, text in zip(queries["image_id"].to_pylist(), queries[column].to_pylist(), strict=True):
+            known.setdefault(image, text)
+        for row, image in enumerate(image_ids):
+            if image not in known:
+                raise InputError(
+                    f"{self.folder / table}: row {row} names image '{image}', which {QUERIES_FILE} lacks: "
+                    "run `dvc repro`"
+                )
+        return self.texts([known[image] for image in image_ids])
+
+    def rows(self, image_ids: Sequence[str], table: str) -> Indices:
+        """Gallery rows of `image_ids` `[ids]`.
+
+        Raises:
+            InputError: `table` names an image that is not in the test split.
+        """
+        for row, image in enumerate(image_ids):
+            if image not in self._rows:
+                raise InputError(
+                    f"{self.folder / table}: row {row} names image '{image}', not in the test split: run `dvc repro`"
+                )
+        return np.array([self._rows[image] for image in image_ids], dtype=np.int64)

@@ -1,12 +1,18 @@
-"""Image features of a benchmark, computed once for each image tower and kept on disk."""
+"""Image features of a benchmark's pictures, computed once for each image tower and kept on disk.
+
+Lists of pictures are kept as files, and every picture by what it shows, so that benchmarks that share pictures share
+their features.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import sqlite3
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +20,67 @@ import numpy.typing as npt
 from more_itertools import chunked
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest, ImageEncoder
-from components.benchmarks.encoding.known_pictures import KnownPictures, known_pictures, picture_key
-from components.benchmarks.encoding.picture_source import Picture
-from components.benchmarks.encoding.preparation import CLIP, Preparation
+from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
+from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import Features
 from components.core.progress import bar
 from components.encoders.embeddings import non_finite_row, require_finite
+
+_WAIT_S = 60.0
+_TABLE = "CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, feature BLOB NOT NULL) WITHOUT ROWID"
+_ASKED = 500
+"""Keys in one question; SQLite takes 999 and more."""
+
+
+def picture_key(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """What tells decoded pixels `[size, size, 3]` from others."""
+    return hashlib.blake2b(pixels.tobytes(), digest_size=20).digest()
+
+
+class KnownPictures:
+    """Features by `picture_key`; see `known_pictures`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
+        """The features that are known among those of `keys`; those that are not finite are forgotten."""
+        found: dict[bytes, npt.NDArray[np.float32]] = {}
+        for asked in chunked(keys, _ASKED):
+            marks = ",".join("?" * len(asked))
+            query = f"SELECT picture, feature FROM features WHERE picture IN ({marks})"
+            rows = self._connection.execute(query, asked)
+            found |= {key: np.frombuffer(feature, dtype="<f4") for key, feature in rows}
+        bad = [key for key, feature in found.items() if not np.isfinite(feature).all()]
+        if bad:
+            with self._connection:
+                self._connection.executemany("DELETE FROM features WHERE picture = ?", [(key,) for key in bad])
+        return {key: feature for key, feature in found.items() if key not in bad}
+
+    def add(self, features: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
+        """Keep features `[dim]` for good; those that another process kept meanwhile stay."""
+        rows = [(key, feature.astype("<f4").tobytes()) for key, feature in features.items()]
+        with self._connection:
+            self._connection.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
+
+
+@contextmanager
+def known_pictures(path: Path) -> Iterator[KnownPictures]:
+    """What is known of one image tower: a SQLite file that processes may share; deleting it loses nothing but time.
+
+    Raises:
+        InputError: the file is damaged, or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT_S)) as connection:
+            connection.execute(_TABLE)
+            yield KnownPictures(connection)
+    except sqlite3.Error as error:
+        raise InputError(f"image features {path} cannot be used ({error}): delete the file") from None
+
 
 FOLDER = Path("state/image_features")
 _AHEAD = 4
@@ -66,57 +124,60 @@ class ImageFeatures:
             return kept
         # The tower's hash covers the size it sees pictures at.
         with known_pictures(self.folder / f"{content_hash(*tower)}.db") as known:
-            features = self._compute(encoder, known, under_test, pictures, title, preparation)
+            blocks: list[Features] = []
+            with bar(title, len(pictures), "image") as progress:
+                for shown, pixels in self._decoded(pictures, under_test.image_size, preparation):
+                    blocks.append(_embedded(encoder, known, under_test.name, shown, pixels, preparation))
+                    progress.update(len(shown))
         with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, features, allow_pickle=False)
+            np.save(file, np.concatenate(blocks), allow_pickle=False)
         found: Features = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
-    def _compute(
-        self,
-        encoder: ImageEncoder,
-        known: KnownPictures,
-        under_test: EncoderUnderTest,
-        pictures: Sequence[Picture],
-        title: str,
-        preparation: Preparation,
-    ) -> Features:
-        blocks: list[Features] = []
-        names = iter([picture.name for picture in pictures])
-        with bar(title, len(pictures), "image") as progress:
-            for pixels in self._decoded(pictures, under_test.image_size, preparation):
-                shown = list(islice(names, len(pixels)))
-                keys = [picture_key(one) for one in pixels]
-                features = known.find(keys)
-                new = {key: row for row, key in enumerate(keys) if key not in features}
-                if new:
-                    import torch
-
-                    tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
-                    vectors = encoder.embed_pixels(preparation.normalised(tensor))
-                    require_finite(vectors, under_test.name, "picture", [shown[row] for row in new.values()])
-                    embedded = dict(zip(new, vectors, strict=True))
-                    known.add(embedded)
-                    features |= embedded
-                blocks.append(np.stack([features[key] for key in keys]))
-                progress.update(len(pixels))
-        return np.concatenate(blocks)
-
     def _decoded(
         self, pictures: Sequence[Picture], size: int, preparation: Preparation
-    ) -> Iterator[npt.NDArray[np.uint8]]:
-        """Pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
-        waiting: deque[list[Future[npt.NDArray[np.uint8]]]] = deque()
+    ) -> Iterator[tuple[Sequence[Picture], npt.NDArray[np.uint8]]]:
+        """Pictures and their pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
+        waiting: deque[tuple[Sequence[Picture], list[Future[npt.NDArray[np.uint8]]]]] = deque()
+
+        def first() -> tuple[Sequence[Picture], npt.NDArray[np.uint8]]:
+            batch, decoded = waiting.popleft()
+            return batch, np.stack([one.result() for one in decoded])
+
         with ThreadPoolExecutor(self.threads) as pool:
             try:
                 for batch in chunked(pictures, self.batch_size):
-                    waiting.append([pool.submit(_pixels, picture, size, preparation) for picture in batch])
+                    waiting.append((batch, [pool.submit(_pixels, one, size, preparation) for one in batch]))
                     if len(waiting) > _AHEAD:
-                        yield np.stack([one.result() for one in waiting.popleft()])
+                        yield first()
                 while waiting:
-                    yield np.stack([one.result() for one in waiting.popleft()])
+                    yield first()
             finally:
                 pool.shutdown(cancel_futures=True)
+
+
+def _embedded(
+    encoder: ImageEncoder,
+    known: KnownPictures,
+    name: str,
+    shown: Sequence[Picture],
+    pixels: npt.NDArray[np.uint8],
+    preparation: Preparation,
+) -> Features:
+    """Features `[batch, dim]`, from `known` or by the encoder called `name`, which `known` then has, too."""
+    import torch
+
+    keys = [picture_key(one) for one in pixels]
+    features = known.find(keys)
+    new = {key: row for row, key in enumerate(keys) if key not in features}
+    if new:
+        tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
+        vectors = encoder.embed_pixels(preparation.normalised(tensor))
+        require_finite(vectors, name, "picture", [shown[row].name for row in new.values()])
+        embedded = dict(zip(new, vectors, strict=True))
+        known.add(embedded)
+        features |= embedded
+    return np.stack([features[key] for key in keys])
 
 
 def _kept(path: Path, pictures: int) -> Features | None:

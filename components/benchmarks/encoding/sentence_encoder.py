@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from more_itertools import chunked
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 from components.core.metrics import Features

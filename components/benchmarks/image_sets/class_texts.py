@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.image_sets.text_files import lines
+from components.benchmarks.image_sets.image_set import lines
 from components.core.errors import InputError
 from components.core.metrics import Indices
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES

@@ -14,10 +14,11 @@ PUBLISHED = "published"
 """Class names that only a file beside the images has."""
 
 _FOLDER = "assets"
+_IMAGENET_CLASSES = 1000
 
 
 class ImageSetFacts(BaseModel):
-    """Facts of one image set; `assets/zero_shot/image_sets.yaml` says what each field means."""
+    """Facts of one image set; `assets/image_sets.yaml` says what each field means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,3 +64,32 @@ def default_templates(facts: ImageSetFacts) -> tuple[str, ...]:
     from open_clip import OPENAI_IMAGENET_TEMPLATES
 
     return tuple(template("{c}") for template in OPENAI_IMAGENET_TEMPLATES)
+
+
+@cache
+def wnids() -> tuple[str, ...]:
+    """ImageNet's 1,000 synset ids in the order of the classes, which is the alphabetical one."""
+    return _timm_lines("imagenet_synsets")
+
+
+def subset(name: str) -> tuple[int, ...]:
+    """Class numbers of `imagenet`, `imagenet_a` or `imagenet_r` within the 1,000."""
+    return tuple(range(_IMAGENET_CLASSES)) if name == "imagenet" else tuple(map(int, _timm_lines(f"{name}_indices")))
+
+
+def imagenet_names(name: str) -> tuple[str, ...]:
+    """CLIP's names of the classes of `imagenet`, `imagenet_a` or `imagenet_r`, in their order."""
+    from open_clip import IMAGENET_CLASSNAMES
+
+    return tuple(IMAGENET_CLASSNAMES[number] for number in subset(name))
+
+
+def imagenet_folders(name: str) -> tuple[str, ...]:
+    """Class folders in their order: synset ids of a subset of ImageNet, or 0 to 999 for `numbers` (ImageNet-V2)."""
+    if name == "numbers":
+        return tuple(map(str, range(_IMAGENET_CLASSES)))
+    return tuple(wnids()[number] for number in subset(name))
+
+
+def _timm_lines(name: str) -> tuple[str, ...]:
+    return tuple(files("timm.data").joinpath(f"_info/{name}.txt").read_text("utf-8").split())

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets import imagenet, layouts
-from components.benchmarks.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates
-from components.benchmarks.image_sets.image_set import ImageSet, Layout
-from components.benchmarks.image_sets.text_files import lines
-from components.core.discovery import file_names, find
+from components.benchmarks.image_sets.facts import PUBLISHED, ImageSetFacts, default_templates, imagenet_names
+from components.benchmarks.image_sets.image_set import ImageSet, Layout, lines
+from components.benchmarks.image_sets.layouts import arrays, listed
+from components.benchmarks.image_sets.layouts.folders import IMAGE_FOLDER, WEBDATASET
 from components.core.errors import InputError
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 SLOT = "{c}"
-_GENERAL = ("webdataset", "image_folder")
+LAYOUTS = listed.LAYOUTS | arrays.LAYOUTS
+"""By their names in assets/image_sets.yaml."""
 
 
 def read_image_set(context: PublishedContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
@@ -48,8 +48,8 @@ def find_layout(folder: Path, facts: ImageSetFacts, split: str) -> tuple[Layout,
     Raises:
         InputError: there is none.
     """
-    own = (facts.layout,) if facts.layout else ()
-    known = [_layout(name) for name in (_GENERAL[0], *own, _GENERAL[1])]
+    own = [LAYOUTS[facts.layout]] if facts.layout else []
+    known = [WEBDATASET, *own, IMAGE_FOLDER]
     for layout in known:
         path = layout.find(folder, facts, split)
         if path is not None:
@@ -96,10 +96,43 @@ def _known_names(facts: ImageSetFacts, found: ImageSet) -> Sequence[str] | None:
     known = facts.class_names
     if known == PUBLISHED:
         return None
-    return imagenet.class_names(known) if isinstance(known, str) else known or found.class_names
+    return imagenet_names(known) if isinstance(known, str) else known or found.class_names
 
 
-def _layout(name: str) -> Layout:
-    known = file_names(layouts.__path__)
-    layout: Layout = find(layouts.__name__, known, name, "LAYOUT", "layout")
-    return layout
+_TORCHVISION_FLOWERS = {
+    "globe flower": "globe-flower",
+    "pink and yellow dahlia": "pink-yellow dahlia?",
+    "air plant": "ball moss",
+}
+SEMCLIP: Mapping[str, Mapping[str, str]] = {"flowers102": _TORCHVISION_FLOWERS}
+PC_CLIP: Mapping[str, Mapping[str, str]] = {
+    "flowers102": _TORCHVISION_FLOWERS | {"colt's foot": "colts foot"},
+    "cifar100": {"crab": "cra"},
+}
+
+
+def released_names(
+    folder: Path, facts: ImageSetFacts, found: ImageSet, renamed: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Names in the order of the classes.
+
+    Args:
+        folder: the set's, for the message.
+        facts: of the set.
+        found: the set as it was read, with class names.
+        renamed: set -> name -> what the code calls it instead.
+
+    Raises:
+        InputError: the set lies in files that do not have the names.
+    """
+    known: Sequence[str] | None = next(
+        (names for names in (facts.class_folders, facts.class_names, found.torchvision_names) if names), None
+    )
+    if known is None and not any(" " in name for name in found.class_names or ()):
+        known = found.class_names
+    if known is None or isinstance(known, str):
+        raise InputError(
+            f"{folder} does not have the class names of {facts.title} letter by letter, which the released code uses: "
+            "put there the files of its authors"
+        )
+    return [renamed.get(facts.name, {}).get(name, name) for name in known]

@@ -17,17 +17,54 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from open_clip.transformer import text_global_pool
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
-from components.benchmarks.judging.tower_states import tower_states
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import Tokens
+
+
+@torch.inference_mode()
+def tower_states(model: Any, tokens: npt.NDArray[np.integer[Any]], name: str) -> tuple[Tensor, Tensor]:
+    """States `[texts, length, width]` that the last block is given, and raw projected features `[texts, dim]`.
+
+    Stable Diffusion XL takes the last but one hidden states of its text towers, without a final norm.
+
+    Args:
+        model: an `open_clip.CLIP`, or a model whose causal text tower is `model.text`.
+        tokens: ids of the full context `[texts, length]`.
+        name: how errors call the encoder.
+
+    Raises:
+        InputError: the text tower is not open_clip's causal one.
+    """
+    tower = getattr(model, "text", model)
+    if not hasattr(tower, "token_embedding") or not hasattr(tower, "attn_mask"):
+        raise InputError(f"encoder '{name}' has no causal text tower of open_clip: choose one for image generation")
+    ids = torch.from_numpy(tokens).long().to(tower.positional_embedding.device)
+    length = ids.shape[1]
+    states = tower.token_embedding(ids) + tower.positional_embedding[:length]
+    mask = tower.attn_mask[:length, :length]
+    blocks = list(tower.transformer.resblocks)
+    for block in blocks[:-1]:
+        states = block(states, attn_mask=mask)
+    last = tower.ln_final(blocks[-1](states, attn_mask=mask))
+    pool, end = (
+        (tower.pool_type, tower.eos_id) if hasattr(tower, "pool_type") else (tower.text_pool_type, tower.text_eos_id)
+    )
+    pooled = text_global_pool(last, ids, pool, eos_token_id=end)
+    projection = tower.text_projection
+    if projection is not None:
+        pooled = projection(pooled) if isinstance(projection, nn.Linear) else pooled @ projection
+    return states, pooled
+
 
 CACHE = Path("state/generated_images")
 TOWERS = {"second": "ViT-bigG-14", "first": "ViT-L-14"}

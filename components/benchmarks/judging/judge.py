@@ -1,23 +1,31 @@
-"""A language model that judges: asked through the project's engines, its answers kept so that none is asked for twice.
+"""Who judges: a language model asked through the project's engines, or an encoder that scores images (CLIPScore).
 
-The user names it with the option `judge`: a key of `synthesize.models` in params.yaml, such as one with
-`engine: server` for any OpenAI-compatible endpoint. Answers are kept in `synthesize.store`, beside those of all tasks.
+The user names the language model with the option `judge`: a key of `synthesize.models` in params.yaml, such as one with
+`engine: server` for any OpenAI-compatible endpoint. Answers are kept in `synthesize.store`, beside those of all tasks,
+so that none is asked for twice. What it is asked about a generated image follows PC-CLIP, appendix B.4. CLIPScore
+(Hessel et al. 2021) is by an encoder that is not the one under test, which the option `scorer` names.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from PIL import Image
 
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.captions.asking.asking import ask
 from components.captions.engine import Engine
-from components.captions.request import Chat, Picture, Request, Sampling
+from components.captions.request import PICTURE, Chat, Picture, Request, Sampling
 from components.captions.store import GenerationStore
-from components.core.errors import InputError
-from components.core.metrics import Indices, Reals
+from components.captions.task import chat
+from components.core.errors import InputError, told_of
+from components.core.metrics import Features, Indices, Reals
 
 OPTION = {"judge": "who judges: a key of synthesize.models in params.yaml"}
 """For `Benchmark.options`."""
@@ -107,3 +115,77 @@ def judged(
     if len(usable) < len(found):
         context.amiss(f"judge {judge.engine.model}: {len(found) - len(usable):,} of {len(found):,} scores are unusable")
     return np.array([found[row] for row in usable], dtype=np.float64), np.array(usable, dtype=np.int64)
+
+
+LOWEST, HIGHEST = 1, 5
+_ROLE = "You judge how well generated images show what was asked for."
+_IMAGE_QUESTION = f"""\
+The image was to show an object with an attribute. Consider step by step how well it does.
+Then answer with one JSON object: "explanation", fewer than 20 words, and "score", a number from 1 to 5.
+1 means that the image has nothing to do with the request, 3 that the object is there without the attribute, 5 that both
+the object and the attribute are right.
+For example, for a spotted apple: {{{{"explanation": "a plain green apple, no spots", "score": 3}}}}
+
+Request: {{prompt}}
+Image: {PICTURE}
+"""
+_DECODER = json.JSONDecoder()
+
+
+def question_about(prompt: str, image: Image.Image) -> Question:
+    """The question whether `image` shows what `prompt` says."""
+    content = io.BytesIO()
+    # A quarter of the bytes of a PNG, of which 800 would be more than a gigabyte.
+    image.convert("RGB").save(content, "JPEG", quality=95)
+    return Question(chat(_ROLE, _IMAGE_QUESTION.format(prompt=prompt)), (Picture(content.getvalue(), "image/jpeg"),))
+
+
+def read_score(answer: str) -> float | None:
+    """The score of the last JSON object in `answer` that has one from 1 to 5; None where there is none."""
+    found = None
+    for start in re.finditer(r"\{", answer):
+        try:
+            told, _ = _DECODER.raw_decode(answer, start.start())
+        except (ValueError, RecursionError):
+            continue
+        score = told.get("score")
+        if isinstance(score, int | float) and not isinstance(score, bool) and LOWEST <= score <= HIGHEST:
+            found = float(score)
+    return found
+
+
+SCORER = "ViT-bigG-14:laion2b_s39b_b160k"
+"""A ViT-G/14 trained on the English part of LAION-2B, as PC-CLIP's appendix D.1 has it."""
+SCORER_OPTION = {
+    "scorer": f"open_clip's encoder that scores, <name>:<tag> or <name>:<weights file>; {SCORER} by default"
+}
+"""For `Benchmark.options`."""
+_WEIGHT = 2.5
+"""Hessel et al.'s w, section 3: it stretches the cosines that there are to about 0 to 1."""
+
+
+def clip_scores(cosines: Features) -> Reals:
+    """`2.5 * max(cos, 0)` of the cosine of each image with its text, `[images]`."""
+    scores: Reals = _WEIGHT * np.maximum(cosines.astype(np.float64), 0)
+    return scores
+
+
+def scorer_of(context: PublishedContext) -> EncoderUnderTest:
+    """The encoder that the option `scorer` names.
+
+    Raises:
+        InputError: there is no such model or tag, its weights cannot be read or fetched, or the name has no colon.
+    """
+    chosen = context.options.get("scorer", SCORER)
+    if isinstance(chosen, EncoderUnderTest):
+        return chosen
+    name = str(chosen)
+    model, colon, weights = name.partition(":")
+    if not colon:
+        raise InputError(f"--option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}")
+    from components.base.base import encoder_by_name
+
+    with told_of(f"--option scorer={name}"):
+        encoder = encoder_by_name(model, weights)
+    tower = encoder.image_tower_hash()
+    return EncoderUnderTest(name, encoder, tower, tower, encoder.sidecar.image_size)

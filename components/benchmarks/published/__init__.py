@@ -12,17 +12,20 @@ from components.core.discovery import choose, file_names
 PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 
 
+def _files() -> dict[str, tuple[PublishedBenchmark, ...]]:
+    """Name of each file here -> the benchmarks that it exports."""
+    return {name: importlib.import_module(f"{__name__}.{name}").BENCHMARKS for name in file_names(__path__)}
+
+
 def published_benchmarks() -> dict[str, PublishedBenchmark]:
     """All published benchmarks by name, sorted."""
-    files = [importlib.import_module(f"{__name__}.{name}") for name in file_names(__path__)]
-    found = {benchmark.name: benchmark for file in files for benchmark in file.BENCHMARKS}
+    found = {benchmark.name: benchmark for benchmarks in _files().values() for benchmark in benchmarks}
     return dict(sorted(found.items()))
 
 
 def published_families() -> dict[str, list[str]]:
     """Name of a file here that exports several benchmarks -> their names; a benchmark's own name stays that."""
-    files = {name: importlib.import_module(f"{__name__}.{name}").BENCHMARKS for name in file_names(__path__)}
-    several = {name: [one.name for one in found] for name, found in files.items() if len(found) > 1}
+    several = {name: [one.name for one in found] for name, found in _files().items() if len(found) > 1}
     return {name: members for name, members in several.items() if name not in published_benchmarks()}
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.judging.judge import OPTION, Question, judged
-from components.benchmarks.protocols.difference import drawn
-from components.benchmarks.protocols.row_pairs import group_numbers
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.protocols.choices import group_numbers
+from components.benchmarks.protocols.geometry import drawn
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.captions.inputs.pictures import pictures_of
 from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.disarm import disarm
@@ -48,9 +48,9 @@ def score(context: PublishedContext) -> Scores:
     questions = _with_pictures(context, rows) if shown else [_question(row) for row in rows]
     values, kept = judged(context, TASK, questions, _score)
     group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
-    found = {f"{group}/score": values, f"{group}/good_share": (values >= GOOD).astype(np.float64)}
+    found = {"score": values, "good_share": (values >= GOOD).astype(np.float64)}
     ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
-    return Scores(found, pictures=dict.fromkeys(found, group_numbers(ids).reshape(-1, 2)))
+    return grouped(group, found, group_numbers(ids).reshape(-1, 2))
 
 
 def _with_pictures(context: PublishedContext, rows: Sequence[dict[str, Any]]) -> list[Question]:
@@ -83,8 +83,8 @@ BENCHMARKS = (
             Need("pairs.parquet", "a table `pairs` with the images", "100 MB", "yours", "stage prepare", optional=True),
         ),
         metrics=(
-            Metric("score", higher_is_better=True, ties="none: a mean of scores"),
-            Metric("good_share", higher_is_better=True, ties=f"a score of exactly {GOOD} is good"),
+            *metrics("none: a mean of scores", "score"),
+            *metrics(f"a score of exactly {GOOD} is good", "good_share"),
         ),
         score=score,
         text_only=True,

@@ -23,15 +23,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.benchmarks.benchmark import Benchmark, Need, Tested
-from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.encoding.preparation import CLIP, SQUASHED, Preparation
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.files.rows import checked, read_csv
-from components.benchmarks.protocols.row_pairs import at_least, group_numbers, row_cosine
-from components.benchmarks.protocols.semclip_scores import held_out, semclip_scores
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.encoding.pictures import SQUASHED
+from components.benchmarks.encoding.published_context import PublishedContext, checked, read_csv
+from components.benchmarks.protocols.choices import (
+    SEMCLIP_METRICS,
+    at_least,
+    group_numbers,
+    held_out,
+    row_cosine,
+    semclip_scores,
+)
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
-from components.core.metrics import Features
 
 CON_CLIP, SEMCLIP = "cc_neg", "cc_neg_semclip"
 TABLE, CSV = "cc_neg.parquet", "ccneg_paraphrased.csv"
@@ -46,8 +49,8 @@ def score_con_clip(context: PublishedContext) -> Scores:
     rows = read_table(context.folder / TABLE)
     context.expect(TABLE, len(rows), ROWS)
     tested = _tested_rows(context, rows)
-    images = _images(context, [picture_name(row) for row in tested])
-    true = context.texts([row["caption"] for row in tested])
+    images = context.image_files(IMAGES, map(picture_name, tested))
+    (true,) = context.columns(tested, "caption")
     negated = context.texts([row["negated"].replace(",", "") for row in tested])
     return Scores({f"{CON_CLIP}/accuracy": at_least(row_cosine(images, true), row_cosine(images, negated))})
 
@@ -60,11 +63,9 @@ def score_semclip(context: PublishedContext) -> Scores:
     if len(rows) != ROWS and len(tested) != HELD_OUT:
         context.expect(CSV, len(rows), ROWS)
     files = [semclip_picture_name(row) for row in tested]
-    images = _images(context, files, SQUASHED)
-    original, paraphrased, negated = (
-        context.texts([row[column] for row in tested]) for column in ("caption", "paraphrased", "negation")
-    )
-    return semclip_scores(SEMCLIP, images, original, paraphrased, negated, group_numbers(files))
+    images = context.image_files(IMAGES, files, SQUASHED)
+    texts = context.columns(tested, "caption", "paraphrased", "negation")
+    return semclip_scores(SEMCLIP, group_numbers(files), images, *texts)
 
 
 def tested_con_clip(context: PublishedContext) -> Tested:
@@ -105,10 +106,6 @@ def semclip_rows(context: PublishedContext) -> tuple[list[dict[str, Any]], list[
     return rows, [rows[number] for number in held_out(len(rows))]
 
 
-def _images(context: PublishedContext, names: list[str], preparation: Preparation = CLIP) -> Features:
-    return context.images([picture_file(context.folder / IMAGES / name) for name in names], preparation)
-
-
 def read_table(path: Path) -> list[dict[str, Any]]:
     """The rows of `cc_neg.parquet` in the published order.
 
@@ -127,9 +124,9 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-_PICTURES = Need(
-    IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", "github.com/jaisidhsingh/CoN-CLIP, data/"
-)
+_SOURCE = "github.com/jaisidhsingh/CoN-CLIP, data/"
+_MADE = f"{ROWS:,} rows of ccneg_preprocessed.pt, made by components.benchmarks.files.convert_cc_neg"
+_PICTURES = Need(IMAGES, "images of CC3M, one per row", "7 GB", "Google's CC3M terms", _SOURCE)
 
 BENCHMARKS = (
     Benchmark(
@@ -138,17 +135,8 @@ BENCHMARKS = (
         protocol="CoN-CLIP's released code: last 40,000 rows, no commas in the negated caption, ties right",
         citation='Learning the power of "no" (arXiv 2403.20312)',
         folder="cc_neg",
-        needs=(
-            Need(
-                TABLE,
-                f"{ROWS:,} rows of ccneg_preprocessed.pt, made by components.benchmarks.files.convert_cc_neg",
-                "20 MB",
-                "MIT",
-                "github.com/jaisidhsingh/CoN-CLIP, data/",
-            ),
-            _PICTURES,
-        ),
-        metrics=(Metric("accuracy", higher_is_better=True, ties="a tie is right"),),
+        needs=(Need(TABLE, _MADE, "20 MB", "MIT", _SOURCE), _PICTURES),
+        metrics=metrics("a tie is right", "accuracy"),
         score=score_con_clip,
         tested=tested_con_clip,
     ),
@@ -162,11 +150,7 @@ BENCHMARKS = (
             Need(CSV, f"{ROWS:,} rows", "60 MB", "BSD-3 code, data not stated", "the authors of SemCLIP"),
             _PICTURES,
         ),
-        metrics=(
-            Metric("recall_at_k", higher_is_better=True, ties="the image of the earlier row first"),
-            Metric("original_over_negation", higher_is_better=True, ties="a tie is a failure"),
-            Metric("composite_score", higher_is_better=True, ties="as in its parts"),
-        ),
+        metrics=SEMCLIP_METRICS,
         score=score_semclip,
         tested=tested_semclip,
     ),

@@ -6,27 +6,26 @@ A perturbation's own value is the mean over its severities; the papers do not sa
 
 `coco_tp` reads what the released code (github.com/Jielin-Qiu/MM_Robustness) writes:
 `coco_tp/annotation_<method>/<severity>/coco_karpathy_test.json`, or one file `coco_tp/<perturbation>.json` of the same
-layout. `coco_tp_generated` perturbs the first five captions of each image itself, see `components.evaluation.
-perturbations`, and is comparable with itself alone. Averages appear only where all that they average is there. RSUM is
+layout. `coco_tp_generated` perturbs the first five captions of each image itself, see
+components/benchmarks/files/perturbations.py, and is comparable with itself alone. Averages appear only where all that
+they average is there. RSUM is
 a sum of six shares, a hundredth of what the papers print.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.files.karpathy_files import Captioned, read_caption_lists
 from components.benchmarks.files.perturbations import perturbations, perturbed
 from components.benchmarks.files.wordnet import read_wordnet
-from components.benchmarks.protocols.caption_retrieval import SUMMED, caption_recalls, recall_sum
-from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.protocols.retrieval import SUMMED, TIES, caption_recalls, recall_sum
+from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS, Captioned, read_caption_lists
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Features
 
@@ -34,28 +33,19 @@ NAME, GENERATED = "coco_tp", "coco_tp_generated"
 FOLDER, WORDNET, SEVERITIES = "coco_tp", "wordnet", "severities"
 LEVELS = {
     "character": {
-        "keyboard": "KeyboardAug",
-        "ocr": "OcrAug",
-        "char_insert": "RandomCharAug_insert",
-        "char_replace": "RandomCharAug_substitute",
-        "char_swap": "RandomCharAug_swap",
+        "keyboard": "KeyboardAug", "ocr": "OcrAug", "char_insert": "RandomCharAug_insert",
+        "char_replace": "RandomCharAug_substitute", "char_swap": "RandomCharAug_swap",
         "char_delete": "RandomCharAug_delete",
     },
     "word": {
-        "synonym_replacement": "sr",
-        "word_insertion": "ri",
-        "word_swap": "rs",
-        "word_deletion": "rd",
+        "synonym_replacement": "sr", "word_insertion": "ri", "word_swap": "rs", "word_deletion": "rd",
         "insert_punctuation": "ip",
     },
     "sentence": {
-        "formal": "formal",
-        "casual": "casual",
-        "passive": "passive",
-        "active": "active",
+        "formal": "formal", "casual": "casual", "passive": "passive", "active": "active",
         "back_translation": "back_trans",
     },
-}
+}  # fmt: skip
 """Level -> perturbation -> the released code's name for it."""
 _PERTURBED = 5
 """Captions of an image that are perturbed; a sixth or seventh stays, as in the released code."""
@@ -67,8 +57,10 @@ def score_published(context: PublishedContext) -> Scores:
     sums: dict[str, float] = {}
     for methods in LEVELS.values():
         for name, method in methods.items():
-            found = [_rsum(context, images, _same_images(read_caption_lists(context, path), clean, path))
-                     for path in _paths(context, name, method)]  # fmt: skip
+            paths = _paths(context, name, method)
+            found = [
+                _rsum(context, images, _same_images(read_caption_lists(context, path), clean, path)) for path in paths
+            ]
             if found:
                 sums[name] = float(np.mean(found))
     if not sums:
@@ -98,7 +90,7 @@ def score_generated(context: PublishedContext) -> Scores:
 
 def _clean(context: PublishedContext) -> tuple[Captioned, Features]:
     clean = COCO.read(context)
-    return clean, context.images([picture_file(context.folder / COCO.pictures / name) for name in clean.images])
+    return clean, context.image_files(COCO.pictures, clean.images)
 
 
 def _rsum(context: PublishedContext, images: Features, found: Captioned) -> float:
@@ -107,13 +99,11 @@ def _rsum(context: PublishedContext, images: Features, found: Captioned) -> floa
     return recall_sum(caption_recalls(images, captions, found.owners, SUMMED))
 
 
-def _paths(context: PublishedContext, name: str, method: str) -> Iterator[str]:
+def _paths(context: PublishedContext, name: str, method: str) -> list[str]:
     """Files of a perturbation: its one file, or that of each severity."""
-    if (context.folder / FOLDER / f"{name}.json").exists():
-        yield f"{FOLDER}/{name}.json"
-        return
-    for path in sorted((context.folder / FOLDER).glob(f"annotation_{method}/*/coco_karpathy_test.json")):
-        yield path.relative_to(context.folder).as_posix()
+    one = context.folder / FOLDER / f"{name}.json"
+    each = (context.folder / FOLDER).glob(f"annotation_{method}/*/coco_karpathy_test.json")
+    return [path.relative_to(context.folder).as_posix() for path in ([one] if one.exists() else sorted(each))]
 
 
 def _same_images(found: Captioned, clean: Captioned, path: str) -> Captioned:
@@ -146,52 +136,37 @@ def _scalars(benchmark: str, clean: float, sums: dict[str, float]) -> dict[str, 
     return scalars
 
 
-_TIES = "the earlier gallery row first, images sorted by name"
-_METRICS = (
-    Metric("rsum", higher_is_better=True, ties=_TIES),
-    Metric("relative_drop", higher_is_better=False, ties=_TIES),
-)
-_CITATION = "Benchmarking robustness of multimodal image-text models (arXiv 2212.08044)"
+def _benchmark(
+    name: str, protocol: str, need: Need, score: Callable[[PublishedContext], Scores], options: Mapping[str, str]
+) -> Benchmark[PublishedContext]:
+    return Benchmark(
+        name=name,
+        version=1,
+        protocol=protocol,
+        citation="Benchmarking robustness of multimodal image-text models (arXiv 2212.08044)",
+        folder="coco",
+        needs=(*COCO_NEEDS, need),
+        metrics=(*metrics(TIES, "rsum"), *metrics(TIES, "relative_drop", higher_is_better=False)),
+        score=score,
+        options=options,
+    )
+
 
 BENCHMARKS = (
-    Benchmark(
-        name=NAME,
-        version=1,
-        protocol="released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
-        citation=_CITATION,
-        folder="coco",
-        needs=(
-            *COCO_NEEDS,
-            Need(
-                FOLDER,
-                "perturbed captions, a folder per method and severity",
-                "200 MB",
-                "Apache-2.0 code, captions CC BY 4.0",
-                "a run of github.com/Jielin-Qiu/MM_Robustness",
-            ),
-        ),
-        metrics=_METRICS,
-        score=score_published,
+    _benchmark(
+        NAME,
+        "released perturbations; RSUM with all captions, average over 16 perturbations as in arXiv 2405.03190",
+        Need(FOLDER, "perturbed captions, a folder per method and severity", "200 MB",
+             "Apache-2.0 code, captions CC BY 4.0", "a run of github.com/Jielin-Qiu/MM_Robustness"),
+        score_published,
+        {},
     ),
-    Benchmark(
-        name=GENERATED,
-        version=1,
-        protocol="this project's perturbations at the released rates, without the fidelity gate; no sentence level",
-        citation=_CITATION,
-        folder="coco",
-        needs=(
-            *COCO_NEEDS,
-            Need(
-                WORDNET,
-                "files of WordNet 3's dict/ folder, for the two perturbations with synonyms",
-                "35 MB",
-                "WordNet licence",
-                "wordnet.princeton.edu",
-                optional=True,
-            ),
-        ),
-        metrics=_METRICS,
-        score=score_generated,
-        options={SEVERITIES: "severities that are generated, such as 1,3,5; 1 to 7 when not given"},
+    _benchmark(
+        GENERATED,
+        "this project's perturbations at the released rates, without the fidelity gate; no sentence level",
+        Need(WORDNET, "files of WordNet 3's dict/ folder, for the two perturbations with synonyms", "35 MB",
+             "WordNet licence", "wordnet.princeton.edu", optional=True),
+        score_generated,
+        {SEVERITIES: "severities that are generated, such as 1,3,5; 1 to 7 when not given"},
     ),
-)
+)  # fmt: skip

@@ -3,7 +3,7 @@
 Groups of metrics: `paper` by the paper's text, `released` as the authors' code does it (github.com/dsam99/pc_clip,
 data/dataset.py and run.py), whose mistakes are kept:
 
-- AwA2: see `components.benchmarks.protocols.attribute_difference`. Groups `size_corrected` and `size_released` are the
+- AwA2: see components/benchmarks/image_sets/attributes.py. Groups `size_corrected` and `size_released` are the
   code's mode `awa2_size`, which no table reports: one draw in the code, five here where it is corrected.
 - CIFAR-100: the paper goes by coarse labels, the code by eight fine ones, and one of its two sentences has a slip.
 - Flowers 102: of the flowers that the paper names, goldenrod, blue poppy and bluebells are no classes of the data set,
@@ -24,11 +24,19 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Benchmark, Need, Tested
-from components.benchmarks.encoding.picture_source import Picture, picture_file
+from components.benchmarks.encoding.pictures import Picture, picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.attributes import awa2, cifar100, cub, flowers102
-from components.benchmarks.protocols import attribute_difference as attributes
-from components.benchmarks.protocols.difference import (
+from components.benchmarks.image_sets.attributes import (
+    AWA2_NEEDS,
+    CIFAR_NEEDS,
+    CUB_NEEDS,
+    FLOWERS_NEEDS,
+    read_awa2,
+    read_cifar100,
+    read_cub_test_images,
+    read_flowers102,
+)
+from components.benchmarks.protocols.geometry import (
     DRAWN,
     SEEDS,
     Pooled,
@@ -39,8 +47,7 @@ from components.benchmarks.protocols.difference import (
     pooled,
     unlike_pairs,
 )
-from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Indices
 from components.core.records import DIFFERENCES_CUB
@@ -117,6 +124,10 @@ def _scores(name: str, groups: dict[str, Pooled]) -> Scores:
     )
 
 
+def _scored(context: PublishedContext, name: str, tasks: dict[str, _Task]) -> Scores:
+    return _scores(name, {group: task.run(context) for group, task in tasks.items()})
+
+
 def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
     """A text about groups 1 and 0."""
     return lambda first, _: first_is_one if first == 1 else first_is_zero
@@ -124,7 +135,7 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
 
 def score_awa2(context: PublishedContext) -> Scores:
     """Pairs of different test classes with the attributes in which these differ; and which animal is large."""
-    data = awa2.read_awa2(context)
+    data = read_awa2(context)
     if "big" not in data.predicates:
         raise InputError(f"{context.folder / 'predicates.txt'} lacks 'big': fetch it again")
 
@@ -132,57 +143,56 @@ def score_awa2(context: PublishedContext) -> Scores:
         return picture_file(data.files[row])
 
     size, slip = _either(BIG_FIRST, LITTLE_FIRST), LITTLE_FIRST.replace(" that", "", 1)
-    by_name, as_released = (big(data)[data.labels] for big in (attributes.big_by_name, attributes.big_as_released))
+    by_name, as_released = (big[data.labels] for big in (data.big_by_name(), data.big_as_released()))
     tasks = {
-        "paper": _Task(picture, data.labels, attributes.paper_text(data), "right"),
-        "released": _Task(picture, data.labels, attributes.released_text(data), "wrong"),
+        "paper": _Task(picture, data.labels, data.paper_text(), "right"),
+        "released": _Task(picture, data.labels, data.released_text(), "wrong"),
         "size_corrected": _Task(picture, by_name, size, "right"),
         "size_released": _Task(picture, as_released, _either(BIG_FIRST, slip), "wrong", (0,)),
     }
-    return _scores(AWA2, {group: task.run(context) for group, task in tasks.items()})
+    return _scored(context, AWA2, tasks)
 
 
 def tested_awa2(context: PublishedContext) -> Tested:
     """The images of the test classes."""
-    return Tested(files=awa2.read_awa2(context).files)
+    return Tested(files=read_awa2(context).files)
 
 
 def score_cifar100_size(context: PublishedContext) -> Scores:
     """Which of two animals is larger, whatever their size in the image."""
-    data = cifar100.read_cifar100(context)
-    coarse = np.array(data.coarse_names)[data.coarse]
+    coarse, fine, image = read_cifar100(context)
 
     def task(large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: Ties) -> _Task:
         rows, groups = _two_groups(large, small)
-        return _Task(lambda row: data.picture(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
+        return _Task(lambda row: image(int(rows[row])), groups, _either(large_first, SMALL_FIRST), ties)
 
     tasks = {
         "paper": task(np.isin(coarse, LARGE), np.isin(coarse, SMALL), LARGE_FIRST, "right"),
         "released": task(
-            np.isin(data.fine, RELEASED_LARGE),
-            np.isin(data.fine, RELEASED_SMALL),
+            np.isin(fine, RELEASED_LARGE),
+            np.isin(fine, RELEASED_SMALL),
             LARGE_FIRST.replace("while", "whiel"),
             "wrong",
         ),
     }
-    return _scores(CIFAR, {group: found.run(context) for group, found in tasks.items()})
+    return _scored(context, CIFAR, tasks)
 
 
 def score_flowers102(context: PublishedContext) -> Scores:
     """Which of two flowers is yellow and which blue."""
-    data = flowers102.read_flowers102(context)
+    files, labels = read_flowers102(context)
 
     def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: Ties) -> _Task:
-        rows, groups = _two_groups(np.isin(data.labels, yellow), np.isin(data.labels, blue))
-        return _Task(lambda row: data.picture(int(rows[row])), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
+        rows, groups = _two_groups(np.isin(labels, yellow), np.isin(labels, blue))
+        return _Task(lambda row: picture_file(files[rows[row]]), groups, _either(YELLOW_FIRST, BLUE_FIRST), ties)
 
     tasks = {"corrected": task(YELLOW, BLUE, "right"), "released": task(RELEASED_YELLOW, RELEASED_BLUE, "wrong")}
-    return _scores(FLOWERS, {group: found.run(context) for group, found in tasks.items()})
+    return _scored(context, FLOWERS, tasks)
 
 
 def score_cub(context: PublishedContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
-    names = {name: row for row, name in enumerate(cub.read_cub_test_images(context))}
+    names = {name: row for row, name in enumerate(read_cub_test_images(context))}
     table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
     if len(rows) < len(table):
@@ -212,19 +222,10 @@ def _two_groups(ones: npt.NDArray[np.bool_], zeros: npt.NDArray[np.bool_]) -> tu
     return rows, ones[rows].astype(np.int64)
 
 
-_METRICS = (
-    Metric(
-        "accuracy", higher_is_better=True, ties="a margin of zero is right in the paper, wrong in the released code"
-    ),
-    Metric("standard_error", higher_is_better=False, ties="none: of the means of the draws"),
-)
 _DIFFERENCES = Need(
-    "differences.parquet",
-    "5,000 or more differences of test images, columns id, other_id, difference",
-    "1 MB",
-    "of the language model that wrote them",
-    "prompt task difference_cub",
-)
+    "differences.parquet", "5,000 or more differences of test images, columns id, other_id, difference", "1 MB",
+    "of the language model that wrote them", "prompt task difference_cub",
+)  # fmt: skip
 
 
 def _declared(
@@ -233,7 +234,7 @@ def _declared(
     needs: tuple[Need, ...],
     score: Callable[[PublishedContext], Scores],
     tested: Callable[[PublishedContext], Tested] | None = None,
-) -> PublishedBenchmark:
+) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=name,
         version=2,
@@ -241,15 +242,18 @@ def _declared(
         citation="PC-CLIP (arXiv 2409.09721)",
         folder=folder,
         needs=needs,
-        metrics=_METRICS,
+        metrics=(
+            *metrics("a margin of zero is right in the paper, wrong in the released code", "accuracy"),
+            *metrics("none: of the means of the draws", "standard_error", higher_is_better=False),
+        ),
         score=score,
         tested=tested,
     )
 
 
 BENCHMARKS = (
-    _declared(AWA2, "awa2", awa2.NEEDS, score_awa2, tested_awa2),
-    _declared(CIFAR, "cifar100/cifar-100-binary", cifar100.NEEDS, score_cifar100_size),
-    _declared(CUB, "cub", (*cub.NEEDS, _DIFFERENCES), score_cub),
-    _declared(FLOWERS, "flowers102", flowers102.NEEDS, score_flowers102),
+    _declared(AWA2, "awa2", AWA2_NEEDS, score_awa2, tested_awa2),
+    _declared(CIFAR, "cifar100/cifar-100-binary", CIFAR_NEEDS, score_cifar100_size),
+    _declared(CUB, "cub", (*CUB_NEEDS, _DIFFERENCES), score_cub),
+    _declared(FLOWERS, "flowers102", FLOWERS_NEEDS, score_flowers102),
 )

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.benchmark import Benchmark, Need, Tested
-from components.benchmarks.encoding.picture_source import picture_file
-from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.files.rows import checked, read_rows
+from components.benchmarks.encoding.published_context import PublishedContext, checked, read_rows
 from components.benchmarks.protocols import geometry
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
 from components.core.records import DIFFERENCES
@@ -96,7 +93,7 @@ def score_gap(context: PublishedContext) -> Scores:
     context.expect("captions_val2017.json: images", len(captions), COCO_IMAGES)
     if len(captions) < 2:
         raise InputError(f"{context.folder}: {len(captions)} images with captions: complete the data")
-    images = np.asarray(context.images([picture_file(context.folder / "val2017" / file) for file in captions]))
+    images = np.asarray(context.image_files("val2017", captions))
     texts = context.texts(list(captions.values()))
     return Scores(
         {f"{GAP}/alignment": geometry.alignment(images, texts)},
@@ -162,20 +159,15 @@ def _questions(context: PublishedContext) -> tuple[list[str], Indices, npt.NDArr
             syntactic.append(section.startswith(_SYNTACTIC))
     if not asked:
         raise InputError(f"{path} has no questions: fetch it again")
-    words = sorted(_all(asked))
+    words = sorted({word for four in asked for word in four})
     rows = {word: row for row, word in enumerate(words)}
     return words, np.array([[rows[word] for word in four] for four in asked]), np.array(syntactic)
 
 
-def _all(asked: Iterable[Iterable[str]]) -> set[str]:
-    return {word for four in asked for word in four}
-
-
 _NONE = "none: a distance"
 _DISTANCES = (
-    Metric("comparison", higher_is_better=False, ties=_NONE),
-    Metric("reverse_comparison", higher_is_better=True, ties=_NONE),
-    Metric("antisymmetry", higher_is_better=True, ties=_NONE),
+    *metrics(_NONE, "comparison", higher_is_better=False),
+    *metrics(_NONE, "reverse_comparison", "antisymmetry"),
 )
 _COCO = "cocodataset.org"
 
@@ -216,11 +208,7 @@ BENCHMARKS = (
             Need("annotations/captions_val2017.json", "25,014 captions", "4 MB", "CC BY 4.0", _COCO),
             Need("val2017", "5,000 images", "1 GB", "Flickr terms", f"{_COCO}, val2017.zip"),
         ),
-        metrics=(
-            Metric("gap", higher_is_better=False, ties=_NONE),
-            Metric("alignment", higher_is_better=False, ties=_NONE),
-            Metric("uniformity", higher_is_better=False, ties=_NONE),
-        ),
+        metrics=metrics(_NONE, "gap", "alignment", "uniformity", higher_is_better=False),
         score=score_gap,
         tested=tested_gap,
     ),
@@ -231,7 +219,7 @@ BENCHMARKS = (
         citation="Mikolov et al. 2013 (arXiv 1301.3781)",
         folder="analogies",
         needs=(Need("questions-words.txt", "19,544 questions", "1 MB", "Apache-2.0", "github.com/tmikolov/word2vec"),),
-        metrics=(Metric("accuracy", higher_is_better=True, ties="a word as near as the right one is taken for it"),),
+        metrics=metrics("a word as near as the right one is taken for it", "accuracy"),
         score=score_analogies,
         text_only=True,
     ),

@@ -10,6 +10,7 @@ probes of the encoder whose image tower it kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,37 +21,26 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
-from components.benchmarks.protocols.linear_probe import few_of_each, probe_answers
-from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.protocols.zero_shot import few_of_each, probe_answers
 from components.benchmarks.published.zero_shot import image_needs
 from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS, pc_clip_images
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 
-_TIE = "the class of the smaller number"
 _PC_CLIP_IMAGES = 100
 
 
 def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """Accuracy on the test split of the probe that was fitted to the training split.
-
-    Raises:
-        InputError: a split is missing or not as published, or the splits have other classes.
-    """
+    """Accuracy on the test split of the probe that was fitted to the training split."""
     train, test = read_image_set(context, facts, "train"), read_image_set(context, facts)
     return _probed(context, f"linear_probe_{facts.name}", train, test)
 
 
 def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """The same with 100 training images of each class.
-
-    Raises:
-        InputError: a split is missing or not as published, or the splits have other classes.
-    """
+    """The same with 100 training images of each class."""
     train, test = (pc_clip_images(context, facts, split) for split in ("train", "test"))
     rows = few_of_each(train.labels, _PC_CLIP_IMAGES, context.seed)
-    pictures = [train.pictures[row] for row in rows]
-    few = replace(train, pictures=pictures, labels=train.labels[rows])
+    few = replace(train, pictures=[train.pictures[row] for row in rows], labels=train.labels[rows])
     return _probed(context, f"linear_probe_{facts.name}_pc_clip", few, test)
 
 
@@ -65,38 +55,43 @@ def _probed(context: PublishedContext, prefix: str, train: ImageSet, test: Image
     return Scores({f"{prefix}/top1": right, recall: right}, {recall: test.labels})
 
 
-def _benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
-    what = f"{facts.title}, {facts.train[0]:,} training and {facts.test[0]:,} test images of {facts.classes} classes"
+def _benchmark(
+    facts: ImageSetFacts, ending: str, shown: str, protocol: str, citation: str, score: Callable[..., Scores]
+) -> Benchmark[PublishedContext]:
     return Benchmark(
-        name=f"linear_probe_{facts.name}",
+        name=f"linear_probe_{facts.name}{ending}",
         version=1,
-        protocol="CLIP's paper, A.3: logistic regression, strength chosen on held-out training images; unit features",
-        citation="CLIP (arXiv 2103.00020)",
+        protocol=protocol,
+        citation=citation,
         folder=facts.name,
-        needs=image_needs(facts, what),
-        metrics=_METRICS,
+        needs=image_needs(facts, f"{facts.title}, {shown} images of {facts.classes} classes"),
+        metrics=metrics("the class of the smaller number", "top1", "mean_per_class_recall"),
         score=partial(score, facts=facts),
     )
 
 
-def _pc_clip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
-    return Benchmark(
-        name=f"linear_probe_{facts.name}_pc_clip",
-        version=1,
-        protocol="PC-CLIP's text, C.6: 100 training images of each class; fitted as CLIP's paper does",
-        citation="PC-CLIP (arXiv 2409.09721)",
-        folder=facts.name,
-        needs=image_needs(facts, f"{facts.title}, training and test images of {facts.classes} classes"),
-        metrics=_METRICS,
-        score=partial(score_pc_clip, facts=facts),
-    )
-
-
-_METRICS = (
-    Metric("top1", higher_is_better=True, ties=_TIE),
-    Metric("mean_per_class_recall", higher_is_better=True, ties=_TIE),
-)
 BENCHMARKS = (
-    *(_benchmark(facts) for facts in image_sets().values() if facts.train),
-    *(_pc_clip_benchmark(image_sets()[name]) for name in PC_CLIP_SETS),
+    *(
+        _benchmark(
+            facts,
+            "",
+            f"{facts.train[0]:,} training and {facts.test[0]:,} test",
+            "CLIP's paper, A.3: logistic regression, strength chosen on held-out training images; unit features",
+            "CLIP (arXiv 2103.00020)",
+            score,
+        )
+        for facts in image_sets().values()
+        if facts.train
+    ),
+    *(
+        _benchmark(
+            image_sets()[name],
+            "_pc_clip",
+            "training and test",
+            "PC-CLIP's text, C.6: 100 training images of each class; fitted as CLIP's paper does",
+            "PC-CLIP (arXiv 2409.09721)",
+            score_pc_clip,
+        )
+        for name in PC_CLIP_SETS
+    ),
 )

@@ -21,16 +21,21 @@ from pathlib import Path
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.picture_source import picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.files.coco_paraphrases import VALIDATION, gallery, gold_rows, read_pairs
 from components.benchmarks.files.wordnet import read_wordnet
-from components.benchmarks.protocols.caption_retrieval import WAYS
-from components.benchmarks.protocols.paraphrase_ranking import paraphrase_agreement
-from components.benchmarks.protocols.query_expansion import averaged, synonym_expansions
-from components.benchmarks.published.coco_p import METRICS, PAIRS_NEED, REPORTED, VALIDATION_NEED
+from components.benchmarks.protocols.retrieval import TIES, WAYS, averaged, paraphrase_agreement, synonym_expansions
+from components.benchmarks.published.coco_p import (
+    PAIRS_NEED,
+    RANKED,
+    REPORTED,
+    VALIDATION,
+    VALIDATION_NEED,
+    gallery,
+    gold_rows,
+    read_pairs,
+)
 from components.benchmarks.published.karpathy_retrieval import COCO, COCO_NEEDS
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import Features, Reals, gold_ranks, hit_at_k
 from components.core.records import QUERY_PARAPHRASES
@@ -51,20 +56,20 @@ def score(context: PublishedContext) -> Scores:
     pairs = read_pairs(context)
     names, images = gallery(context, (VALIDATION,))
     gold, depths = gold_rows(pairs, names), sorted({*context.ks, REPORTED})
-    values: dict[str, Reals] = {}
+    scores = Scores({})
     for source, expand in sources.items():
         queries, paraphrases = (_features(context, texts, expand) for texts in (pairs.queries, pairs.paraphrases))
         found = paraphrase_agreement(queries, paraphrases, images, gold, depths)
         found["expanded_share"] = np.array([bool(expand(text)) for text in pairs.queries], dtype=np.float64)
-        values |= {f"{NAME}/{source}/{metric}": column for metric, column in found.items()}
-    return Scores(values, pictures=dict.fromkeys(values, gold))
+        scores.update(grouped(f"{NAME}/{source}", found, gold))
+    return scores
 
 
 def score_coco(context: PublishedContext) -> Scores:
     """Recall@k of each caption's image with expanded captions, by source of the expansions."""
     sources = _sources(context)
     found = COCO.read(context)
-    images = context.images([picture_file(context.folder / COCO.pictures / name) for name in found.images])
+    images = context.image_files(COCO.pictures, found.images)
     values: dict[str, Reals] = {}
     for source, expand in sources.items():
         ranks = gold_ranks(_features(context, list(found.captions), expand), images, found.owners)
@@ -84,9 +89,7 @@ def _sources(context: PublishedContext) -> dict[str, Expand]:
 
         synonyms = cache(read_wordnet(context.folder / WORDNET).synonyms)
         found["wordnet"] = cache(
-            partial(
-                synonym_expansions, synonyms=synonyms, stop_words=ENGLISH_STOP_WORDS, count=count, seed=context.seed
-            )
+            lambda text: synonym_expansions(text, synonyms, ENGLISH_STOP_WORDS, count, context.seed)
         )
     path = Path(str(context.options[OTHER_FILE])) if OTHER_FILE in context.options else context.folder / PARAPHRASES
     if path.exists() or OTHER_FILE in context.options:
@@ -143,55 +146,36 @@ def _features(context: PublishedContext, texts: list[str], expand: Expand) -> Fe
 
 
 _SOURCES = (
-    Need(
-        WORDNET,
-        "files of WordNet 3's dict/ folder: index.*, data.*, *.exc",
-        "35 MB",
-        "WordNet licence",
-        "wordnet.princeton.edu",
-        optional=True,
-    ),
-    Need(
-        PARAPHRASES,
-        "query paraphrases by a language model",
-        "1 MB",
-        "that of the model's output",
-        "a run of this project",
-        optional=True,
-    ),
+    Need(WORDNET, "files of WordNet 3's dict/ folder: index.*, data.*, *.exc", "35 MB", "WordNet licence",
+         "wordnet.princeton.edu", optional=True),
+    Need(PARAPHRASES, "query paraphrases by a language model", "1 MB", "that of the model's output",
+         "a run of this project", optional=True),
+)  # fmt: skip
+_DECLARED = partial(
+    Benchmark[PublishedContext],
+    protocol="the paper's text: mean of the query's and K = 3 expansions' features; draws of this project",
+    citation="Adapting dual-encoder VLMs for paraphrased retrieval (arXiv 2405.03190), section 5.2",
+    options={
+        COUNT: "number of expansions of a text, 3 when not given",
+        OTHER_FILE: f"a table of query paraphrases or a .json, text -> list of texts, instead of {PARAPHRASES}",
+    },
 )
-_SHARE = Metric("expanded_share", higher_is_better=True, ties="none")
-_PROTOCOL = "the paper's text: mean of the query's and K = 3 expansions' features; draws of this project"
-_CITATION = "Adapting dual-encoder VLMs for paraphrased retrieval (arXiv 2405.03190), section 5.2"
-_OPTIONS = {
-    COUNT: "number of expansions of a text, 3 when not given",
-    OTHER_FILE: f"a table of query paraphrases or a .json, text -> list of texts, instead of {PARAPHRASES}",
-}
 
 BENCHMARKS = (
-    Benchmark(
+    _DECLARED(
         name=NAME,
         version=2,
-        protocol=_PROTOCOL,
-        citation=_CITATION,
         folder="coco_p",
         needs=(PAIRS_NEED, VALIDATION_NEED, *_SOURCES),
-        metrics=(*METRICS, _SHARE),
+        metrics=(*RANKED, *metrics("none", "expanded_share")),
         score=score,
-        options=_OPTIONS,
     ),
-    Benchmark(
+    _DECLARED(
         name=ON_COCO,
         version=1,
-        protocol=_PROTOCOL,
-        citation=_CITATION,
         folder="coco",
         needs=(*COCO_NEEDS, *_SOURCES),
-        metrics=(
-            Metric("recall_at_k", higher_is_better=True, ties="the earlier gallery row first, images sorted by name"),
-            _SHARE,
-        ),
+        metrics=(*metrics(TIES, "recall_at_k"), *metrics("none", "expanded_share")),
         score=score_coco,
-        options=_OPTIONS,
     ),
 )

@@ -8,7 +8,7 @@ prints no figure. Both are off unless asked for, and share their images:
 - options `diffusion`, folder or Hugging Face name of Stable Diffusion XL, and `diffusion_tower`, which of its text
   towers is exchanged for the encoder's: see components/benchmarks/judging/diffusion.py; needs the extra `diffusion`.
 - option `judge`: see components/benchmarks/judging/judge.py; the judge must see images. The paper's is GPT-4o-mini.
-- option `scorer`: see components/benchmarks/judging/clip_score.py.
+- option `scorer`: see components/benchmarks/judging/judge.py.
 
 Images are kept in `state/generated_images`, answers in the generation store: nothing is made or asked twice.
 """
@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from components.benchmarks.benchmark import Benchmark, Need
-from components.benchmarks.encoding.picture_source import picture_file
+from components.benchmarks.encoding.context import embed_new
+from components.benchmarks.encoding.pictures import picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.encoding.text_features import embed_new
-from components.benchmarks.judging import clip_score, judge
-from components.benchmarks.judging.image_judge import question_about, read_score
-from components.benchmarks.protocols.row_pairs import group_numbers, row_cosine
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.judging import judge
+from components.benchmarks.protocols.choices import group_numbers, row_cosine
+from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Reals
 from components.core.progress import bar
@@ -48,11 +47,7 @@ _OPTIONS = {
 
 
 def score(context: PublishedContext) -> Scores:
-    """The judge's mean score of all images.
-
-    Raises:
-        InputError: the pipeline or the judge cannot be had, or the judge's answers cannot be used.
-    """
+    """The judge's mean score of all images."""
     # Before hours of generation, not after them.
     painter = _painter(context)
     judge.judge_of(context)
@@ -60,24 +55,20 @@ def score(context: PublishedContext) -> Scores:
     questions = []
     for (name, colour), path in zip(wanted, _images(context, painter, wanted), strict=True):
         with Image.open(path) as image:
-            questions.append(question_about(_asked(name, colour), image))
-    values, rows = judge.judged(context, NAME, questions, read_score)
+            questions.append(judge.question_about(_asked(name, colour), image))
+    values, rows = judge.judged(context, NAME, questions, judge.read_score)
     return Scores(_by_colour(NAME, "score", values, [wanted[row][1] for row in rows]))
 
 
 def score_clip(context: PublishedContext) -> Scores:
-    """The mean CLIPScore of all images with what was asked for.
-
-    Raises:
-        InputError: the pipeline or the encoder that scores cannot be had.
-    """
+    """The mean CLIPScore of all images with what was asked for."""
     painter = _painter(context)
-    scorer = clip_score.scorer_of(context)
+    scorer = judge.scorer_of(context)
     wanted = _wanted(context)
     pictures = [picture_file(path) for path in _images(context, painter, wanted)]
     shown = context.image_features.of(scorer, pictures)
     asked = embed_new(scorer.encoder, [_asked(name, colour) for name, colour in wanted], {})
-    values = clip_score.clip_scores(row_cosine(shown, asked))
+    values = judge.clip_scores(row_cosine(shown, asked))
     return Scores(_by_colour(CLIP_SCORE, "clip_score", values, [colour for _, colour in wanted]))
 
 
@@ -124,15 +115,8 @@ def _by_colour(benchmark: str, metric: str, values: Reals, colours: Sequence[str
 
 _CITATION = "PC-CLIP (arXiv 2409.09721), section 4.5, appendices B.4 and D.1"
 _FOLDER = "cifar100/cifar-100-binary"
-_NEEDS = (
-    Need(
-        "fine_label_names.txt",
-        "100 names",
-        "1 kB",
-        "not stated",
-        "cs.toronto.edu/~kriz/cifar.html, cifar-100-binary.tar.gz",
-    ),
-)
+_SOURCE = "cs.toronto.edu/~kriz/cifar.html, cifar-100-binary.tar.gz"
+_NEEDS = (Need("fine_label_names.txt", "100 names", "1 kB", "not stated", _SOURCE),)
 
 BENCHMARKS = (
     Benchmark(
@@ -142,7 +126,7 @@ BENCHMARKS = (
         citation=_CITATION,
         folder=_FOLDER,
         needs=_NEEDS,
-        metrics=(Metric("score", higher_is_better=True, ties="none: a mean of scores"),),
+        metrics=metrics("none: a mean of scores", "score"),
         score=score,
         text_only=True,
         options={**judge.OPTION, **_OPTIONS},
@@ -154,9 +138,9 @@ BENCHMARKS = (
         citation="CLIPScore (arXiv 2104.08718), as PC-CLIP (arXiv 2409.09721) uses it",
         folder=_FOLDER,
         needs=_NEEDS,
-        metrics=(Metric("clip_score", higher_is_better=True, ties="none: a mean of scores"),),
+        metrics=metrics("none: a mean of scores", "clip_score"),
         score=score_clip,
         text_only=True,
-        options={**clip_score.OPTION, **_OPTIONS},
+        options={**judge.SCORER_OPTION, **_OPTIONS},
     ),
 )

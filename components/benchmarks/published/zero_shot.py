@@ -14,7 +14,7 @@ What the released code of PC-CLIP and SemCLIP scores, with other images and clas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +26,8 @@ from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import CLASS_NAMES, SLOT, TEMPLATES, read_image_set
-from components.benchmarks.protocols.comparative_prompting import Classified, comparative_scores
-from components.benchmarks.protocols.zero_shot import TIE, prompt_ensemble, top_accuracy
-from components.benchmarks.published import PublishedBenchmark
-from components.benchmarks.scores import Metric, Scores
+from components.benchmarks.protocols.zero_shot import TIE, Classified, comparative_scores, prompt_ensemble, top_accuracy
+from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Features, Indices, Reals
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
@@ -38,11 +36,7 @@ _DEEP = 5
 
 
 def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there.
-
-    Raises:
-        InputError: the images or a file of class texts are missing or not as published.
-    """
+    """All groups whose inputs are there."""
     name = f"zero_shot_{facts.name}"
     found = read_image_set(context, facts)
     images, classes = context.images(found.pictures), found.class_names or ()
@@ -50,12 +44,9 @@ def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
     _ensemble(scores, context, f"{name}/ensemble", plain, found)
     _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
-    _extended(scores, context, f"{name}/extended", plain, classes)
-    path = class_texts(context, DIFFERENCES)
-    if path is not None:
-        comparative = comparative_scores(context, name, path, classes, plain)
-        scores.values.update(comparative.values)
-        scores.scalars.update(comparative.scalars)
+    add_extended(scores, context, name, plain, classes, lambda _, text: text)
+    if path := class_texts(context, DIFFERENCES):
+        scores.update(comparative_scores(context, name, path, classes, plain))
     return scores
 
 
@@ -80,15 +71,28 @@ def semclip_values(
     return {f"{prefix}/top1": right, f"{prefix}/top1_negated": wrong, f"{prefix}/delta": right - wrong}
 
 
-def _extended(
-    scores: Scores, context: PublishedContext, prefix: str, plain: Classified, classes: Sequence[str]
+def add_extended(
+    scores: Scores,
+    context: PublishedContext,
+    name: str,
+    plain: Classified,
+    classes: Sequence[str],
+    worded: Callable[[int, str], str],
 ) -> None:
+    """Accuracy with a language model's descriptions of `classes`, where there are some.
+
+    Args:
+        scores: gets it, in a group below the benchmark `name`.
+        context, name, plain: the benchmark's.
+        classes: names by which the descriptions are looked up.
+        worded: the prompt of a class's number and a description.
+    """
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
-    if descriptions is None:
-        return
-    weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in descriptions])
-    scores.values[f"{prefix}/top1"] = top_accuracy(plain.images, weights, plain.labels)
+    if descriptions is not None:
+        texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]
+        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
+        scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
 def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
@@ -134,12 +138,9 @@ TEXT_NEEDS = (
     _generated(DIFFERENCES, "differences between classes"),
 )
 METRICS = (
-    Metric("top1", higher_is_better=True, ties=TIE),
-    Metric("top5", higher_is_better=True, ties=TIE),
-    Metric("mean_per_class_recall", higher_is_better=True, ties=TIE),
-    Metric("top1_negated", higher_is_better=False, ties=TIE),
-    Metric("delta", higher_is_better=True, ties=TIE),
-    Metric("top1_confused", higher_is_better=True, ties=TIE),
+    *metrics(TIE, "top1", "top5", "mean_per_class_recall"),
+    *metrics(TIE, "top1_negated", higher_is_better=False),
+    *metrics(TIE, "delta", "top1_confused"),
 )
 OPTIONS = {
     DESCRIPTIONS: "a table of class descriptions, or a .txt with one line for each class of the set",
@@ -147,7 +148,7 @@ OPTIONS = {
 }
 
 
-def _benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+def _benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=f"zero_shot_{facts.name}",
         version=2,

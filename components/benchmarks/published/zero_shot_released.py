@@ -15,29 +15,24 @@ for none, its class names, one prompt and its negation in lower case. Images are
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-
-import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Tested
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.class_texts import class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import read_image_set
-from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, released_names
-from components.benchmarks.protocols.comparative_prompting import Classified, released_scores
-from components.benchmarks.protocols.difference import drawn
-from components.benchmarks.protocols.zero_shot import prompt_ensemble, top_accuracy
-from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, read_image_set, released_names
+from components.benchmarks.protocols.geometry import drawn
+from components.benchmarks.protocols.zero_shot import Classified, released_scores, top_accuracy
 from components.benchmarks.published.zero_shot import (
-    DESCRIPTIONS,
     DIFFERENCES,
     GENERIC,
     METRICS,
     NEGATED,
     OPTIONS,
     TEXT_NEEDS,
+    add_extended,
     class_texts,
     class_weights,
     filled,
@@ -55,31 +50,20 @@ _GARBAGE = "iostream"
 
 
 def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there.
-
-    Raises:
-        InputError: the images or a file of class texts are missing or not as published.
-    """
+    """All groups whose inputs are there."""
     name = f"zero_shot_{facts.name}_pc_clip_released"
     found = pc_clip_images(context, facts)
     classes = released_names(context.folder, facts, found, PC_CLIP)
     plain = Classified(context.images(found.pictures), found.labels, class_weights(context, [GENERIC], classes))
     scores = Scores({f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels)})
     known = found.class_names or ()
-    path = class_texts(context, DESCRIPTIONS)
-    descriptions = class_descriptions(path, known) if path else None
-    if descriptions is not None:
-        texts = [
-            [f"{filled(GENERIC, one)}. {one if _GARBAGE in text else text}" for text in some]
-            for one, some in zip(classes, descriptions, strict=True)
-        ]
-        weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
-        scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
-    path = class_texts(context, DIFFERENCES)
-    if path is not None:
-        comparative = released_scores(context, name, path, (known, classes), plain)
-        scores.values.update(comparative.values)
-        scores.scalars.update(comparative.scalars)
+
+    def worded(number: int, text: str) -> str:
+        return f"{filled(GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
+
+    add_extended(scores, context, name, plain, known, worded)
+    if path := class_texts(context, DIFFERENCES):
+        scores.update(released_scores(context, name, path, (known, classes), plain))
     return scores
 
 
@@ -89,11 +73,7 @@ def tested_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Tested:
 
 
 def score_semclip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """SemCLIP's accuracies on the training split.
-
-    Raises:
-        InputError: the images are missing or not as published.
-    """
+    """SemCLIP's accuracies on the training split."""
     found = read_image_set(context, facts, "train")
     classes = released_names(context.folder, facts, found, SEMCLIP)
     weights = class_weights(context, [GENERIC.lower()], classes)
@@ -113,11 +93,10 @@ def pc_clip_images(context: PublishedContext, facts: ImageSetFacts, split: str =
     count = len(found.labels)
     order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
     rows = order[:cut] if split == "train" else order[cut:]
-    pictures = [found.pictures[row] for row in rows]
-    return ImageSet(pictures, found.labels[rows], found.class_names, found.templates, found.torchvision_names)
+    return replace(found, pictures=[found.pictures[row] for row in rows], labels=found.labels[rows])
 
 
-def _pc_clip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
     shown = f"all {facts.whole:,} images (a tenth is tested)" if facts.whole else f"{facts.test[0]:,} test images"
     return Benchmark(
         name=f"zero_shot_{facts.name}_pc_clip_released",
@@ -133,7 +112,7 @@ def _pc_clip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
     )
 
 
-def _semclip_benchmark(facts: ImageSetFacts) -> PublishedBenchmark:
+def _semclip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=f"zero_shot_{facts.name}_semclip_released",
         version=2,

@@ -13,16 +13,16 @@ FILE = "sugarcrepe_pp_paraphrased.csv"
 
 
 def _file() -> SemclipFile:
-    from components.benchmarks.published import sugar_crepe_pp
+    from components.benchmarks.published import sugar_crepe
     from components.benchmarks.test_sets import reading
 
     return SemclipFile(
-        csv=sugar_crepe_pp.CSV,
-        rows=sugar_crepe_pp.ROWS,
-        tested=sugar_crepe_pp.ROWS // 10,
+        csv=sugar_crepe.CSV,
+        rows=sugar_crepe.ROWS,
+        tested=sugar_crepe.ROWS // 10,
         images="images",
         known_as="val2017",
-        read=lambda folder: sugar_crepe_pp.semclip_rows(reading(folder))[0],
+        read=lambda folder: sugar_crepe.semclip_rows(reading(folder))[0],
         image=lambda row: str(row["filename"]),
     )
 

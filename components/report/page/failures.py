@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from components.core.metrics import Reals, average_overlap
-from components.evaluation.folders import Folders
-from components.report.comparison.paraphrase_lists import Lists, Retrieved
-from components.report.page.pictures import Picture, read_pictures
+from components.evaluation.results import Folders
+from components.report.page.retrieved import Lists, Picture, Retrieved, read_pictures
 
 QUERIES, PICTURES = 120, 400
 """Limits of the page's size: queries that are listed, and different images that they show."""

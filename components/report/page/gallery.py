@@ -12,10 +12,9 @@ import numpy.typing as npt
 from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
 from components.core.settings import Compare, Settings
-from components.evaluation.folders import Folders
-from components.report.comparison.comparison import Comparison, best_challenger
-from components.report.comparison.paraphrase_lists import Lists, Retrieved
-from components.report.page.pictures import Picture, read_pictures
+from components.evaluation.results import Folders
+from components.report.comparison import Comparison, best_challenger
+from components.report.page.retrieved import Lists, Picture, Retrieved, read_pictures
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,113 @@
-"""The comparison as one self-contained HTML page."""
+"""The comparison as one self-contained HTML page, which also tells where its numbers come from."""
 
 from __future__ import annotations
 
 import json
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from components.benchmarks.embedded import find_benchmark
+from components.benchmarks.embedded import find_benchmark, table_files
+from components.core.files import file_hash
+from components.core.provenance import git_commit
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.folders import Folders
-from components.evaluation.results import Report
-from components.report.comparison import wording
-from components.report.comparison.comparison import Comparison, best_encoder
-from components.report.comparison.origins import Origin, trace_origin
-from components.report.comparison.paraphrase_lists import read_retrieved
+from components.evaluation.results import Folders, Report
+from components.report.comparison import (
+    LEGEND,
+    Comparison,
+    best_encoder,
+    delta_text,
+    headline,
+    mark,
+    signed,
+    span_text,
+    value_text,
+)
 from components.report.page.failures import Explorer, build_explorer
 from components.report.page.gallery import Gallery, build_gallery
-from components.report.plots import bars as plots
-from components.report.plots.figures import Plot, all_plots
+from components.report.page.retrieved import read_retrieved
+from components.report.plots import Plot, all_plots, plotly_script
 from components.tracking.curves import Curves, training_curves
+
+PACKAGES = (
+    "cliptune", "numpy", "torch", "torchvision", "open_clip_torch", "transformers", "safetensors", "pillow", "pyarrow",
+    "mlflow", "dvc", "plotly",
+)  # fmt: skip
+_SECRET_KEY = re.compile(r"(^|_)(password|secret|token|api_key|credentials?)$", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]*(?=@)|(?<=password=)[^&\s]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Everything that the page tells of its own making.
+
+    Attributes:
+        commit: the code that compared, empty outside a repository.
+        dirty: whether tracked files differed from it.
+        packages: name -> version.
+        data: file -> SHA-256.
+        protocols: benchmark -> protocol version.
+        params: params.yaml as read, without secrets.
+    """
+
+    commit: str = ""
+    dirty: bool = False
+    packages: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    params: str = ""
+
+
+def trace_origin(settings: Settings, protocol: str, folders: Folders) -> Origin:
+    """The origin of a comparison that is made now.
+
+    Args:
+        settings: all parameters.
+        protocol: benchmarks with their versions as an encoder's results give them.
+        folders: of the test pairs and the benchmark tables, whose files are hashed.
+
+    Raises:
+        InputError: a benchmark table is missing.
+    """
+    commit = git_commit()
+    tables = table_files(map(find_benchmark, settings.evaluate.benchmarks), folders.evaluation)
+    return Origin(
+        commit=commit.removesuffix("-dirty"),
+        dirty=commit.endswith("-dirty"),
+        packages={"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        data={str(path): file_hash(path) for path in (folders.test_pairs, *tables) if path.is_file()},
+        protocols=dict(part.split("=", 1) for part in protocol.split() if "=" in part),
+        params=yaml.safe_dump(without_secrets(settings.model_dump(mode="json", by_alias=True)), sort_keys=False),
+    )
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """The same structure with `***` for secrets: values of keys such as `password`, and passwords within URLs."""
+    if isinstance(value, Mapping):
+        return {name: without_secrets(entry, str(name)) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(entry, key) for entry in value]
+    if isinstance(value, str):
+        return "***" if value and _SECRET_KEY.search(key) else _SECRET_IN_URL.sub("***", value)
+    return value
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
@@ -91,20 +173,20 @@ def page(settings: Settings, comparison: Comparison, content: Content) -> str:
     return environment.get_template("report.html.j2").render(
         style=_asset("report.css"),
         scripts=[_asset(name) for name in _SCRIPTS],
-        plotly=Markup(plots.plotly_script()),
+        plotly=Markup(plotly_script()),
         world=settings.world.name,
         encoders=comparison.encoders,
         comparison=comparison,
         primary=primary,
         primary_cells=list(comparison.cells.get(primary, {}).items()),
         best=best_encoder(comparison, primary) if primary in comparison.cells else "",
-        headline=wording.headline(comparison, primary),
-        legend=wording.LEGEND.format(reference=comparison.reference),
-        value_text=wording.value_text,
-        delta_text=wording.delta_text,
-        span_text=wording.span_text,
-        mark=wording.mark,
-        signed=wording.signed,
+        headline=headline(comparison, primary),
+        legend=LEGEND.format(reference=comparison.reference),
+        value_text=value_text,
+        delta_text=delta_text,
+        span_text=span_text,
+        mark=mark,
+        signed=signed,
         benchmarks=[find_benchmark(name) for name in settings.evaluate.benchmarks],
         resamples=settings.evaluate.bootstrap,
         seed=settings.evaluate.seed,

@@ -1,4 +1,4 @@
-"""Results on published benchmarks as tables for people and programs: CSV, Markdown, HTML."""
+"""Results on published benchmarks as CSV, Markdown and HTML, and paired tests: is one encoder really better?"""
 
 from __future__ import annotations
 
@@ -9,14 +9,94 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from more_itertools import map_reduce
 
-from components.evaluation.published_results import PublishedReport
+from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
+from components.core.errors import InputError
+from components.evaluation.published import PublishedReport, read_published_values
 from components.evaluation.results import Result
-from components.report.published.pairs import Pair
+from components.report.comparison import markdown_line
 from components.report.published.paper_tables import Collection, Column
 
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One metric of an encoder less that of another on the same queries.
+
+    Attributes:
+        metric: its full name.
+        encoder: whose value is looked at.
+        against: whose value it is compared with.
+        value, other: their values.
+        difference: `value` less `other`, with its paired-bootstrap interval.
+        p: two-sided, of the paired permutation test; None for correlations and for queries about two pictures.
+        higher_is_better: the metric's direction.
+    """
+
+    metric: str
+    encoder: str
+    against: str
+    value: float
+    other: float
+    difference: Interval
+    p: float | None
+    higher_is_better: bool
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse` where the interval excludes 0, else empty."""
+        return self.difference.verdict(self.higher_is_better)
+
+
+def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed: int = 0) -> list[Pair]:
+    """Every encoder compared with `against` on every benchmark that both were scored on.
+
+    Raises:
+        InputError: `against` has no results, or two results are of different data or protocol versions.
+    """
+    reference = {report.benchmark: report for report in reports if report.encoder == against}
+    if not reference:
+        known = ", ".join(dict.fromkeys(report.encoder for report in reports)) or "none"
+        raise InputError(f"--against '{against}' has no results: choose one of {known}")
+    found: list[Pair] = []
+    for report in reports:
+        other = reference.get(report.benchmark)
+        if other is not None and report.encoder != against:
+            found += _pairs(report, other, folder, seed)
+    return found
+
+
+def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: int) -> list[Pair]:
+    if (report.version, report.data_hash) != (other.version, other.data_hash):
+        raise InputError(
+            f"'{report.encoder}' and '{other.encoder}' were scored on different data or versions of "
+            f"{report.benchmark}: run `cliptune evaluate` for both"
+        )
+    ours, theirs = (read_published_values(one, folder) for one in (report, other))
+    found = []
+    for name, value in report.metrics.items():
+        if name.count("/") > 1 or name not in other.metrics:
+            continue
+        strata, pictures = ours.strata.get(name), ours.pictures.get(name)
+        difference, p = None, None
+        if name in ours.values and len(ours.values[name]) == len(theirs.values.get(name, ())):
+            first, second = ours.values[name], theirs.values[name]
+            difference = paired_difference(first, second, _RESAMPLES, seed, strata, pictures)
+            if pictures is None or pictures.ndim == 1:
+                p = sign_flip_p(first, second, _RESAMPLES, seed, strata, pictures)
+        elif name in ours.correlations and name in theirs.correlations:
+            both = ours.correlations[name], theirs.correlations[name]
+            difference = paired_difference(*both, _RESAMPLES, seed)
+        if difference is not None:
+            values = value.value, other.metrics[name].value
+            names = name, report.encoder, other.encoder
+            found.append(Pair(*names, *values, difference, p, value.higher_is_better))
+    return found
+
+
 _TEMPLATES = Path(__file__).parent / "templates"
-_MISSING = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +111,7 @@ class Cell:
     def text(self) -> str:
         """Such as `71.2 ±1.3`."""
         if self.value is None:
-            return _MISSING
+            return ""
         return f"{self.value:.{self.digits}f}" + (f" ±{self.half_width:.1f}" if self.half_width is not None else "")
 
 
@@ -59,8 +139,8 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
     sections = []
     for table in collection.tables:
         ours = []
-        for encoder, own in _by_encoder(reports).items():
-            values = {name: one.value for name, one in _values(own).items()}
+        for encoder, own in map_reduce(reports, lambda report: report.encoder).items():
+            values = {name: one.value for report in own for name, one in report.metrics.items()}
             cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
             partial = {report.benchmark for report in own if report.partial}
             used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
@@ -78,29 +158,29 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
 def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[Section]:
     """A table per benchmark: every metric, encoders side by side; values by group only if asked for."""
     sections = []
-    by_encoder = _by_encoder(reports)
-    for benchmark in dict.fromkeys(report.benchmark for report in reports):
-        scored = [report for report in reports if report.benchmark == benchmark]
+    encoders = list(dict.fromkeys(report.encoder for report in reports))
+    for benchmark, scored in map_reduce(reports, lambda report: report.benchmark).items():
         names = list(dict.fromkeys(name for report in scored for name in report.metrics))
         plain = [name for name in names if name.count("/") == 1]
         shown = names if groups or not plain else plain
-        rows = []
-        for encoder in by_encoder:
-            own = [report for report in scored if report.encoder == encoder]
-            if own:
-                cells = tuple(_cell(own[0].metrics.get(name)) for name in shown)
-                rows.append(Row(encoder, cells, mark="*" if own[0].partial else ""))
+        rows = tuple(
+            Row(
+                report.encoder,
+                tuple(_cell(report.metrics.get(name)) for name in shown),
+                mark="*" if report.partial else "",
+            )
+            for report in sorted(scored, key=lambda report: encoders.index(report.encoder))
+        )
         columns = tuple(name.removeprefix(f"{benchmark}/") for name in shown)
         protocol = f"{benchmark}, version {scored[0].version} ({scored[0].protocol})"
-        sections.append(Section(protocol, columns, tuple(rows)))
+        sections.append(Section(protocol, columns, rows))
     return sections
 
 
 def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
     """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
     sections = []
-    for encoder in dict.fromkeys(pair.encoder for pair in pairs):
-        own = [pair for pair in pairs if pair.encoder == encoder]
+    for encoder, own in map_reduce(pairs, lambda pair: pair.encoder).items():
         rows = tuple(
             Row(
                 pair.metric,
@@ -138,9 +218,9 @@ def to_markdown(sections: Sequence[Section]) -> str:
     """A heading and a table for each section."""
     lines = []
     for section in sections:
-        lines += [f"## {section.title}", "", _line(("encoder", *section.columns))]
-        lines.append(_line(("---", *("---:" for _ in section.columns))))
-        lines += [_line((_named(row), *(cell.text for cell in row.cells))) for row in section.rows]
+        lines += [f"## {section.title}", "", markdown_line(("encoder", *section.columns))]
+        lines.append(markdown_line(("---", *("---:" for _ in section.columns))))
+        lines += [markdown_line((_named(row), *(cell.text for cell in row.cells))) for row in section.rows]
         lines.append("")
     return "\n".join([*lines, legend(sections)]) + "\n"
 
@@ -175,17 +255,6 @@ def _named(row: Row) -> str:
     return f"{row.encoder} (paper)" if row.printed else f"{row.encoder}{row.mark}"
 
 
-def _by_encoder(reports: Sequence[PublishedReport]) -> dict[str, list[PublishedReport]]:
-    found: dict[str, list[PublishedReport]] = {}
-    for report in reports:
-        found.setdefault(report.encoder, []).append(report)
-    return found
-
-
-def _values(reports: Sequence[PublishedReport]) -> dict[str, Result]:
-    return {name: value for report in reports for name, value in report.metrics.items()}
-
-
 def _column_cell(column: Column, value: float | None) -> Cell:
     return Cell(value, digits=1 if column.scale == 100 else 2)
 
@@ -195,7 +264,3 @@ def _cell(value: Result | None) -> Cell:
         return Cell(None)
     half = None if value.ci95 is None else 50 * (value.ci95[1] - value.ci95[0])
     return Cell(100 * value.value, half)
-
-
-def _line(columns: Sequence[str]) -> str:
-    return f"| {' | '.join(column.replace('|', chr(92) + '|') for column in columns)} |"

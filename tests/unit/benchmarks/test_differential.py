@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from components.benchmarks.bootstrap import interval
-from components.benchmarks.protocols.caption_retrieval import caption_recalls
+from components.benchmarks.protocols.retrieval import caption_recalls
 from components.benchmarks.protocols.zero_shot import predicted, prompt_ensemble, top_accuracy, unit
 from components.core.metrics import Features, Indices
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.benchmarks.bootstrap import Interval
-from components.report.comparison.comparison import Cell, Comparison
-from components.report.plots.bars import COLOURS, bars, line_style
+from components.report.comparison import Cell, Comparison
+from components.report.plots import COLOURS, bars, line_style
 from components.report.terminal import print_comparison
 
 METRICS = [f"benchmark/metric_at_{depth}" for depth in (1, 5, 10, 20, 50)]

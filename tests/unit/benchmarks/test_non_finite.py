@@ -19,7 +19,7 @@ from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
 from components.benchmarks.scores import Correlation, Scores
 from components.core import metrics
-from components.evaluation.summarise import summarise
+from components.evaluation.results import summarise
 
 MODULES = [metrics, *(importlib.import_module(f"{protocols.__name__}.{one.name}")
                       for one in pkgutil.iter_modules(protocols.__path__))]  # fmt: skip
@@ -45,9 +45,8 @@ SPECIAL: dict[tuple[str, str], Any] = {
 }
 NO_NUMBERS = {
     "finite", "shared", "drawn", "unlike_pairs", "held_out", "group_numbers", "most_confused", "confusion_matrix",
-    "synonym_expansions", "best_exponent", "left_out_relations", "paper_text", "released_text", "big_by_name",
-    "big_as_released", "comparative_scores", "released_scores", "confused_cells", "few_of_each", "caption_scores",
-    "has_java", "require_scorers", "released_splits",
+    "synonym_expansions", "best_exponent", "comparative_scores", "released_scores", "confused_cells", "few_of_each",
+    "caption_scores", "has_java", "require_scorers", "released_splits",
 }  # fmt: skip
 """Public functions that are given neither features nor scores."""
 

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.benchmarks.encoding.picture_source import Picture
-from components.benchmarks.encoding.preparation import CLIP, Preparation
+from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import cc_neg, find_published, published_benchmarks
 from components.benchmarks.published.sts import SICK, STS_B
-from components.benchmarks.published.sugar_crepe import TYPES
-from components.benchmarks.published.sugar_crepe_pp import SUBSETS
+from components.benchmarks.published.sugar_crepe import SUBSETS, TYPES
 from components.benchmarks.test_sets import test_sets as read_test_sets
 from components.core.errors import InputError
 from components.core.metrics import Features

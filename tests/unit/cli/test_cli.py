@@ -19,8 +19,7 @@ from components.core.settings import Settings
 from components.registry import decision as records
 from components.registry.cached_decision import fingerprint
 from components.registry.decision import Decision, Rule
-from components.report.comparison import as_csv as comparison_csv
-from components.report.comparison.comparison import Cell, Comparison
+from components.report.comparison import Cell, Comparison, write_csv
 
 REPO = Path(__file__).parents[3]
 
@@ -147,7 +146,7 @@ def test_decisions_as_json(settings: Settings) -> None:
 def test_the_comparison_as_json() -> None:
     value, delta = Interval(0.5, 0.4, 0.6), Interval(0.1, 0.05, 0.15)
     cells = {"swaps/accuracy": {"base": Cell(value, None, True), "paraclip": Cell(value, delta, True)}}
-    comparison_csv.write(Comparison(("base", "paraclip"), cells), Path("reports/comparison.csv"))
+    write_csv(Comparison(("base", "paraclip"), cells), Path("reports/comparison.csv"))
     columns = json.loads(_output("report", "--json"))
     assert columns["encoder"] == ["base", "paraclip"]
     assert columns["value"] == [0.5, 0.5]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.benchmarks.published.sugar_crepe_pp import SUBSETS
+from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
 

@@ -13,8 +13,7 @@ from components.core.records import LABELS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
-from components.evaluation.folders import Folders
-from components.evaluation.results import read_report, read_scores
+from components.evaluation.results import Folders, read_report, read_scores
 
 Make = Callable[..., Settings]
 

@@ -14,12 +14,9 @@ from components.core.files import write_json
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
-from components.evaluation.folders import Folders
-from components.evaluation.results import read_report, read_scores, write_results
+from components.evaluation.results import Folders, read_report, read_scores, write_results
 from components.report import compare
-from components.report.comparison import as_csv as comparison_csv
-from components.report.comparison.comparison import Cell, Comparison
-from components.report.comparison.wording import headline
+from components.report.comparison import Cell, Comparison, headline, read_csv
 from components.report.terminal import show
 
 Make = Callable[..., Settings]
@@ -86,7 +83,7 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
 
 def test_the_csv_reads_back_as_it_was(evaluated: Folders, make_settings: Make) -> None:
     written = compare.run(make_settings(), evaluated)
-    assert comparison_csv.read(evaluated.csv) == written
+    assert read_csv(evaluated.csv) == written
 
 
 def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settings: Make) -> None:
@@ -184,11 +181,11 @@ def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_set
 
 def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
     with pytest.raises(InputError, match=r"comparison.csv is missing: run `dvc repro compare`"):
-        comparison_csv.read(folders.csv)
+        read_csv(folders.csv)
     folders.csv.parent.mkdir()
     folders.csv.write_text("metric,value\nx,1\n")
     with pytest.raises(InputError, match=r"comparison.csv is damaged"):
-        comparison_csv.read(folders.csv)
+        read_csv(folders.csv)
 
 
 @pytest.mark.parametrize(

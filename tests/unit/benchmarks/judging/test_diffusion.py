@@ -12,10 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.judging import diffusion
-from components.benchmarks.judging.diffusion import Xl
-from components.benchmarks.judging.tower_states import tower_states
+from components.benchmarks.judging.diffusion import Xl, tower_states
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import text_features

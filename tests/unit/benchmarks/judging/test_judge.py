@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from components.benchmarks.judging.image_judge import question_about, read_score
-from components.benchmarks.judging.judge import Judge, Question, judge_of, judged
+from components.benchmarks.judging.judge import Judge, Question, judge_of, judged, question_about, read_score
 from components.captions.request import PICTURE, Reply, Request
 from components.captions.task import chat
 from components.core.errors import InputError

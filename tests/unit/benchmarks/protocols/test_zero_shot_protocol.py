@@ -12,15 +12,16 @@ from clip_benchmark.metrics import zeroshot_classification as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.linear_probe import best_exponent, probe_answers
 from components.benchmarks.protocols.zero_shot import (
     accuracy_among,
+    best_exponent,
     comparative_weights,
     confused_cells,
     confusion_matrix,
     held_out,
     most_confused,
     predicted,
+    probe_answers,
     prompt_ensemble,
     top_accuracy,
 )

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.files.convert_cc_neg import convert
-from components.benchmarks.protocols.semclip_scores import composite_score, held_out
+from components.benchmarks.protocols.choices import composite_score, held_out
 from components.benchmarks.published import cc_neg, find_published
 from components.core.errors import InputError
 from tests.support.toy_context import colour_image, toy_context

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.benchmarks.protocols.caption_retrieval import best_gold_ranks
+from components.benchmarks.protocols.retrieval import best_gold_ranks
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.metrics import top_k

@@ -9,9 +9,8 @@ import pytest
 
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
-from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
-from components.benchmarks.published.linear_probe import BENCHMARKS, score, score_pc_clip
+from components.benchmarks.published.linear_probe import BENCHMARKS, few_of_each, score, score_pc_clip
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.benchmarks.files.wordnet import POS, read_wordnet
-from components.benchmarks.protocols.query_expansion import averaged, synonym_expansions
+from components.benchmarks.protocols.retrieval import averaged, synonym_expansions
 from components.benchmarks.published import find_published
 from components.core.errors import InputError
 from components.core.records import QUERY_PARAPHRASES

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.protocols.text_similarity import pair_cosines
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sts import SUBSETS
+from components.benchmarks.published.sts import SUBSETS, pair_cosines
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from tests.support.toy_context import toy_context

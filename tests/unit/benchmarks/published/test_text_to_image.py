@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.benchmarks.encoding.encoder_under_test import EncoderUnderTest
+from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.judging.diffusion import painted
 from components.benchmarks.judging.judge import Judge
 from components.benchmarks.published import find_published

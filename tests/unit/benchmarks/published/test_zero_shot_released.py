@@ -11,7 +11,7 @@ from torchvision.datasets import Flowers102
 
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.released_names import PC_CLIP, SEMCLIP, released_names
+from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, released_names
 from components.benchmarks.published import PublishedBenchmark, find_published, zero_shot_released
 from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
 from components.benchmarks.scores import Scores

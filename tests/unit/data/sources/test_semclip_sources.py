@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.published import cc_neg, sugar_crepe_pp
+from components.benchmarks.published import cc_neg, sugar_crepe
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
 from components.core.settings import Settings
@@ -44,7 +44,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
     """Both files at 60 rows; of SugarCrepe++ the last 20 show the images and captions of the first 20."""
     monkeypatch.setattr(cc_neg, "ROWS", ROWS)
     monkeypatch.setattr(cc_neg, "HELD_OUT", 0)
-    monkeypatch.setattr(sugar_crepe_pp, "ROWS", ROWS)
+    monkeypatch.setattr(sugar_crepe, "ROWS", ROWS)
     (tmp_path / "cc_neg" / cc_neg.IMAGES).mkdir(parents=True)
     (tmp_path / "sugar_crepe_pp" / "images").mkdir(parents=True)
     for number in range(ROWS):
@@ -57,7 +57,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any, monkeypatch: pyt
         {"filename": f"{number % IMAGES:012d}.jpg", **_texts(number), "caption": f"caption {number % IMAGES}"}
         for number in range(ROWS)
     ]
-    _write(tmp_path / "sugar_crepe_pp" / sugar_crepe_pp.CSV, shown)
+    _write(tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV, shown)
 
     def make(name: str, keep_out: str = "images", counts: tuple[int, int, int] = (60, 60, 60)) -> Settings:
         raw_params["prepare"] |= {"source": f"semclip_{name}", "folder": str(tmp_path / name), "keep_out": keep_out}
@@ -101,7 +101,7 @@ def test_as_released_all_but_the_rows_themselves_train(world: Make) -> None:
 
 
 def test_a_split_whose_images_are_all_elsewhere_is_refused(world: Make, tmp_path: Path) -> None:
-    path = tmp_path / "sugar_crepe_pp" / sugar_crepe_pp.CSV
+    path = tmp_path / "sugar_crepe_pp" / sugar_crepe.CSV
     rows = [row | {"filename": f"{0:012d}.jpg"} for row in csv.DictReader(path.open(newline=""))]
     _write(path, rows)
     with pytest.raises(InputError, match=r"every image of split val is in another: set prepare.keep_out to images"):

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from components.evaluation.folders import Folders
-from components.report.comparison.paraphrase_lists import Lists, Retrieved
+from components.evaluation.results import Folders
 from components.report.page import failures
 from components.report.page.failures import build_explorer, choose, explorer_data, overlaps
+from components.report.page.retrieved import Lists, Retrieved
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare", "held_out": "x"} for row in range(4)]
 BASE = Lists("base", np.array([[0, 1], [0, 1], [0, 1], [0, 1]]), np.array([[0, 1], [0, 1], [2, 3], [0, 1]]))

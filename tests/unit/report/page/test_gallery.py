@@ -12,10 +12,9 @@ from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP,
 from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.core.settings import Compare
-from components.evaluation.folders import Folders
-from components.report.comparison.paraphrase_lists import Lists, Retrieved, read_retrieved
+from components.evaluation.results import Folders
 from components.report.page.gallery import examples, spread
-from components.report.page.pictures import data_uri, read_pictures
+from components.report.page.retrieved import Lists, Retrieved, data_uri, read_pictures, read_retrieved
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
 BASE = Lists("base", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[5, 1, 0], [3, 4, 5]]))

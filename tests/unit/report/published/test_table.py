@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from components.benchmarks.published import published_benchmarks
 from components.core.errors import InputError
-from components.evaluation.published_results import PublishedReport
+from components.evaluation.published import PublishedReport
 from components.evaluation.results import Result
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
 from components.report.published.table import metric_sections, paper_sections, to_csv, to_html, to_markdown

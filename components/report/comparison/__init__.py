@@ -1,1 +1,0 @@
-"""Encoders side by side: values, differences, words for them."""

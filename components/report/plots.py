@@ -1,0 +1,341 @@
+"""All plots of a comparison with what the page says beside them: bars, training's curves, and a Pareto plot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from components.benchmarks.bootstrap import Interval
+from components.core.metrics import Reals
+from components.report.comparison import Cell, Comparison
+from components.tracking.curves import Curves
+
+REFERENCE_COLOUR = "#8b95a5"
+COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
+"""Told apart by most colour-blind readers, on light and on dark."""
+DASHES = ("solid", "dash", "dot", "longdash")
+
+_ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
+
+
+def plotly_script() -> str:
+    """The plotting library's source, to be put into the page once."""
+    return str(get_plotlyjs())
+
+
+def line_style(number: int) -> tuple[str, str]:
+    """Colour and dash of encoder `number`'s lines, the reference being 0; 20 more can be told apart."""
+    if number == 0:
+        return REFERENCE_COLOUR, "solid"
+    return COLOURS[(number - 1) % len(COLOURS)], DASHES[(number - 1) // len(COLOURS) % len(DASHES)]
+
+
+def set_layout(figure: go.Figure, **layout: Any) -> go.Figure:
+    """Give `figure` the page's transparent ground, so that the page's theme shows, and its own `layout`."""
+    figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", template="none", **layout)
+    return figure
+
+
+def fragment(figure: go.Figure, element: str) -> str:
+    """The figure as a `<div>` with the id `element`, for a page that holds the plotting library."""
+    config = {"responsive": True, "displayModeBar": False}
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
+
+
+def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[str, Any]:
+    """Lines from the low to the high end of each interval, as plotly's `error_x` and `error_y` take them."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [100 * (one.high - one.value) for one in intervals],
+        "arrayminus": [100 * (one.value - one.low) for one in intervals],
+        "thickness": thickness,
+        "width": width,
+    }
+
+
+def main_metrics(comparison: Comparison, primary: str) -> list[str]:
+    """Metrics over all queries: those at the primary metric's depth, and those without a depth."""
+    wanted = depth(primary)
+    names = comparison.names(grouped=False)
+    return [name for name in names if depth(name) in (wanted, None)]
+
+
+def by_group(comparison: Comparison, primary: str) -> list[str]:
+    """The primary metric within each group of queries."""
+    benchmark, metric = primary.split("/", 1)
+    return [name for name in comparison.cells if re.fullmatch(rf"{benchmark}/[^/]+/{re.escape(metric)}", name)]
+
+
+def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) -> go.Figure:
+    """Horizontal bars with 95% intervals, one group per metric and one colour per encoder.
+
+    With more encoders than colours each bar is labelled instead, and the reference alone has a colour of its own.
+    """
+    figure = go.Figure()
+    crowded = len(comparison.encoders) > len(COLOURS) + 1
+    for number, encoder in enumerate(comparison.encoders):
+        cells = [comparison.cells[name][encoder].value for name in names]
+        figure.add_bar(
+            name=encoder,
+            orientation="h",
+            y=[list(labels), [encoder] * len(labels)] if crowded else list(labels),
+            x=[100 * cell.value for cell in cells],
+            error_x=errors(cells, 1.2, 3),
+            marker_color=_bar_colour(number, crowded),
+            hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
+        )
+    lowest = min(100 * comparison.cells[name][encoder].value.low for name in names for encoder in comparison.encoders)
+    return set_layout(
+        figure,
+        # A labelled bar has a row of its own, which a group would divide among all encoders.
+        barmode="overlay" if crowded else "group",
+        showlegend=not crowded,
+        bargap=0.3,
+        height=_FRAME_HEIGHT + _ROW_HEIGHT * len(names) * (len(comparison.encoders) + 1),
+        margin={"l": 8, "r": 12, "t": 36, "b": 36},
+        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        # Shares lie between 0 and 100; a metric such as a correlation may be negative.
+        xaxis={"range": [0, 100], "fixedrange": True} if lowest >= 0 else {"fixedrange": True},
+        # Bars stand on names, between which a line would say nothing.
+        yaxis={
+            "autorange": "reversed",
+            "showgrid": False,
+            "automargin": True,
+            "fixedrange": True,
+            "ticklabelstandoff": 6,
+        },
+    )
+
+
+def _bar_colour(number: int, crowded: bool) -> str:
+    if number == 0:
+        return REFERENCE_COLOUR
+    return COLOURS[0 if crowded else number - 1]
+
+
+def short_label(name: str) -> str:
+    """A metric's last part above its benchmark, so that labels stay narrow."""
+    section, metric = name.rsplit("/", 1)
+    return f"{metric}<br><sub>{section}</sub>"
+
+
+def group_label(name: str) -> str:
+    """The group of a metric's full name."""
+    return name.split("/")[1].replace("_", " ")
+
+
+def depth(name: str) -> int | None:
+    """The depth at the end of a metric's name, such as 10 of `ao_at_10`; None where it has none."""
+    found = re.search(r"_at_(\d+)$", name)
+    return int(found.group(1)) if found else None
+
+
+TOTAL = "loss/total"
+
+
+def curve_names(curves: Curves) -> list[str]:
+    """Names of all metrics, the total loss first."""
+    names = {name for found in curves.found.values() for name in found}
+    return sorted(names, key=lambda name: (name != TOTAL, name))
+
+
+def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
+    """One line per metric and encoder; those of the first metric are drawn, the page's chooser shows others.
+
+    Args:
+        curves: with something found.
+        encoders: all of the comparison, whose order decides the colours.
+    """
+    figure, first = go.Figure(), curve_names(curves)[0]
+    for number, encoder in enumerate(encoders):
+        colour, dash = line_style(number)
+        for name, points in curves.found.get(encoder, {}).items():
+            figure.add_scatter(
+                name=encoder,
+                x=[step for step, _ in points],
+                y=[value for _, value in points],
+                # A line of one point would not be seen.
+                mode="lines" if len(points) > 1 else "markers",
+                line={"color": colour, "dash": dash, "width": 2},
+                marker={"color": colour},
+                meta={"encoder": encoder, "choice": name},
+                visible=name == first,
+                hovertemplate="step %{x}: %{y:.4g}<extra>" + encoder + "</extra>",
+            )
+    return set_layout(
+        figure,
+        height=420,
+        margin={"l": 48, "r": 12, "t": 16, "b": 48},
+        showlegend=False,
+        dragmode=False,
+        xaxis={"title": {"text": "step"}, "fixedrange": True, "rangemode": "tozero"},
+        yaxis={"fixedrange": True, "automargin": True},
+    )
+
+
+AGAINST = "zero_shot/top1"
+"""What fine-tuning of the text side puts at risk (ParaCLIP, table 2)."""
+_SYMBOLS = {"solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up"}
+"""Dash of an encoder's lines in other plots -> its symbol here."""
+
+
+def frontier(points: Reals) -> list[int]:
+    """Rows of `points` `[encoders, 2]` that no other row dominates, ordered by the first column.
+
+    Larger is better in both columns. A row dominates another that it equals or exceeds in both columns and exceeds
+    in one, so that equal points are on the frontier together.
+    """
+    kept = []
+    for row, point in enumerate(points):
+        dominates = (points >= point).all(axis=1) & (points > point).any(axis=1)
+        if not dominates.any():
+            kept.append(row)
+    return sorted(kept, key=lambda row: (points[row][0], -points[row][1]))
+
+
+def positions(comparison: Comparison, primary: str) -> Reals:
+    """Every encoder's place, larger being better `[encoders, 2]`: zero-shot accuracy, then `primary`."""
+    rows = [[comparison.cells[name][encoder] for name in (AGAINST, primary)] for encoder in comparison.encoders]
+    upwards = [[one.value.value if one.higher_is_better else -one.value.value for one in row] for row in rows]
+    return np.array(upwards, dtype=np.float64)
+
+
+def pareto(comparison: Comparison, primary: str) -> go.Figure:
+    """A point with 95% intervals for each encoder, named in the legend; filled and joined are those on the frontier."""
+    best = frontier(positions(comparison, primary))
+    x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (AGAINST, primary))
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[100 * x[row].value.value for row in best],
+        y=[100 * y[row].value.value for row in best],
+        mode="lines",
+        line={"color": COLOURS[2], "width": 2, "dash": "dot"},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    for number, encoder in enumerate(comparison.encoders):
+        colour, dash = line_style(number)
+        figure.add_scatter(
+            name=encoder,
+            x=[100 * x[number].value.value],
+            y=[100 * y[number].value.value],
+            error_x=errors([x[number].value], 0.8, 0),
+            error_y=errors([y[number].value], 0.8, 0),
+            mode="markers",
+            marker={
+                "size": 11,
+                "color": colour,
+                "symbol": _SYMBOLS[dash] + ("" if number in best else "-open"),
+                "line": {"width": 2, "color": colour},
+            },
+            hovertemplate="%{x:.1f}, %{y:.1f}<extra>" + encoder + "</extra>",
+            cliponaxis=False,
+        )
+    return set_layout(
+        figure,
+        height=520,
+        margin={"l": 56, "r": 20, "t": 24, "b": 56},
+        showlegend=True,
+        legend={"orientation": "h", "y": -0.15, "yanchor": "top", "x": 0},
+        dragmode=False,
+        xaxis={"title": {"text": AGAINST}, "fixedrange": True, "range": _span(x)},
+        yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True, "range": _span(y)},
+    )
+
+
+def _span(cells: Sequence[Cell]) -> list[float]:
+    """Limits of an axis with room beside the outermost intervals."""
+    low, high = min(100 * cell.value.low for cell in cells), max(100 * cell.value.high for cell in cells)
+    room = max(0.05 * (high - low), 1)
+    return [low - room, high + room]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A button that shows and hides an encoder's lines."""
+
+    encoder: str
+    colour: str
+    dash: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure of the page.
+
+    Attributes:
+        name: names its element and its artifact.
+        title: its caption.
+        figure: None where there is nothing to draw.
+        notes: sentences below the plot; those that say why where there is none.
+        chips: encoders that can be shown and hidden.
+        choices: metrics to choose one of.
+    """
+
+    name: str
+    title: str
+    figure: go.Figure | None
+    notes: tuple[str, ...] = ()
+    chips: tuple[Chip, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    @property
+    def html(self) -> str:
+        """The figure as a fragment of the page; empty where there is none."""
+        return fragment(self.figure, f"plot-{self.name}") if self.figure is not None else ""
+
+
+def bar_plots(comparison: Comparison, primary: str) -> list[Plot]:
+    """The metrics over all queries, and the primary one by group; without those that were not measured."""
+    main, groups = main_metrics(comparison, primary), by_group(comparison, primary)
+    wanted = [
+        ("metrics", "Metrics over all queries, with 95% intervals", main, short_label),
+        ("groups", f"{primary} by group of queries, with 95% intervals", groups, group_label),
+    ]
+    return [
+        Plot(name, title, bars(comparison, names, [label(metric) for metric in names]))
+        for name, title, names, label in wanted
+        if names
+    ]
+
+
+def pareto_plot(comparison: Comparison, primary: str) -> Plot:
+    """The primary metric against zero-shot accuracy, or why there is no such plot."""
+    title = f"{primary} against {AGAINST}, with 95% intervals"
+    missing = [name for name in (primary, AGAINST) if name not in comparison.cells]
+    if missing:
+        return Plot("pareto", title, None, tuple(f"{name} was not measured." for name in missing))
+    best = frontier(positions(comparison, primary))
+    names = ", ".join(comparison.encoders[row] for row in best)
+    note = f"Filled, joined by the dotted line: no other encoder is better in one and as good in the other ({names})."
+    return Plot("pareto", title, pareto(comparison, primary), (note,))
+
+
+def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
+    """The curves of training, or why there are none."""
+    title = "Training, as MLflow recorded it"
+    reasons: dict[str, list[str]] = {}
+    for encoder, reason in curves.missing.items():
+        reasons.setdefault(reason, []).append(encoder)
+    notes = tuple(f"No curves of {', '.join(names)}: {reason}." for reason, names in reasons.items())
+    if not curves.found:
+        return Plot("curves", title, None, notes)
+    styles = ((encoder, *line_style(number)) for number, encoder in enumerate(encoders))
+    chips = tuple(Chip(*style) for style in styles if style[0] in curves.found)
+    return Plot("curves", title, loss_curves(curves, encoders), notes, chips, tuple(curve_names(curves)))
+
+
+def all_plots(comparison: Comparison, primary: str, curves: Curves) -> list[Plot]:
+    """Every plot of the page."""
+    return [
+        *bar_plots(comparison, primary),
+        pareto_plot(comparison, primary),
+        curve_plot(curves, comparison.encoders),
+    ]

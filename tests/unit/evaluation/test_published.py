@@ -1,0 +1,238 @@
+"""A published benchmark is scored once for each encoder, protocol version and data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.published import PublishedBenchmark
+from components.benchmarks.scores import Correlation, Metric, Scores
+from components.core.errors import InputError
+from components.evaluation import published
+from components.evaluation.published import Outcome, Plan, all_published, read_published, report_path, run_all, run_one
+from components.report.published.table import paired, paired_sections
+from tests.support.toy_context import ToyEncoder
+
+TABLE: Mapping[str, Any] = {"red": (1, 0, 0), "green": (0, 1, 0)}
+
+
+def _score(context: PublishedContext) -> Scores:
+    rows = context.read_json("rows.json")
+    context.expect("rows.json", len(rows), 3)
+    similar = context.texts(rows) @ context.texts(["red"])[0]
+    gold = np.arange(len(rows), dtype=np.float64)
+    return Scores(
+        {"colours/red": similar.astype(np.float64), "colours/none": np.empty(0)},
+        correlations={"colours/spearman": Correlation("spearman", gold, -similar.astype(np.float64))},
+        scalars={"colours/spread": float(similar.std())},
+    )
+
+
+def _metric(name: str, higher: bool = True) -> Metric:
+    return Metric(name, higher_is_better=higher, ties="none")
+
+
+BENCHMARK = Benchmark(
+    name="colours",
+    version=1,
+    protocol="made up",
+    citation="nobody",
+    folder="colours",
+    needs=(Need("rows.json", "3 rows", "1 kB", "CC0", "nobody"), Need("more", "more", "1 kB", "CC0", "x", True)),
+    metrics=(_metric("red"), _metric("none"), _metric("spearman"), _metric("spread", higher=False)),
+    score=_score,
+    text_only=True,
+    options={"judge": "who judges"},
+)
+UNDER_TEST = EncoderUnderTest("toy", ToyEncoder(TABLE), "sha")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "colours").mkdir()
+    (tmp_path / "colours" / "rows.json").write_text(json.dumps(["red", "green", "green"]))
+    return Plan(data=tmp_path, results=tmp_path / "results", bootstrap=50)
+
+
+def _states(outcomes: list[Outcome]) -> list[str]:
+    return [outcome.state for outcome in outcomes]
+
+
+def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
+    report = run_one(UNDER_TEST, BENCHMARK, plan).report
+    assert report is not None
+    assert report == read_published(report_path("toy", "colours", plan.results))
+    assert list(report.metrics) == ["colours/red", "colours/spearman", "colours/spread"]
+    red, spread = report.metrics["colours/red"], report.metrics["colours/spread"]
+    assert (red.value, red.queries, red.higher_is_better) == (pytest.approx(1 / 3), 3, True)
+    assert red.ci95 is not None
+    assert 0 <= red.ci95[0] <= 1 / 3 <= red.ci95[1] <= 1
+    assert report.metrics["colours/spearman"].value == pytest.approx(0.866, abs=1e-3)
+    assert (spread.ci95, spread.higher_is_better) == (None, False)
+
+
+def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Plan) -> None:
+    def again(
+        under_test: EncoderUnderTest = UNDER_TEST, benchmark: PublishedBenchmark = BENCHMARK, **changes: Any
+    ) -> str:
+        return run_one(under_test, benchmark, replace(plan, **changes)).state
+
+    assert [again(), again()] == ["scored", "kept"]
+    assert again(options={"for another benchmark": "x"}) == "kept"
+    assert again(again=True) == "scored"
+    assert [again(replace(UNDER_TEST, sha256="other")), again()] == ["scored", "scored"]
+    assert [again(benchmark=replace(BENCHMARK, version=2)), again()] == ["scored", "scored"]
+    assert [again(options={"judge": "llm"}), again(options={"judge": "llm"}), again()] == ["scored", "kept", "scored"]
+    judge = plan.data / "judge.json"
+    judge.write_text("1")
+    assert [again(options={"judge": str(judge)}), again(options={"judge": str(judge)})] == ["scored", "kept"]
+    judge.write_text("2")
+    assert again(options={"judge": str(judge)}) == "scored"
+    assert [again(options={"judge": f"ViT:{judge}"}), again(options={"judge": f"ViT:{judge}"})] == ["scored", "kept"]
+    judge.write_text("3")
+    assert again(options={"judge": f"ViT:{judge}"}) == "scored"
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["green", "green", "red"]))
+    assert [again(dry_run=True), again()] == ["would be scored", "scored"]
+
+
+def test_other_bytes_of_the_same_size_are_other_data(plan: Plan) -> None:
+    folder = plan.data / "set"
+    (folder / "images").mkdir(parents=True)
+    needs = (Need(".", "images and labels", "1 kB", "CC0", "nobody"),)
+    benchmark = replace(BENCHMARK, folder="set", needs=needs)
+    files = [folder / name for name in ("labels.txt", "images/0.tar", "images/classes", "images/0.jpg")]
+    for path in files:
+        path.write_bytes(b"one")
+    for path in files:
+        before, times = benchmark.data_hash(plan.data), path.stat()
+        path.write_bytes(b"two")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        # Of pictures only names and sizes count: there may be a million.
+        assert (benchmark.data_hash(plan.data) == before) == (path.suffix == ".jpg")
+    before = benchmark.data_hash(plan.data)
+    assert benchmark.data_hash(plan.data) == before
+    (folder / "images" / "0.jpg").write_bytes(b"three")
+    assert benchmark.data_hash(plan.data) != before
+
+
+def test_the_middle_of_a_large_archive_counts(plan: Plan) -> None:
+    archive = plan.data / "colours" / "more"
+    with archive.open("wb") as file:
+        file.truncate(80 << 20)
+    before = BENCHMARK.data_hash(plan.data)
+    with archive.open("r+b") as file:
+        file.seek(40 << 20)
+        file.write(b"1")
+    assert BENCHMARK.data_hash(plan.data) != before
+
+
+def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["red", "green"]))
+    with pytest.raises(InputError, match=r"rows.json: 2 found, 3 published: .*--allow-partial"):
+        run_one(UNDER_TEST, BENCHMARK, plan)
+    partial = replace(plan, allow_partial=True)
+    report = run_one(UNDER_TEST, BENCHMARK, partial).report
+    assert report is not None
+    assert report.partial == ("rows.json: 2 found, 3 published",)
+    assert run_one(UNDER_TEST, BENCHMARK, partial).state == "kept"
+    with pytest.raises(InputError, match="2 found, 3 published"):
+        run_one(UNDER_TEST, BENCHMARK, plan)
+
+
+def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Path, Mapping[str, float]]] = []
+    monkeypatch.setattr(published, "add_metrics", lambda folder, metrics: told.append((folder, metrics)))
+    run_one(UNDER_TEST, BENCHMARK, plan)
+    assert told == []
+    trained = replace(UNDER_TEST, name="mine", folder=Path("models/mine"))
+    report = run_one(trained, BENCHMARK, plan).report
+    assert report is not None
+    assert told == [(Path("models/mine"), {name: value.value for name, value in report.metrics.items()})]
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(["red"]))
+    run_one(trained, BENCHMARK, replace(plan, allow_partial=True))
+    assert len(told) == 1
+
+
+def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
+    elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
+    seen = replace(BENCHMARK, name="seen", text_only=False)
+    outcomes = run_all(UNDER_TEST, [elsewhere, seen, BENCHMARK], plan)
+    assert _states(outcomes) == ["failed", "failed", "scored"]
+    assert "rows.json (3 rows, 1 kB, licence: CC0, from nobody)" in outcomes[0].fault
+    assert "more" not in outcomes[0].fault
+    assert "'toy' embeds texts alone" in outcomes[1].fault
+    assert [report.benchmark for report in all_published(plan.results)] == ["colours"]
+
+
+def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
+    rows = ["red", "green"] * 50
+    (plan.data / "colours" / "rows.json").write_text(json.dumps(rows))
+    whole = replace(plan, allow_partial=True)
+    other = EncoderUnderTest("other", ToyEncoder({"red": (1, 0, 0), "green": (1, 0.2, 0)}), "other")
+    for under_test in (UNDER_TEST, other):
+        run_one(under_test, BENCHMARK, whole)
+    reports = all_published(plan.results)
+    pairs = {pair.metric: pair for pair in paired(reports, "toy", plan.results)}
+    assert pairs.keys() == {"colours/red", "colours/spearman"}
+    red = pairs["colours/red"]
+    assert (red.encoder, red.against, red.verdict) == ("other", "toy", "better")
+    assert red.difference.value == pytest.approx(red.value - red.other)
+    assert red.p is not None
+    assert red.p < 0.01
+    assert (pairs["colours/spearman"].verdict, pairs["colours/spearman"].p) == ("", None)
+    (section,) = paired_sections(list(pairs.values()))
+    assert section.columns == ("other", "toy", "difference", "p")
+    assert section.rows[0].mark == " ▲"
+    with pytest.raises(InputError, match="'nobody' has no results: choose one of other, toy"):
+        paired(reports, "nobody", plan.results)
+    with pytest.raises(InputError, match="different data or versions of colours"):
+        paired([reports[0], reports[1].model_copy(update={"data_hash": "x"})], "toy", plan.results)
+
+
+def test_a_damaged_result_is_named(plan: Plan) -> None:
+    run_one(UNDER_TEST, BENCHMARK, plan)
+    path = report_path("toy", "colours", plan.results)
+    path.write_text("{}")
+    with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
+        all_published(plan.results)
+
+
+def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:
+    benchmark = replace(BENCHMARK, needs=(Need("images", "images", "1 kB", "CC0", "nobody"),))
+    folder = tmp_path / "colours" / "images"
+    folder.mkdir(parents=True)
+    (folder / "a.png").write_bytes(b"1")
+    first = benchmark.data_hash(tmp_path)
+    (folder / "b.png").write_bytes(b"")
+    second = benchmark.data_hash(tmp_path)
+    (folder / "a.png").write_bytes(b"12")
+    assert len({first, second, benchmark.data_hash(tmp_path)}) == 3
+
+
+def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:
+    def told(context: PublishedContext) -> Scores:
+        found = np.asarray(context.texts(["red"])[0, 0] * np.repeat([1.0, 0.0], 20))
+        return Scores({"colours/red": found}, pictures={"colours/red": np.repeat([0, 1], 20)})
+
+    benchmark = replace(BENCHMARK, score=told)
+    report = run_one(UNDER_TEST, benchmark, plan).report
+    assert report is not None
+    # Two pictures, one of which is always found: a resample has none, one or both of it.
+    assert report.metrics["colours/red"].ci95 == (0, 1)
+    other = replace(UNDER_TEST, name="other", encoder=ToyEncoder({"red": (0, 1, 0)}), sha256="other")
+    run_one(other, benchmark, plan)
+    (pair,) = paired(all_published(plan.results), "other", plan.results)
+    assert (pair.difference.low, pair.difference.high) == (0, 1)
+    # Twenty queries would be more than chance; one picture is not.
+    assert pair.p is not None
+    assert pair.p > 0.9
