@@ -31,5 +31,5 @@ def _asked_live(settings: Settings) -> set[str]:
             except InputError:
                 # A student that is yet to be trained has answered nothing. What else is wrong, the task's own run says.
                 continue
-            keys.update(question.request.key for question in islice(questions.read(), asked.live))
+            keys.update(question.key for question in islice(questions.read(), asked.live))
     return keys

@@ -22,6 +22,9 @@ PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 MORE_TOKENS = 4
 """How many times its tokens a question is given when it is asked once more, because its answer lacked its end."""
 
+Inputs = Mapping[str, str]
+"""What a question is asked about, by name; the names are column names of the validated tables."""
+
 Parse = Callable[[str], str | None]
 """Reads an answer: what it says, or None when it is unusable; never raises."""
 
@@ -37,6 +40,20 @@ class Picture:
     def sha256(self) -> str:
         """Hash of the encoded bytes."""
         return content_hash(self.data)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
+
+    `pictures` are those of the first and of the second pair, where the question shows them.
+    """
+
+    id: str
+    sample: int
+    inputs: Inputs
+    other_id: str | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,8 @@ class Request:
         attempt: number of the sample, from 0.
         pictures: the images that the messages show, in the order of their marks.
         parse: how the answer will be read; with it, an answer that was cut where that matters is none.
+        source: what is asked about.
+        sample: number of the answer among those about the source's pair.
     """
 
     task: str
@@ -79,6 +98,8 @@ class Request:
     attempt: int
     pictures: tuple[Picture, ...] = ()
     parse: Parse | None = field(default=None, compare=False, repr=False)
+    source: Source = field(default=Source("", 0, {}), compare=False, repr=False)
+    sample: int = field(default=0, compare=False, repr=False)
 
     @property
     def messages(self) -> list[dict[str, str]]:

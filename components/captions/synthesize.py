@@ -80,7 +80,7 @@ def run(
 
 def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> Asked:
     title, most = questions.task.name, questions.most // (shard.of if shard else 1)
-    asked = ask(store, engine, (question.request for question in questions.read(shard)), title, most)
+    asked = ask(store, engine, questions.read(shard), title, most)
     if questions.task.judges is not None:
         revised = ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
         asked = Asked(
@@ -92,9 +92,9 @@ def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Sh
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
     """The judged task's questions for the candidates that the judge rejects."""
     for block in batched(questions.read(shard), _BLOCK):
-        verdicts = store.answers([question.request.key for question in block])
+        verdicts = store.answers([question.key for question in block])
         for question in block:
-            verdict = verdicts.get(question.request.key)
+            verdict = verdicts.get(question.key)
             if verdict is not None and questions.task.parse(verdict) == "no":
                 yield questions.revision(question)
 
@@ -137,7 +137,7 @@ def _plan(settings: Settings, name: str) -> str:
     total = stored = 0
     for block in batched(questions.read(), _BLOCK):
         total += len(block)
-        stored += len(store.answers(list({question.request.key for question in block})))
+        stored += len(store.answers(list({question.key for question in block})))
     store.close()
     return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from components.captions.inputs.sources import Accepts, Inputs, Reader
-from components.captions.request import COMPLETION, Chat, Parse
+from components.captions.inputs.sources import Accepts, Reader
+from components.captions.request import COMPLETION, Chat, Inputs, Parse
 from components.core.errors import InputError
 
 

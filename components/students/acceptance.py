@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from components.captions.engine import Engine
-from components.captions.inputs.sources import Source
-from components.captions.request import Request, Sampling
+from components.captions.request import Request, Sampling, Source
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.files import content_hash

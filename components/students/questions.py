@@ -13,7 +13,7 @@ from components.captions.asking.answers import write_answers
 from components.captions.asking.asking import ask
 from components.captions.asking.questions import Questions, questions_of
 from components.captions.engine import Engine
-from components.captions.inputs.sources import Source
+from components.captions.request import Source
 from components.captions.store import GenerationStore
 from components.captions.synthesize import OUTPUT
 from components.core.errors import InputError
@@ -60,7 +60,7 @@ def ask_tasks(
     moved = _moved(settings, needs, captions, folder, pairs)
     for name in TopologicalSorter({name: [needed] if needed else [] for name, needed in needs.items()}).static_order():
         questions = questions_of(moved, name, engine)
-        ask(store, engine, (question.request for question in questions.read()), name, questions.most)
+        ask(store, engine, questions.read(), name, questions.most)
         if name in needs.values():
             write_answers(folder / f"{name}.parquet", store, questions)
         yield name, list(_answered(store, questions))
@@ -94,7 +94,7 @@ def _moved(
 
 def _answered(store: GenerationStore, questions: Questions) -> Iterator[Answered]:
     for block in batched(questions.read(), _BLOCK):
-        answers = store.answers(list({question.request.key for question in block}))
+        answers = store.answers(list({question.key for question in block}))
         for question in block:
-            answer = answers.get(question.request.key)
+            answer = answers.get(question.key)
             yield Answered(question.source, None if answer is None else questions.task.parse(answer))

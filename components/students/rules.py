@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from components.captions.inputs.sources import Source
+from components.captions.request import Source
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.settings import Settings

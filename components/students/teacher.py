@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.captions.inputs.sources import Inputs
+from components.captions.request import Inputs
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.errors import InputError

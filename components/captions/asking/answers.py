@@ -9,13 +9,12 @@ from pathlib import Path
 
 from more_itertools import batched
 
-from components.captions.asking.questions import Question, Questions
+from components.captions.asking.questions import Questions
+from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.records import GENERATIONS, SKIPPED
-
-"""Key of the Parquet file's own metadata: JSON of why rows were not asked about, with counts."""
 
 _BLOCK = 10_000
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,14 +36,14 @@ def write_answers(path: Path, store: GenerationStore, questions: Questions) -> i
     return rejected
 
 
-def _rows(store: GenerationStore, questions: Questions, block: Sequence[Question]) -> list[Row]:
-    keys = [question.request.key for question in block]
+def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]) -> list[Row]:
+    keys = [question.key for question in block]
     answers = _Answers(store, keys)
     if questions.task.judges is None:
-        return [_row(questions, question, _parsed(answers, question.request.key, questions)) for question in block]
+        return [_row(questions, question, _parsed(answers, question.key, questions)) for question in block]
     verdicts = [_parsed(answers, key, questions) for key in keys]
     revisions = {
-        question.request.key: questions.revision(question).key
+        question.key: questions.revision(question).key
         for question, verdict in zip(block, verdicts, strict=True)
         if verdict["text"] == "no"
     }
@@ -76,26 +75,24 @@ def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None 
     return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
 
 
-def _judged(
-    questions: Questions, question: Question, verdict: Row, revised: _Answers, revisions: dict[str, str]
-) -> Row:
+def _judged(questions: Questions, question: Request, verdict: Row, revised: _Answers, revisions: dict[str, str]) -> Row:
     """The text that stands after the judge's verdict: the candidate, or the judge's own answer."""
     if verdict["text"] is None:
         return verdict
     if verdict["text"] == "yes":
         candidate = question.source.inputs[questions.task.inputs[1]]
         return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
-    own = _parsed(revised, revisions[question.request.key], questions, questions.task.judges)
+    own = _parsed(revised, revisions[question.key], questions, questions.task.judges)
     return {**own, "verdict": "no", "written_by": "judge"}
 
 
-def _row(questions: Questions, question: Question, outcome: Row) -> Row:
+def _row(questions: Questions, question: Request, outcome: Row) -> Row:
     inputs, source = [question.source.inputs[name] for name in questions.task.inputs], question.source
     return {
         "id": source.id,
         "sample": question.sample,
         "source": inputs[0],
-        "key": question.request.key,
+        "key": question.key,
         "other_id": source.other_id,
         "other_source": inputs[-1] if source.other_id is not None else None,
         **outcome,

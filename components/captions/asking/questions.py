@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from components.captions.engine import Engine
-from components.captions.inputs.sources import Accepts, Ask, Source, caption_words
+from components.captions.inputs.sources import Accepts, Ask, caption_words
 from components.captions.prompts.disarm import disarm
-from components.captions.request import Request, Sampling
+from components.captions.request import Request, Sampling, Source
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.errors import InputError
@@ -38,15 +38,6 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Question:
-    """One row of inputs asked for one sample."""
-
-    source: Source
-    sample: int
-    request: Request
-
-
-@dataclass(frozen=True)
 class Questions:
     """What a task of params.yaml asks.
 
@@ -70,7 +61,7 @@ class Questions:
         rows = self.asked.pairs or self.asked.captions or self.settings.synthesize.captions
         return rows * self.asked.samples
 
-    def read(self, shard: Shard | None = None) -> Iterator[Question]:
+    def read(self, shard: Shard | None = None) -> Iterator[Request]:
         """The questions in order, read lazily.
 
         Raises:
@@ -86,7 +77,7 @@ class Questions:
         for source in islice(sources, shard.number, None, shard.of):
             for attempt in range(self.asked.samples):
                 sample = source.sample * self.asked.samples + attempt
-                yield Question(source, sample, self._request(self.task, self.asked, source, attempt))
+                yield self._request(self.task, self.asked, source, attempt, sample)
 
     def _accepts(self) -> Accepts:
         words = self.asked.words
@@ -98,20 +89,21 @@ class Questions:
             )
         return caption_words(*words)
 
-    def revision(self, question: Question) -> Request:
+    def revision(self, question: Request) -> Request:
         """What the judge is asked when it rejects a candidate: the judged task's own question.
 
         The attempt is one that the generator never makes, so that a judge who is its own generator answers anew.
         """
         assert self.task.judges is not None
         judged = self.settings.synthesize.tasks[self.task.judges]
-        return self._request(find_task(self.task.judges), judged, question.source, judged.samples + question.sample)
+        attempt = judged.samples + question.sample
+        return self._request(find_task(self.task.judges), judged, question.source, attempt, question.sample)
 
-    def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int) -> Request:
+    def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int, sample: int) -> Request:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
-        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse, source, sample)
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:

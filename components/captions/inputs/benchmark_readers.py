@@ -9,7 +9,8 @@ from pathlib import Path
 
 from components.captions.inputs.pairing import paired
 from components.captions.inputs.readers import accepted
-from components.captions.inputs.sources import Accepts, Ask, Source
+from components.captions.inputs.sources import Accepts, Ask
+from components.captions.request import Source
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
 

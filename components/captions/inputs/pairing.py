@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.captions.inputs.pool import Pool
-from components.captions.inputs.sources import SHOWN, Source
+from components.captions.inputs.sources import SHOWN
+from components.captions.request import Source
 
 
 def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[Source]:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from components.captions.inputs.pool import pooled
-from components.captions.inputs.sources import Source
-from components.captions.request import Picture
+from components.captions.request import Picture, Source
 from components.core.errors import InputError
 from components.core.records import PAIRS
 

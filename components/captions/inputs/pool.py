@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from more_itertools import batched
 
-from components.captions.inputs.sources import Source
-from components.captions.request import Picture
+from components.captions.request import Picture, Source
 
 _BLOCK = 4096
 _COLUMNS = pa.schema(

@@ -13,8 +13,9 @@ from typing import Any
 from components.captions.inputs.pairing import paired
 from components.captions.inputs.pictures import pictures_of, to_picture
 from components.captions.inputs.pool import pooled
-from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader, Source
+from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader
 from components.captions.prompts.disarm import disarm
+from components.captions.request import Source
 from components.core.files import content_hash
 from components.core.records import GENERATIONS, PAIRS
 

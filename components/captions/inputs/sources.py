@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.captions.request import Picture
-
-Inputs = Mapping[str, str]
-"""What a question is asked about, by name; the names are column names of the validated tables."""
+from components.captions.request import Inputs, Source
 
 Accepts = Callable[[Inputs], str | None]
 """Why inputs, disarmed (see `components.captions.prompts.disarm`), are not asked about, or None when they are.
@@ -22,20 +19,6 @@ _PUNCTUATION = ".,;:!?'\"()[]\u2026"
 
 SHOWN = "pictures"
 """Name of an input that is there, with any text, where the question shows the pictures of its captions."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
-
-    `pictures` are those of the first and of the second pair, where the question shows them.
-    """
-
-    id: str
-    sample: int
-    inputs: Inputs
-    other_id: str | None = None
-    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)

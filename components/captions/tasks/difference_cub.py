@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_caption_pairs
-from components.captions.inputs.sources import Inputs, anything
+from components.captions.inputs.sources import anything
 from components.captions.prompts.few_shot import few_shot, few_shot_text
 from components.captions.prompts.parsing import cut
-from components.captions.request import Chat
+from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, completion
 
 

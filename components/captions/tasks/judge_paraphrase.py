@@ -5,9 +5,9 @@ from __future__ import annotations
 from textwrap import indent
 
 from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import Inputs, anything
+from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import verdict
-from components.captions.request import Chat
+from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
 
 

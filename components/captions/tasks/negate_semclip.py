@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_captions
-from components.captions.inputs.sources import Inputs, anything
+from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import first_line
-from components.captions.request import Chat
+from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import SHOWN, Inputs, anything
+from components.captions.inputs.sources import SHOWN, anything
 from components.captions.prompts.parsing import scored_json
-from components.captions.request import PICTURE, Chat
+from components.captions.request import PICTURE, Chat, Inputs
 from components.captions.task import PromptTask, chat
 
 _KEYS = ("image1_description", "image2_description", "score", "reasoning")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions import tasks
-from components.captions.inputs.sources import SHOWN, Inputs
-from components.captions.request import COMPLETION, PICTURE
+from components.captions.inputs.sources import SHOWN
+from components.captions.request import COMPLETION, PICTURE, Inputs
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.errors import InputError

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from components.captions import tasks
-from components.captions.inputs.sources import Ask, Source
+from components.captions.inputs.sources import Ask
+from components.captions.request import Source
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.records import GENERATIONS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.captions import tasks
-from components.captions.inputs.sources import Source
+from components.captions.request import Source
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.settings import Settings

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes, read_queries
-from components.captions.inputs.sources import Ask, Source, anything
+from components.captions.inputs.sources import Ask, anything
+from components.captions.request import Source
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions.inputs.pairing import ordered_pairs, paired
-from components.captions.inputs.sources import Source
-from components.captions.request import Picture
+from components.captions.request import Picture, Source
 
 
 def _pool(count: int) -> list[Source]:

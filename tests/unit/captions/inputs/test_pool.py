@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from components.captions.inputs import pool
 from components.captions.inputs.pool import pooled
-from components.captions.inputs.sources import Source
-from components.captions.request import Picture
+from components.captions.request import Picture, Source
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
 PICTURES = st.none() | st.builds(Picture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))

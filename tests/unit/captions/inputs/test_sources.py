@@ -13,8 +13,8 @@ import pytest
 
 from components.captions.inputs import readers
 from components.captions.inputs.readers import read_answers, read_caption_pairs, read_captions
-from components.captions.inputs.sources import SHOWN, Ask, Inputs, Source, anything, short_captions
-from components.captions.request import Picture
+from components.captions.inputs.sources import SHOWN, Ask, anything, short_captions
+from components.captions.request import Inputs, Picture, Source
 from components.core.errors import InputError
 from components.core.records import GENERATIONS, PAIRS
 from components.core.table import Table
