@@ -1,6 +1,8 @@
 """Bootstrap intervals of means over queries and of correlations, and tests of paired differences.
 
 Queries about one picture succeed and fail together, so pictures are resampled where they have several queries.
+
+Own resampling for that reason: scipy.stats.bootstrap resamples single values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The training loop of a student: LoRA on the answers' tokens, resumable, on any number of ranks."""
+"""The training loop of a student: LoRA on the answers' tokens, resumable, on any number of ranks.
+
+Own code in the place of trl's SFTTrainer: the bytes of an adapter are part of the key of every answer it gave, so the
+stored answers want these very adapters, and ranks must give what one process gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sends the metrics of a run to MLflow from a thread of its own, so that training never waits for the server."""
+"""Sends the metrics of a run to MLflow from a thread of its own, so that training never waits for the server.
+
+Own code beside MLflow's asynchronous logging, whose queue is lost with the process.
+"""
 
 from __future__ import annotations
 

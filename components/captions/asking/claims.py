@@ -1,4 +1,8 @@
-"""What a worker has taken to ask: leases on questions, kept up while it lives and given back when it ends."""
+"""What a worker has taken to ask: leases on questions, kept up while it lives and given back when it ends.
+
+Own code beside `INSERT ... ON CONFLICT`, which keeps an answer from being stored twice: leases keep a question from
+being paid for twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The URLs that answer: which one a request goes to, which ones are left alone, when rows and runs are given up."""
+"""The URLs that answer: which one a request goes to, which ones are left alone, when rows and runs are given up.
+
+Own code around the openai client, which retries one address: which of several gets a request, and whether a row or a
+server is at fault, nobody else decides.
+"""
 
 from __future__ import annotations
 

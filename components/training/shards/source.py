@@ -1,4 +1,7 @@
-"""Batches streamed from webdataset shards, for methods that train the image tower; lost samples are counted."""
+"""Batches streamed from webdataset shards, for methods that train the image tower; lost samples are counted.
+
+Own code in the place of webdataset's pipeline, which cannot resume at an exact sample and does not count what it skips.
+"""
 
 from __future__ import annotations
 
