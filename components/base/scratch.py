@@ -30,6 +30,7 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     The checkpoints are returned so that the caller clears them once the encoder is saved.
     """
     base, train, device = settings.base, settings.train, pick_device(settings.train.device)
+    assert base.scratch is not None
     config = model_config(base.model)
     torch.manual_seed(train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from components.cli import doctor, evaluate, plan, profile, registry, report, s3, store
+from components.cli import doctor, evaluate, import_folder, plan, profile, registry, report, s3, store
 
 # Commands import what they need when they run: `cliptune --help` must not wait for torch and MLflow.
 
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",
 )
+app.command("import")(import_folder.import_folder)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)

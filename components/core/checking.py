@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.core.discovery import choose, names_in
+from components.core.discovery import FOLDER_NAME, choose, names_in
 from components.core.errors import InputError
 from components.core.folders import PAIRS
 from components.core.records import SYNTHESISED
@@ -24,8 +23,6 @@ from components.core.training_columns import PREPARED
 
 BASE = "base"
 """The encoder that no method makes."""
-
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 REFUSED = 3
 """Exit code of `components.methods.check_entries` for a wrong entry; any other is a file that cannot be imported."""
@@ -52,7 +49,7 @@ def check_names(settings: Settings) -> None:
     if not settings.encoders:
         raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
     for entry in settings.methods:
-        if not _FOLDER_NAME.fullmatch(entry):
+        if not FOLDER_NAME.fullmatch(entry):
             raise InputError(
                 f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
             )

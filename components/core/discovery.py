@@ -6,10 +6,14 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from components.core.errors import InputError
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""What names of params.yaml that become folders and DVC stages may look like."""
 
 _FEW, _SOME = 40, 8
 """Names that still fit into a message, and those shown of more."""
@@ -18,9 +22,9 @@ _FEW, _SOME = 40, 8
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
     """Names of the modules in a package's `__path__`, sorted, without those in `skip`.
 
-    >>> from components.data import sources
-    >>> file_names(sources.__path__, skip=("cc_neg", "folder"))
-    ['embedded', 'semclip_cc_neg', 'semclip_sugar_crepe_pp']
+    >>> from components.captions import engines
+    >>> file_names(engines.__path__, skip=["vllm"])
+    ['embedded', 'server']
     """
     return sorted(module.name for module in pkgutil.iter_modules(folder) if module.name not in skip)
 

@@ -7,6 +7,7 @@ queries too. An image to train on makes a pair with each of its captions.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from components.core.errors import InputError
 from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
 from components.data.listing import Line, Listing, share
-from components.data.source import EvaluationTables, Pair, Source, caption_queries, filled
+from components.data.source import Described, EvaluationTables, Pair, Source, caption_queries, filled
 
 _MAX_PIXELS = 40_000_000
 Read = Callable[[Prepare], Listing]
@@ -35,9 +36,26 @@ def listed_source(read: Read, find: Callable[[Path], str | None], file: str, how
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
         evaluation=lambda settings, test: _evaluation(test, read(settings.prepare)),
+        describe=lambda settings: _describe(read(settings)),
         find=find,
         file=file,
         how=how,
+    )
+
+
+def _describe(listing: Listing) -> Described:
+    captions: dict[str, Counter[str]] = {}
+    for line in listing.lines:
+        captions.setdefault(line.split or "train", Counter())[line.image] += 1
+    names = [name for counted in captions.values() for name in counted]
+    found = {name: path for name in names if (path := listing.find_image(name)) is not None}
+    return Described(
+        images={split: len(counted) for split, counted in captions.items()},
+        captions={split: counted.total() for split, counted in captions.items()},
+        most_captions=max((max(counted.values()) for counted in captions.values()), default=0),
+        pictures=[(str(path), path.read_bytes) for path in found.values()],
+        missing=len(names) - len(found),
+        paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from components.core.files import content_hash, image_id
 from components.core.records import CAPTION_QUERIES
-from components.core.settings import Settings
+from components.core.settings import Prepare, Settings
 from components.core.table import Table
 
 
@@ -56,6 +56,32 @@ def caption_queries(told: Iterable[tuple[str, str]]) -> EvaluationTables:
 
 
 @dataclass(frozen=True)
+class Described:
+    """What a folder says of its images, before any is opened.
+
+    Attributes:
+        images: how many, by split; all under `train` where no split is published.
+        captions: how many captions these have.
+        most_captions: of one image.
+        pictures: place and bytes of images that may be opened.
+        missing: how many images are named and not there.
+        paraphrases: how many captions have a paraphrase by a person.
+    """
+
+    images: Mapping[str, int]
+    captions: Mapping[str, int]
+    most_captions: int
+    pictures: Sequence[tuple[str, Callable[[], bytes]]]
+    missing: int = 0
+    paraphrases: int = 0
+
+    @property
+    def published(self) -> bool:
+        """Whether splits are."""
+        return len(self.images) > 1
+
+
+@dataclass(frozen=True)
 class Source:
     """Where pairs come from.
 
@@ -64,6 +90,7 @@ class Source:
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
+        describe: what `prepare.folder` holds, for sources that `cliptune import` knows.
         find: the file by which a folder is known as one of this source, where that is not always `file`.
     """
 
@@ -71,6 +98,7 @@ class Source:
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
     file: str | None = None
     how: str = ""
+    describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
 
     def found_in(self, folder: Path) -> str | None:

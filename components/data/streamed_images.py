@@ -16,7 +16,7 @@ from components.core.files import image_id
 from components.core.settings import Prepare, Settings
 from components.data.listed_images import checked_picture
 from components.data.listing import checked_caption
-from components.data.source import EvaluationTables, Pair, Source, caption_queries
+from components.data.source import Described, EvaluationTables, Pair, Source, caption_queries
 
 TRAIN = "train"
 
@@ -42,11 +42,18 @@ Splits = Mapping[str, Callable[[], Iterator[Sample]]]
 """Published split -> opens its samples; all samples under `train` where none is published."""
 
 
-def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str | None], file: str, how: str) -> Source:
+def streamed_source(
+    read: Callable[[Prepare], Splits],
+    describe: Callable[[Prepare], Described],
+    find: Callable[..., str | None],
+    file: str,
+    how: str,
+) -> Source:
     """A source of the samples that `read` gives; for the other arguments see `Source`."""
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
         evaluation=lambda settings, test: _evaluation(test, read(settings.prepare)),
+        describe=describe,
         find=find,
         file=file,
         how=how,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from components.core.settings.block import Block, Seed
 
@@ -62,7 +62,14 @@ class Base(Block):
     """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
     pretrained: str | None = None
     file: Path | None = None
-    scratch: Scratch
+    scratch: Scratch | None = None
+    """For source `scratch` alone."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Base:
+        if self.source == "scratch" and self.scratch is None:
+            raise ValueError("source 'scratch' needs `scratch`: name its epochs, batch_size, lr and so on")
+        return self
 
 
 class Embed(Block):

@@ -8,8 +8,9 @@ or a list of texts. Images that lie beside a table which only names them are rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ import pyarrow.parquet as pq
 from components.core.errors import InputError
 from components.core.settings import Prepare
 from components.data.listing import image_folder
+from components.data.source import Described
 from components.data.streamed_images import TRAIN, Sample, Splits, streamed_source
 
 _SPLIT = re.compile(r"(train|validation|val|dev|test)(?:-.*)?\.parquet")
 _MEANT = {"validation": "val", "dev": "val"}
 _IMAGES = ("image", "img", "jpg", "png", "picture")
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
+_FIRST = 8
+"""Images of each file that `cliptune import` opens."""
 _ROWS = 64
 """Read at a time: a row holds an image."""
 _HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
@@ -36,7 +40,10 @@ def read_splits(settings: Prepare) -> Splits:
     Raises:
         InputError: the folder is missing, has no Parquet files, or none to train on.
     """
-    folder = image_folder(settings)
+    return {split: partial(_samples, files) for split, files in _by_split(image_folder(settings)).items()}
+
+
+def _by_split(folder: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for file in _files(folder):
         named = _SPLIT.fullmatch(file.name)
@@ -44,7 +51,33 @@ def read_splits(settings: Prepare) -> Splits:
         found.setdefault(split, []).append(file)
     if TRAIN not in found:
         raise InputError(f"{folder} has no Parquet file to train on: {_HOW}")
-    return {split: partial(_samples, files) for split, files in found.items()}
+    return found
+
+
+def describe(settings: Prepare) -> Described:
+    """What the files' captions say; of the images those of each file's first rows may be opened.
+
+    Raises:
+        InputError: as `read_splits`, or a file is damaged.
+    """
+    images: dict[str, int] = {}
+    captions: dict[str, int] = {}
+    most, pictures = 0, list[tuple[str, Callable[[], bytes]]]()
+    for split, files in _by_split(image_folder(settings)).items():
+        for file in files:
+            try:
+                with pq.ParquetFile(file) as stored:
+                    _, column = _columns(file, stored.schema_arrow)
+                    told = stored.read([column]).column(0).to_pylist()
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+            counts = [1 if isinstance(text, str) else len(text or []) for text in told]
+            images[split] = images.get(split, 0) + len(counts)
+            captions[split] = captions.get(split, 0) + sum(counts)
+            most = max([most, *counts])
+            first = islice(_samples([file]), _FIRST)
+            pictures += [(sample.place, partial(bytes, sample.image)) for sample in first]
+    return Described(images, captions, most, pictures)
 
 
 def _samples(files: list[Path]) -> Iterator[Sample]:
@@ -107,4 +140,4 @@ def find(folder: Path) -> str | None:
     return None
 
 
-SOURCE = streamed_source(read_splits, find, "*.parquet", _HOW)
+SOURCE = streamed_source(read_splits, describe, find, "*.parquet", _HOW)

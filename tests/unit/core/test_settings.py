@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from components.core.errors import InputError
-from components.core.settings import load_settings
+from components.core.settings import Settings, load_settings
 
 REPO = Path(__file__).parents[3]
 
@@ -160,3 +160,19 @@ def test_a_mistyped_key_is_named_as_it_was_typed(tmp_path: Path, raw_params: dic
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     with pytest.raises(InputError, match="unknown key 'embedd': did you mean 'embed'"):
         load_settings(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        {"source": "open_clip", "model": "ViT-B-32-quickgelu", "pretrained": "openai"},
+        {"source": "file", "model": "ViT-B-32", "file": "weights.safetensors"},
+    ],
+)
+def test_a_base_as_the_readme_writes_it_is_taken(raw_params: dict[str, Any], base: dict[str, Any]) -> None:
+    assert Settings.model_validate(raw_params | {"base": base}).base.scratch is None
+
+
+def test_a_base_from_scratch_needs_its_settings(raw_params: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="source 'scratch' needs `scratch`"):
+        Settings.model_validate(raw_params | {"base": {"source": "scratch", "model": "ViT-B-32"}})

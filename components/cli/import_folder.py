@@ -1,0 +1,120 @@
+"""The command `cliptune import`: look at a folder of captioned images and write the profile that trains on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.core.errors import InputError
+from components.core.project import from_root, require_project, run_in_project
+
+if TYPE_CHECKING:
+    from components.data.survey import Survey
+
+
+def import_folder(
+    folder: Annotated[Path, typer.Argument(help="Holds the images and what lists their captions.")],
+    name: Annotated[
+        str | None, typer.Option(help="Of the profile and the world; the folder's name by default.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what was found; write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at captioned images as they lie, say what is there, and write a profile that trains on them.
+
+    Examples: cliptune import data/shop --dry-run; cliptune import ~/flickr30k --name flickr
+    """
+
+    def command() -> None:
+        from components.core.discovery import FOLDER_NAME
+        from components.core.files import atomic_file
+        from components.core.profiles import PROFILES
+        from components.data.survey import survey
+
+        require_project()
+        place = from_root(folder)
+        chosen = name or place.resolve().name
+        if not FOLDER_NAME.fullmatch(chosen):
+            raise InputError(f"'{chosen}' is no profile's name: give --name with letters, digits, '_', '-' and '.'")
+        path = PROFILES / f"{chosen}.yaml"
+        if path.exists() and not dry_run:
+            raise InputError(f"{path} is there already: give another --name, or delete it")
+        found = survey(place)
+        if as_json:
+            print_json(_facts(found))
+        else:
+            _show(place, found)
+        if dry_run:
+            return
+        with atomic_file(path) as temporary:
+            temporary.write_text(profile_of(chosen, place, found), encoding="utf-8")
+        if not as_json:
+            typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
+
+    run_in_project(command)
+
+
+def _show(folder: Path, found: Survey) -> None:
+    from components.data.survey import problems, shown_size, shown_time
+
+    described, counts = found.described, found.counts
+    published = "splits as published" if described.published else "splits are drawn"
+    typer.echo(f"{folder}: source '{found.source}', known by {found.file}; {published}")
+    columns = ("images", "captions", "prepare.counts")
+    table = table_of(("split", *columns), numbers=columns)
+    for split in ("train", "val", "test"):
+        cells = described.images.get(split, 0), described.captions.get(split, 0), getattr(counts, split)
+        table.add_row(split, *(f"{cell:,}" for cell in cells))
+    print_table(table)
+    for problem in problems(found):
+        typer.echo(f"problem: {problem}")
+    typer.echo(f"prepare: about {shown_time(found.seconds)}, {shown_size(found.bytes)} in data/pairs")
+
+
+def _facts(found: Survey) -> dict[str, Any]:
+    from components.data.survey import problems
+
+    described = found.described
+    return {
+        "source": found.source,
+        "file": found.file,
+        "published_splits": described.published,
+        "images": dict(described.images),
+        "captions": dict(described.captions),
+        "paraphrases": described.paraphrases,
+        "counts": found.counts.model_dump(),
+        "problems": list(problems(found)),
+        "prepare_seconds": round(found.seconds, 1),
+        "prepare_bytes": found.bytes,
+    }
+
+
+def profile_of(name: str, folder: Path, found: Survey) -> str:
+    """The profile's text: what is known of the folder, over `vit-b-32`.
+
+    Without paraphrases by people, nothing can be scored for paraphrased retrieval, and recall decides.
+    """
+    import yaml
+
+    images = sum(found.described.images.values())
+    comment = (
+        f"# {images:,} captioned images of {folder.name}, by source {found.source}.\n# Written by `cliptune import`.\n"
+    )
+    content: dict[str, Any] = {
+        "world": {"name": name},
+        "prepare": {"source": found.source, "folder": str(folder), "counts": found.counts.model_dump()},
+        "synthesize": {"captions": found.counts.train},
+        "encoders": ["base", "paraclip"],
+        "promote": {"card": {"worlds": [name]}},
+    }
+    if not found.described.paraphrases:
+        content["evaluate"] = {"benchmarks": ["retrieval"]}
+        content["promote"] |= {
+            "primary": "retrieval/t2i_recall_at_5",
+            "guards": {"retrieval/t2i_recall_at_5": None, "retrieval/i2t_recall_at_5": 0.01},
+            "benchmarks": ["retrieval"],
+        }
+    return f"{comment}over: vit-b-32\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)

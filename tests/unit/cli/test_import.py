@@ -1,0 +1,144 @@
+"""`cliptune import`: what lies in a folder is told, and the profile that it writes can be used as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.core.profiles import overlaid
+from components.core.settings import load_settings
+from components.data.sources import find_source
+from tests.unit.data.sources.published_folders import WRITERS, captions, picture, write_pictures
+
+REPO = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's settings and profiles, in the current folder."""
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def _write_own(folder: Path, paraphrase: str = "") -> None:
+    """Twenty images with two captions each, in the project's own format."""
+    write_pictures(folder, range(20))
+    head = "image\tcaption" + ("\tparaphrase" if paraphrase else "")
+    rows = [f"{number}.png\t{text}" for number in range(20) for text in captions(number)]
+    (folder / "captions.tsv").write_text("\n".join([head, *(row + paraphrase for row in rows)]) + "\n")
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["import", *arguments])
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {**WRITERS, "own": ("folder", _write_own)}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_profile_fits_and_asks_for_what_is_there(name: str, project: Path) -> None:
+    source, write = FORMATS[name]
+    write(project / "set")
+    done = _run("set", "--name", "mine")
+    assert done.exit_code == 0, done.output
+    assert f"source '{source}'" in done.output
+    assert "next: cliptune profile use mine" in done.output
+    (project / "params.yaml").write_text(overlaid("mine"))
+    settings = load_settings()
+    assert (settings.world.name, settings.prepare.source) == ("mine", source)
+    pairs = list(find_source(source).pairs(settings))
+    counts = settings.prepare.counts
+    assert [sum(pair.split == split for pair in pairs) for split in ("train", "val", "test")] == [
+        counts.train, counts.val, counts.test
+    ]  # fmt: skip
+    assert settings.encoders == ("base", "paraclip")
+    assert settings.evaluate.benchmarks == ("retrieval",)
+    assert settings.promote.primary == "retrieval/t2i_recall_at_5"
+
+
+def test_paraphrases_by_people_decide_where_there_are_any(project: Path) -> None:
+    _write_own(project / "set", "\tsaid otherwise")
+    assert _run("set").exit_code == 0
+    (project / "params.yaml").write_text(overlaid("set"))
+    settings = load_settings()
+    assert settings.evaluate.benchmarks == ("paraphrased_retrieval", "retrieval")
+    assert settings.promote.primary == "paraphrased_retrieval/ao_at_10"
+
+
+def test_a_dry_run_writes_nothing_and_json_has_the_facts(project: Path) -> None:
+    _write_own(project / "set")
+    before = sorted(project.rglob("*"))
+    told = json.loads(_run("set", "--dry-run", "--json").stdout)
+    assert sorted(project.rglob("*")) == before
+    assert told["source"] == "folder"
+    assert told["images"] == {"train": 20}
+    assert told["captions"] == {"train": 40}
+    assert told["counts"] == {"train": 32, "val": 2, "test": 2}
+    assert told["problems"] == []
+    assert told["prepare_bytes"] > 0
+
+
+def test_problems_are_told_before_a_stage_meets_them(project: Path) -> None:
+    _write_own(project / "set")
+    (project / "set" / "3.png").unlink()
+    (project / "set" / "4.png").write_bytes(picture(4)[:40])
+    done = _run("set", "--dry-run")
+    assert "problem: 1 images that captions.tsv names are not there" in done.output
+    assert "problem: 1 of 19 images that were opened cannot be used: set/4.png is no readable image" in done.output
+
+
+def _damaged(folder: Path) -> None:
+    _write_own(folder)
+    (folder / "captions.tsv").write_text("nothing")
+
+
+def _ambiguous(folder: Path) -> None:
+    _write_own(folder)
+    (folder / "dataset_coco.json").write_text("{}")
+
+
+def _few(folder: Path) -> None:
+    _write_own(folder)
+    lines = (folder / "captions.tsv").read_text().splitlines()
+    (folder / "captions.tsv").write_text("\n".join(lines[:9]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "options", "message"),
+    [
+        (lambda _: None, (), "set is no folder"),
+        (Path.mkdir, (), "set is in no format that is known here (coco: dataset_coco.json; flickr: "),
+        (_damaged, (), "captions.tsv: the first line must name the columns image and caption"),
+        (_ambiguous, (), "set is what coco (dataset_coco.json), folder (captions.tsv) read"),
+        (_few, (), "set has 4 images: at least 10 are needed"),
+        (_write_own, ("--name", "../x"), "'../x' is no profile's name"),
+        (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml is there already"),
+    ],
+)
+def test_refusals_are_one_line(
+    write: Callable[[Path], object], options: tuple[str, ...], message: str, project: Path
+) -> None:
+    write(project / "set")
+    done = _run("set", *options)
+    assert done.exit_code == 1
+    assert done.output.startswith("error: ")
+    assert message in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_from_a_subfolder_paths_are_the_projects(project: Path, monkeypatch: Any) -> None:
+    _write_own(project / "data" / "set")
+    monkeypatch.chdir(project / "data")
+    assert _run("set").exit_code == 0
+    assert "folder: data/set" in (project / "infra" / "profiles" / "set.yaml").read_text()
