@@ -12,7 +12,7 @@ from components.core.errors import InputError
 from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
-    from components.data.survey import Survey
+    from components.cli.survey import Survey
 
 
 def import_folder(
@@ -29,10 +29,10 @@ def import_folder(
     """
 
     def command() -> None:
+        from components.cli.survey import survey
         from components.core.discovery import FOLDER_NAME
         from components.core.files import atomic_file
         from components.core.profiles import PROFILES
-        from components.data.survey import survey
 
         require_project()
         place = from_root(folder)
@@ -58,7 +58,7 @@ def import_folder(
 
 
 def _show(folder: Path, found: Survey) -> None:
-    from components.data.survey import problems, shown_size, shown_time
+    from components.cli.survey import problems, shown_size, shown_time
 
     described, counts = found.described, found.counts
     published = "splits as published" if described.published else "splits are drawn"
@@ -75,7 +75,7 @@ def _show(folder: Path, found: Survey) -> None:
 
 
 def _facts(found: Survey) -> dict[str, Any]:
-    from components.data.survey import problems
+    from components.cli.survey import problems
 
     described = found.described
     return {
