@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
-from webdataset.tariterators import base_plus_ext
 
 from components.benchmarks.encoding.pictures import Picture, picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, imagenet_folders
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing, lines, whole_number
 from components.core.errors import InputError
-from components.training.shards.listing import ShardFiles
-from components.training.shards.reader import MAX_MEMBER, Fault, RawSample, ShardReader
+
+if TYPE_CHECKING:
+    from components.training.shards.reader import RawSample
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
@@ -83,6 +84,10 @@ def _read_shards(context: PublishedContext, path: Path, facts: ImageSetFacts, _s
 
     Shards are read once from end to end with nothing in them trusted; pictures are then opened where they lie in them.
     """
+    # They bring torch and boto3 along, which a list of benchmarks need not wait for.
+    from components.training.shards.listing import ShardFiles
+    from components.training.shards.reader import ShardReader
+
     pictures: list[Picture] = []
     labels: list[int] = []
     bad: list[str] = []
@@ -120,7 +125,7 @@ def _checked(sample: RawSample, classes: int) -> tuple[str, int, str]:
     if len(endings) != 1:
         return "", 0, f"{len(endings)} images"
     if not isinstance(label, bytes):
-        return "", 0, str(label) if isinstance(label, Fault) else "no class"
+        return "", 0, "no class" if label is None else str(label)
     text = label.strip()
     if not text.isdigit() or len(text) > _LONGEST or int(text) >= classes:
         return "", 0, f"class is not 0 to {classes - 1}"
@@ -133,6 +138,10 @@ def tar_pictures(path: Path) -> Callable[[str, str], Picture]:
     Only plain files of a size that the strict reader takes are known; that reader must have read the archive before.
     The function raises a `KeyError` for others.
     """
+    from webdataset.tariterators import base_plus_ext
+
+    from components.training.shards.reader import MAX_MEMBER
+
     places: dict[tuple[str, str], tuple[int, int]] = {}
     # What follows a damaged place is not asked for: the strict reader has stopped there, too.
     with suppress(tarfile.TarError), tarfile.open(path, mode="r:") as archive:
