@@ -78,6 +78,7 @@ def test_an_unknown_stage_gets_a_suggestion(target: str, meant: str) -> None:
         plan([target])
 
 
+@pytest.mark.slow
 def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "notes" / "deep").mkdir(parents=True)
     here = CliRunner().invoke(app, ["plan"]).output
@@ -86,6 +87,7 @@ def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytes
     assert Path.cwd() == project / "notes" / "deep"
 
 
+@pytest.mark.slow
 def test_without_git_the_advice_is_to_make_a_repository(project: Path) -> None:
     shutil.rmtree(project / ".git")
     with pytest.raises(InputError, match="is not a git repository, which DVC wants: run `git init` there"):
@@ -99,6 +101,7 @@ def test_a_fault_of_dvc_yaml_is_blamed_on_it(project: Path) -> None:
     assert "dvc dag" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_another_run_elsewhere_in_the_pipeline_is_no_hindrance(project: Path) -> None:
     """The lock that DVC keeps while it works on a stage's files, as `dvc repro train@b` does."""
     lock = {"write": {str(project / "out" / "train@b.txt"): {"pid": os.getpid(), "cmd": "dvc repro train@b"}}}

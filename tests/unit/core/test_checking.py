@@ -108,6 +108,10 @@ SLIPS: dict[str, tuple[Change, str]] = {
 }
 
 
+TOLD_FAST = ("method's key", "benchmark")
+"""Slips that the commands too are asked about in `make test`; each takes them seconds."""
+
+
 @pytest.fixture(params=SLIPS)
 def slip(request: pytest.FixtureRequest, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> str:
     """A params.yaml with one slip in the folder at hand; what is to be said about it."""
@@ -126,6 +130,9 @@ def test_a_slip_is_one_line_that_names_the_key(slip: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "slip", [one if one in TOLD_FAST else pytest.param(one, marks=pytest.mark.slow) for one in SLIPS], indirect=True
+)
 def test_plan_and_doctor_tell_it(slip: str) -> None:
     planned = CliRunner().invoke(app, ["plan"])
     assert planned.exit_code == 1

@@ -76,6 +76,7 @@ def undisturbed(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[d
     return adapter_of(model), losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_at", [1, 3, 4, 5, 8])
 def test_a_killed_run_ends_as_one_that_nobody_disturbed(
     kill_at: int, base: Path, undisturbed: tuple[dict[str, torch.Tensor], list[float]], tmp_path: Path

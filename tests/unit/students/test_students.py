@@ -164,6 +164,7 @@ def test_a_fault_of_the_settings_is_one_line(
     assert fault in errors[0]
 
 
+@pytest.mark.slow
 def test_students_of_several_processes_are_trained_by_torchrun(
     raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_counts_and_reports_are_in_the_run(tracked_stage: Callable[..., Any], an
     assert _artifacts(run, "paraphrases/quality") == {"paraphrases/quality/paraphrases.png"}
 
 
+@pytest.mark.slow
 def test_a_broken_limit_fails_the_run_with_all_that_it_found(tracked_stage: Callable[..., Any], answer: Any) -> None:
     with pytest.raises(InputError, match=r"breaks validate\.min_accepted_share"):
         tracked_stage(

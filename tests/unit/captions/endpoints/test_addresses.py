@@ -14,7 +14,7 @@ from unittest import mock
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
@@ -145,6 +145,7 @@ def test_an_answer_is_text_that_a_store_can_keep(content: object, text: str) -> 
         assert ask() == Said(text)
 
 
+@example({"choices": [{"text": "a\0b"}]})
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["choices", "message", "content", "text"]), inner)))  # fmt: skip # noqa: E501
 def test_whatever_a_server_says_is_an_answer_or_a_fault(body: object) -> None:
     with response(status_code=200, json=body) as ask:
@@ -152,8 +153,8 @@ def test_whatever_a_server_says_is_an_answer_or_a_fault(body: object) -> None:
             answer = ask()
         except Fault:
             return
-    assert "\0" not in answer
-    answer.encode("utf-8")
+    assert "\0" not in answer.text
+    answer.text.encode("utf-8")
 
 
 @pytest.mark.parametrize("body", [b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'])
