@@ -180,7 +180,7 @@ SYNTHESISED = tuple(
 """Keys of the tables that language models write; `components/validation/tables/` says what is checked of each."""
 
 PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
-"""What may not be trained on: the key of a text (`components.data.leaks.report`) that a published test set holds."""
+"""What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
 
 _IDS = ("id", "other_id")
 

@@ -12,13 +12,14 @@ from numpy.lib.format import open_memmap
 
 from components.core import folders
 from components.core.checking import load_checked
-from components.core.files import atomic_folder, file_hash, write_json
+from components.core.files import atomic_folder, file_hash
 from components.core.progress import bar
 from components.core.project import run_in_project, start
+from components.core.record_files import write_record
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
-from components.encoders.embeddings import MANIFEST, require_finite
+from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require_finite
 
 _BATCHES = 4
 """Batches whose images are read together."""
@@ -38,18 +39,14 @@ def run(
         InputError: an image cannot be decoded, or its feature is not finite; the message gives its pair id.
     """
     encoder = Encoder.load(base)
-    splits = {}
+    splits: dict[str, Embedded] = {}
     with atomic_folder(output) as folder:
         for split in SPLITS:
             path = pairs_folder / f"{split}.parquet"
             rows = _embed(encoder, path, folder, split, settings.embed.batch_size)
-            splits[split] = {"pairs_sha256": file_hash(path), "rows": rows}
-        manifest = {
-            "image_tower_sha256": encoder.sidecar.image_tower_sha256,
-            "embed_dim": encoder.sidecar.embed_dim,
-            "splits": splits,
-        }
-        write_json(folder / MANIFEST, manifest)
+            splits[split] = Embedded(pairs_sha256=file_hash(path), rows=rows)
+        tower, dim = encoder.sidecar.image_tower_sha256, encoder.sidecar.embed_dim
+        write_record(folder / MANIFEST, Manifest(image_tower_sha256=tower, embed_dim=dim, splits=splits))
 
 
 def _embed(encoder: Encoder, pairs: Path, folder: Path, split: str, batch_size: int) -> int:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
 from components.core.arrays import mapped_array
 from components.core.errors import InputError
 from components.core.files import file_hash
+from components.core.record_files import read_record
 from components.core.records import PAIRS
 
 MANIFEST = "manifest.json"
+
+
+class Embedded(BaseModel):
+    """One split in the manifest: the rows that were embedded, and the hash of the file they came from."""
+
+    pairs_sha256: str
+    rows: int
+
+
+class Manifest(BaseModel):
+    """What the image embeddings of all splits were made from."""
+
+    image_tower_sha256: str
+    embed_dim: int
+    splits: dict[str, Embedded]
 
 
 @dataclass(frozen=True)
@@ -43,19 +59,20 @@ class ImageEmbeddings:
         Raises:
             InputError: they are missing or damaged, or were made from another version of `pairs_file`.
         """
-        path, norms_path, manifest_path = folder / f"{split}.npy", folder / f"{split}.norms.npy", folder / MANIFEST
-        for needed in (path, norms_path, manifest_path):
+        fix = "delete its folder and run `dvc repro embed`"
+        path, norms_path = folder / f"{split}.npy", folder / f"{split}.norms.npy"
+        for needed in (path, norms_path):
             if not needed.is_file():
                 raise InputError(f"{needed} is missing: run `dvc repro embed`")
-        manifest = json.loads(manifest_path.read_text("utf-8"))
+        manifest = read_record(Manifest, folder / MANIFEST, "run `dvc repro embed`", fix)
         ids, image_ids = (column.to_pylist() for column in PAIRS.read(pairs_file, ["id", "image_id"]).columns)
-        if manifest["splits"][split]["pairs_sha256"] != file_hash(pairs_file):
+        made_from = manifest.splits.get(split)
+        if made_from is None or made_from.pairs_sha256 != file_hash(pairs_file):
             raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")
-        fix = "delete its folder and run `dvc repro embed`"
         features, norms = mapped_array(path, fix), mapped_array(norms_path, fix)
         if len(ids) != len(features):
             raise InputError(f"{path} has {len(features)} rows, {pairs_file} has {len(ids)}: run `dvc repro embed`")
-        return ImageEmbeddings(ids, image_ids, features, manifest["image_tower_sha256"], norms)
+        return ImageEmbeddings(ids, image_ids, features, manifest.image_tower_sha256, norms)
 
 
 _ROWS = 1 << 14

@@ -18,7 +18,8 @@ from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
-from components.evaluation.results import Result, read_json, read_values, summarise, write_json, write_values
+from components.core.record_files import read_record, write_record
+from components.evaluation.results import Result, read_values, summarise, write_values
 from components.tracking import add_metrics
 
 FOLDER = Path("reports/published")
@@ -75,7 +76,7 @@ def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLD
     """Write values per query as safetensors and then the report, each whole or not at all; returns its path."""
     path = report_path(report.encoder, report.benchmark, folder)
     write_values(scores, path.with_suffix(".safetensors"), report.evaluation)
-    write_json(report, path)
+    write_record(path, report)
     return path
 
 
@@ -95,7 +96,7 @@ def read_published(path: Path) -> PublishedReport:
     Raises:
         InputError: it is missing or damaged.
     """
-    return read_json(PublishedReport, path, "delete it and run `cliptune evaluate` again")
+    return read_record(PublishedReport, path, "delete it and run `cliptune evaluate` again")
 
 
 def all_published(folder: Path = FOLDER) -> list[PublishedReport]:

@@ -5,14 +5,13 @@ Means with intervals are JSON; values per query are safetensors, which paired te
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -22,6 +21,9 @@ from components.benchmarks.scores import Correlation, Scores
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import finite
+from components.core.record_files import read_record, write_record
+
+_CORRELATIONS: tuple[Literal["spearman", "pearson"], ...] = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,6 @@ class Folders:
 
 
 DEFAULT = Folders()
-
-
-_CORRELATIONS: tuple[Literal["spearman", "pearson"], ...] = ("spearman", "pearson")
 
 
 def write_values(scores: Scores, path: Path, evaluation: str) -> None:
@@ -108,9 +107,6 @@ def read_values(path: Path, evaluation: str, fix: str) -> Scores:
     }
     values, strata, rankings, pictures = (found.get(kind, {}) for kind in ("values", "strata", "rankings", "pictures"))
     return Scores(values, strata, rankings, correlations, pictures=pictures)
-
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class Result(BaseModel):
@@ -164,7 +160,7 @@ class Report(BaseModel):
 def write_results(report: Report, scores: Scores, metrics_folder: Path, per_query_folder: Path) -> None:
     """Write `<encoder>.safetensors` and then `<encoder>.json`, each whole or not at all."""
     write_values(scores, per_query_folder / f"{report.encoder}.safetensors", report.evaluation)
-    write_json(report, metrics_folder / f"{report.encoder}.json")
+    write_record(metrics_folder / f"{report.encoder}.json", report)
 
 
 def read_report(encoder: str, folder: Path) -> Report:
@@ -173,7 +169,7 @@ def read_report(encoder: str, folder: Path) -> Report:
     Raises:
         InputError: there are none, or the file is damaged.
     """
-    return read_json(Report, folder / f"{encoder}.json", _fix(encoder))
+    return read_record(Report, folder / f"{encoder}.json", _fix(encoder))
 
 
 def read_scores(report: Report, folder: Path) -> Scores:
@@ -183,26 +179,6 @@ def read_scores(report: Report, folder: Path) -> Scores:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
     return read_values(folder / f"{report.encoder}.safetensors", report.evaluation, _fix(report.encoder))
-
-
-def write_json(report: BaseModel, path: Path) -> None:
-    """Write a report whole or not at all."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def read_json(model: type[Model], path: Path, fix: str) -> Model:
-    """Read a report of that kind; `fix` is the command that writes it again.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        return model.model_validate(json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: {fix}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): {fix}") from None
 
 
 def _fix(encoder: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
@@ -120,7 +118,7 @@ def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
     if (leaks := read_counts(folders.leaks)) is not None:
         lines.append(f"- Published test sets: {leaks.told}.")
     for table in tables_trained_on(sidecar.data_hashes):
-        if found := _counts(folders.summary(table)):
+        if found := folders.read_summary(table):
             lines.append(f"- Table `{table}`: {found.get('accepted')} of {found.get('rows')} rows passed validation.")
     return "\n".join(lines)
 
@@ -128,13 +126,6 @@ def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
 def _prompts(sidecar: Sidecar, settings: Settings) -> str:
     lines = [line for table in tables_trained_on(sidecar.data_hashes) for line in prompts_of(table, settings)]
     return "\n".join(lines) or "No caption that it was trained on was written by a language model."
-
-
-def _counts(summary: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(summary.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def _origin(subject: Subject) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from components.core.errors import InputError
 from components.core.files import atomic_file
+from components.core.record_files import read_record, write_record
 
 RECORDS = Path("reports/promotion")
 LATEST = "latest"
@@ -106,14 +105,10 @@ def now() -> str:
 def save(decision: Decision, folder: Path = RECORDS) -> Path:
     """Write the record under its time, and again as `latest.json` and `latest.md`; returns the first."""
     record = folder / f"{decision.time.replace(':', '')}.json"
-    text = decision.model_dump_json(indent=2) + "\n"
-    for path, content in (
-        (record, text),
-        (folder / f"{LATEST}.md", decision.markdown()),
-        (folder / f"{LATEST}.json", text),
-    ):
-        with atomic_file(path) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+    write_record(record, decision)
+    with atomic_file(folder / f"{LATEST}.md") as temporary:
+        temporary.write_text(decision.markdown(), encoding="utf-8")
+    write_record(folder / f"{LATEST}.json", decision)
     return record
 
 
@@ -123,12 +118,7 @@ def read(path: Path) -> Decision:
     Raises:
         InputError: it is missing or damaged.
     """
-    try:
-        return Decision.model_validate(json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: run `cliptune promote`") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(f"{path} is damaged ({str(error).splitlines()[0]}): delete it") from None
+    return read_record(Decision, path, "run `cliptune promote`", "delete it")
 
 
 def latest(folder: Path = RECORDS) -> Decision | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.files import file_hash, write_json
-from components.tracking import RUN_FILE, TrackedRun, make_client
+from components.tracking import TrackedRun, make_client, training_run
 
 LOCK = Path("dvc.lock")
 STATE = Path("state/recorded")
@@ -28,10 +28,9 @@ def keep_lock(encoder: Path, facts: Mapping[str, str], lock: Path = LOCK, state:
     Returns:
         The MLflow run's id, None where there is no such run.
     """
-    reference = encoder / RUN_FILE
-    if not reference.is_file() or not lock.is_file():
+    run_id = training_run(encoder)
+    if not run_id or not lock.is_file():
         return None
-    run_id = str(json.loads(reference.read_text("utf-8"))["run_id"])
     if (state / f"{run_id}.json").is_file():
         return run_id
     from mlflow.exceptions import MlflowException

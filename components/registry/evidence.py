@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from components.registry.gate import Evidence
 from components.registry.lineage import DIRTY
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.prompts import tables_trained_on
-from components.tracking import RUN_FILE
+from components.tracking import training_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -34,14 +33,6 @@ def gather(client: MlflowClient, policy: Promote, report: Report, sidecar: Sidec
     )
 
 
-def training_run(folder: Path) -> str:
-    """The id of the run that made the encoder in `folder`, or an empty text."""
-    try:
-        return str(json.loads((folder / RUN_FILE).read_text("utf-8"))["run_id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
 def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Folders) -> list[str]:
     """Of the tables that params.yaml asks for, and of those that the candidate was trained on."""
     tables = dict.fromkeys([*required, *tables_trained_on(sidecar.data_hashes)])
@@ -50,11 +41,9 @@ def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Fol
 
 
 def _table_faults(name: str, folders: Folders) -> list[str]:
-    summary = folders.summary(name)
-    try:
-        found = dict(json.loads(summary.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return [f"{summary} is missing or damaged: run `dvc repro validate@{name}`"]
+    found = folders.read_summary(name)
+    if not found:
+        return [f"{folders.summary(name)} is missing or damaged: run `dvc repro validate@{name}`"]
     if found.get("passed") is not True:
         return [f"table '{name}' failed: see reports/data_docs/{name}"]
     return (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from components.core import folders
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
@@ -27,6 +29,13 @@ class Folders:
     def summary(self, table: str) -> Path:
         """What the validate stage concluded of a table."""
         return self.quarantine / table / folders.SUMMARY
+
+    def read_summary(self, table: str) -> dict[str, Any]:
+        """What is in `summary`; empty where it is missing or damaged."""
+        try:
+            return dict(json.loads(self.summary(table).read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
 
 
 DEFAULT = Folders()

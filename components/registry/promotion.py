@@ -18,10 +18,10 @@ from components.registry.cached_decision import fingerprint
 from components.registry.candidates import candidates
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
-from components.registry.evidence import gather, training_run
+from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
-from components.tracking import make_client, offline_spool, shown_address, tracking_uri
+from components.tracking import make_client, offline_spool, shown_address, tracking_uri, training_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -1,7 +1,7 @@
 """Runs in MLflow. No other package logs to them."""
 
 from components.tracking.address import STORE, make_client, shown_address, tracking_uri
-from components.tracking.reference import RUN_FILE, add_metrics
+from components.tracking.reference import RUN_FILE, add_metrics, training_run
 from components.tracking.run import TrackedRun, tracked_run
 from components.tracking.tags import PARENT_RUN
 
@@ -15,4 +15,5 @@ __all__ = [
     "shown_address",
     "tracked_run",
     "tracking_uri",
+    "training_run",
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
-from components.tracking import RUN_FILE, make_client, tracked_run
+from components.tracking import make_client, tracked_run, training_run
 from components.tracking.retry_policy import fail_fast
 
 if TYPE_CHECKING:
@@ -60,13 +59,8 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
 
 def run_ids(models: Path, encoders: Sequence[str]) -> dict[str, str]:
     """Encoder -> the run that trained it, for those that say so."""
-    found = {}
-    for encoder in encoders:
-        try:
-            found[encoder] = str(json.loads((models / encoder / RUN_FILE).read_text("utf-8"))["run_id"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return found
+    found = {encoder: training_run(models / encoder) for encoder in encoders}
+    return {encoder: run_id for encoder, run_id in found.items() if run_id}
 
 
 def _add(curves: Curves, client: MlflowClient, encoder: str, run_id: str) -> None:

@@ -18,6 +18,14 @@ RUN_FILE = "run.json"
 _LOG = logging.getLogger(__name__)
 
 
+def training_run(encoder: Path) -> str:
+    """The id of the run that trained the encoder in that folder; empty where none is known."""
+    try:
+        return str(json.loads((encoder / RUN_FILE).read_text("utf-8"))["run_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
 def add_metrics(
     encoder: Path, metrics: Mapping[str, float], tables: Mapping[str, Mapping[str, list[Any]]] | None = None
 ) -> None:
@@ -37,10 +45,9 @@ def add_metrics(
     from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
     from mlflow.utils.time import get_current_time_millis
 
-    reference = encoder / RUN_FILE
-    if not reference.is_file():
+    run_id = training_run(encoder)
+    if not run_id:
         return
-    run_id = json.loads(reference.read_text("utf-8"))["run_id"]
     now = get_current_time_millis()
     batch = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
     where = shown_address(tracking_uri())

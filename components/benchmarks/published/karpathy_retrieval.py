@@ -2,7 +2,8 @@
 
 All captions of an image count, on COCO 25,010 for 5,000 images. An image's query is a hit where any of its captions is
 among the first k. Two formats are read for each: CLIP_benchmark's own files, and Karpathy's `dataset_*.json`. Captions
-are neither lower-cased nor cut to five an image, as others do.
+are neither lower-cased nor cut to five an image, as others do. Rows that are not as published are counted and may be
+left out here; a source that trains (`components.data.karpathy`) refuses the same files for one of them.
 """
 
 from __future__ import annotations

@@ -5,30 +5,29 @@ Test sets are held as sets of 16-byte keys: a hundred bytes for each text or pic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from components.core.progress import track
-from components.data.leaks.report import name_key, picture_key, text_key
-
-if TYPE_CHECKING:
-    from components.benchmarks.benchmark import Tested
-from collections import Counter
-from dataclasses import field
 
 import pyarrow as pa
 
 from components.core.errors import InputError
-from components.core.files import write_json
+from components.core.progress import track
+from components.core.record_files import write_record
 from components.core.records import PUBLISHED_TEXTS
 from components.core.settings import Prepare
+from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.report import COUNTS, TEXTS, LeakCounts
 from components.data.source import Pair
 
+if TYPE_CHECKING:
+    from components.benchmarks.benchmark import Tested
+
 _THREADS = 4
+_TRAINED = ("train", "val")
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,6 @@ def _known(name: str, tested: Tested) -> KnownSet:
 
 def _keys(found: Iterable[bytes | None]) -> frozenset[bytes]:
     return frozenset(key for key in found if key is not None)
-
-
-_TRAINED = ("train", "val")
 
 
 @dataclass
@@ -162,7 +158,7 @@ class Guard:
 
     def write(self, folder: Path) -> None:
         """Write the counts, and the keys of all test texts for those who check other texts."""
-        write_json(folder / COUNTS, self.counts().model_dump())
+        write_record(folder / COUNTS, self.counts())
         with PUBLISHED_TEXTS.writer(folder / TEXTS) as append:
             for known in self.known:
                 keys = sorted(known.texts)

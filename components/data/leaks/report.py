@@ -1,60 +1,14 @@
-"""Keys by which published pictures and texts are known, and what stage `prepare` found of published test sets."""
+"""What stage `prepare` found of published test sets: counts for cards and runs, and texts that others must avoid."""
 
 from __future__ import annotations
 
-import re
-from hashlib import blake2b
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from components.core.errors import InputError
+from components.core.record_files import read_record
 from components.core.records import PUBLISHED_TEXTS
-from components.core.words import normalised
-
-_BELOW = r"(?:^|/){folder}/(?:[^/]+/)*0*{digits}(?:_[a-z])?\.\w+$"
-_NAMES = tuple(
-    (owner, re.compile(pattern))
-    for owner, pattern in (
-        ("coco", r"(?:^|/)coco_(?:train|val|test)\d{4}_0*(\d+)\.\w+$"),
-        ("coco", r"(?:^|/)(?:train|val|test|unlabeled)20(?:14|15|17)/0*(\d+)\.\w+$"),
-        ("coco", r"(?:^|/)(?:ms-?)?coco[^/]*/(?:[^/]+/)*(?=\d{12}\.)0*(\d+)\.\w+$"),
-        ("flickr", r"(?:^|/)([1-9]\d{4,10})_[0-9a-f]{10}(?:_[a-z])?\.\w+$"),
-        ("flickr", _BELOW.format(folder=r"flickr_?(?:8|30)k[^/]*", digits=r"([1-9]\d*)")),
-        ("vg", _BELOW.format(folder=r"(?:vg_100k(?:_2)?|visual_?genome[^/]*|gqa[^/]*)", digits=r"([1-9]\d*)")),
-        ("cc3m", _BELOW.format(folder=r"cc3m_subset_images[^/]*", digits=r"(\d+)")),
-        ("imagenet", r"(?:^|/)(ilsvrc\d{4}_(?:val|test)_\d+)\.\w+$"),
-    )
-)
-
-
-def name_key(path: str) -> bytes | None:
-    """16 bytes that all names of one published picture share; None where a name does not say which picture it is.
-
-    Args:
-        path: the picture's path with as many folders as are known, separated by `/`.
-    """
-    folded = path.casefold()
-    for owner, pattern in _NAMES:
-        if found := pattern.search(folded):
-            return _digest(f"{owner} {found[1]}".encode())
-    return None
-
-
-def picture_key(encoded: bytes) -> bytes:
-    """16 bytes that equal files of a picture share."""
-    return _digest(encoded)
-
-
-def text_key(text: str) -> bytes | None:
-    """16 bytes that texts of the same letters and digits share; None for a text that has neither."""
-    letters = normalised(text)
-    return _digest(letters.encode()) if letters else None
-
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
-
+from components.data.leaks.keys import text_key
 
 FOLDER = Path("data/leaks")
 COUNTS, TEXTS = "counts.json", "texts.parquet"
@@ -112,10 +66,7 @@ def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
     path = folder / COUNTS
     if not path.is_file():
         return None
-    try:
-        return LeakCounts.model_validate_json(path.read_bytes())
-    except ValidationError:
-        raise InputError(f"{path} is damaged: run `dvc repro -f prepare`") from None
+    return read_record(LeakCounts, path, "run `dvc repro -f prepare`")
 
 
 def leak_tags(folder: Path = FOLDER) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from components.core.errors import InputError
+from components.core.record_files import read_record
 
 WEIGHTS, SIDECAR = "encoder.safetensors", "encoder.json"
 METHOD_TENSORS, TEXT_FILES = "method.safetensors", "text"
@@ -44,12 +43,5 @@ def read_sidecar(folder: Path) -> Sidecar:
     Raises:
         InputError: the file is missing or not a sidecar.
     """
-    path = folder / SIDECAR
-    try:
-        return Sidecar.model_validate(json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: {folder} holds no encoder, run `dvc repro` to make it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise InputError(
-            f"{path} is damaged ({str(error).splitlines()[0]}): run `dvc repro` to make it again"
-        ) from None
+    missing = f"{folder} holds no encoder, run `dvc repro` to make it"
+    return read_record(Sidecar, folder / SIDECAR, missing, "run `dvc repro` to make it again")

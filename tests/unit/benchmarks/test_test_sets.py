@@ -20,7 +20,7 @@ from components.benchmarks.published.sugar_crepe import SUBSETS, TYPES
 from components.benchmarks.test_sets import test_sets as read_test_sets
 from components.core.errors import InputError
 from components.core.metrics import Features
-from components.data.leaks.report import text_key
+from components.data.leaks.keys import text_key
 from tests.support.toy_context import colour_image, toy_context
 
 NO_TEST_SET = {

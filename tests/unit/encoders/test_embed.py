@@ -105,7 +105,7 @@ def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:
         ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
 
 
-@pytest.mark.parametrize("name", ["train.npy", "train.norms.npy"])
+@pytest.mark.parametrize("name", ["train.npy", "train.norms.npy", "manifest.json"])
 @pytest.mark.parametrize("content", [b"", b"no array", b"PK\x03\x04", "half"])
 def test_a_damaged_array_is_named(written: tuple[Path, Path], name: str, content: bytes | str) -> None:
     folder, pairs = written

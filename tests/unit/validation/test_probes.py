@@ -10,7 +10,7 @@ import pytest
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
 from components.data.leaks.guard import Guard, KnownSet
-from components.data.leaks.report import text_key
+from components.data.leaks.keys import text_key
 from components.validation import validate
 from components.validation.measuring.probes import evaluation_sentences
 from tests.unit.validation.conftest import (

@@ -17,17 +17,6 @@ RANGES = {"geometry": (-1, 4)}
 """Values of benchmarks that are no shares: distances and their squares."""
 
 
-@pytest.fixture
-def context(stub: Any, vectors: Vectors, folders: Folders) -> EmbeddedContext:
-    return EmbeddedContext(
-        EncoderUnderTest("stub", stub(vectors), ""),
-        folders.evaluation,
-        (1, 2),
-        ["a", "b", "c", "d"],
-        np.eye(4, dtype=np.float32),
-    )
-
-
 def test_paraphrased_retrieval_by_hand(context: EmbeddedContext) -> None:
     values = find_benchmark("paraphrased_retrieval").score(context).values
     # Top 2 of query and paraphrase: ab/ba, cd/ac, dc/dc.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
 from components.benchmarks.embedded import find_benchmark, table_files
 from components.benchmarks.embedded.geometry import gaussian_potential
-from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
+from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import composite_score
 from components.benchmarks.protocols.geometry import uniformity
 from components.benchmarks.scores import Scores
@@ -21,17 +20,6 @@ from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)
-
-
-@pytest.fixture
-def context(stub: Any, vectors: Vectors, folders: Folders) -> EmbeddedContext:
-    return EmbeddedContext(
-        EncoderUnderTest("stub", stub(vectors), ""),
-        folders.evaluation,
-        (1, 2),
-        ["a", "b", "c", "d"],
-        np.eye(4, dtype=np.float32),
-    )
 
 
 def _score(name: str, context: EmbeddedContext, **vectors: Sequence[float]) -> Scores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.data.leaks.report import name_key, picture_key, text_key
+from components.data.leaks.keys import name_key, picture_key, text_key
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""By what a pair is known to be in a test set: its picture's name, its picture's bytes, its text.
+
+A name says which picture it is only where it holds a number that one publisher has given out once. `0001.jpg` is in
+every second folder, and so are COCO's and Visual Genome's bare numbers: shards of img2dataset are numbered with nine to
+twelve digits, too. So a number counts where the name or a folder above it says whose it is:
+
+- COCO: `COCO_val2014_000000391895.jpg`, `train2017/000000391895.jpg`, twelve digits below a folder `coco...`. An image
+  has the same number in all of COCO's years and parts; those of `val2014` are in `train2017`, too.
+- Flickr: `1000268201_693b08cb0e.jpg`, a photo's number and its secret, or a number below `flickr8k...`, `flickr30k...`.
+- Visual Genome: a number below `VG_100K`, `visual_genome...` or `gqa...`.
+- CC-Neg: a number below `cc3m_subset_images...`, its published folder.
+- ImageNet: `ILSVRC2012_val_00000001.JPEG`.
+
+What has no such name is still found by its bytes and by its text.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from components.core.words import normalised
+
+_BELOW = r"(?:^|/){folder}/(?:[^/]+/)*0*{digits}(?:_[a-z])?\.\w+$"
+_NAMES = tuple(
+    (owner, re.compile(pattern))
+    for owner, pattern in (
+        ("coco", r"(?:^|/)coco_(?:train|val|test)\d{4}_0*(\d+)\.\w+$"),
+        ("coco", r"(?:^|/)(?:train|val|test|unlabeled)20(?:14|15|17)/0*(\d+)\.\w+$"),
+        ("coco", r"(?:^|/)(?:ms-?)?coco[^/]*/(?:[^/]+/)*(?=\d{12}\.)0*(\d+)\.\w+$"),
+        ("flickr", r"(?:^|/)([1-9]\d{4,10})_[0-9a-f]{10}(?:_[a-z])?\.\w+$"),
+        ("flickr", _BELOW.format(folder=r"flickr_?(?:8|30)k[^/]*", digits=r"([1-9]\d*)")),
+        ("vg", _BELOW.format(folder=r"(?:vg_100k(?:_2)?|visual_?genome[^/]*|gqa[^/]*)", digits=r"([1-9]\d*)")),
+        ("cc3m", _BELOW.format(folder=r"cc3m_subset_images[^/]*", digits=r"(\d+)")),
+        ("imagenet", r"(?:^|/)(ilsvrc\d{4}_(?:val|test)_\d+)\.\w+$"),
+    )
+)
+
+
+def name_key(path: str) -> bytes | None:
+    """16 bytes that all names of one published picture share; None where a name does not say which picture it is.
+
+    Args:
+        path: the picture's path with as many folders as are known, separated by `/`.
+    """
+    folded = path.casefold()
+    for owner, pattern in _NAMES:
+        if found := pattern.search(folded):
+            return _digest(f"{owner} {found[1]}".encode())
+    return None
+
+
+def picture_key(encoded: bytes) -> bytes:
+    """16 bytes that equal files of a picture share."""
+    return _digest(encoded)
+
+
+def text_key(text: str) -> bytes | None:
+    """16 bytes that texts of the same letters and digits share; None for a text that has neither."""
+    letters = normalised(text)
+    return _digest(letters.encode()) if letters else None
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
