@@ -5,6 +5,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HF_HUB_OFFLINE := 1
 export GX_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
+# Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all lint stack stack-full captions student llm-server lock clean
 

@@ -21,7 +21,6 @@ from components.core import supervisor
 from components.core.processes import CommandError
 from flows import waiting
 from infra.services import runs
-from tests.support.bytecode import kept_bytecode
 
 REPO = Path(__file__).parents[2]
 PATIENCE_S = 300.0
@@ -75,7 +74,7 @@ def _environment(folder: Path, **more: str) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # As many threads as warm stages have: sums of another order differ in the last digit.
     own = {"PATH": path, "PYTHONPATH": f"{folder / 'hold'}{os.pathsep}{REPO}", "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **kept_bytecode(folder), **own, **more}
+    return {**os.environ, **own, **more}
 
 
 def _repro(stage: str) -> list[str]:

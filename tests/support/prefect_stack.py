@@ -25,7 +25,6 @@ from infra.services import answers
 from infra.services import stop as stop_service
 from infra.stack import environment
 from tests.integration.conftest import free_ports
-from tests.support.bytecode import kept_bytecode
 
 REPO = Path(__file__).parents[2]
 UP_WITHIN_S = 600.0
@@ -48,7 +47,7 @@ class PrefectStack:
     @property
     def environment(self) -> Mapping[str, str]:
         """What `make stack` gives its services."""
-        return {**environment(self.address), **kept_bytecode(self.folder), "PYTHONPATH": str(REPO)}
+        return {**environment(self.address), "PYTHONPATH": str(REPO)}
 
     def start_server(self) -> None:
         """Start the server and wait until it answers."""

@@ -59,9 +59,6 @@ class ServerProject:
     def start(self, errors: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start the stage; `errors` is where its stderr goes."""
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
-        if sys.dont_write_bytecode:
-            # Each start would compile every library anew, which takes longer than the stage.
-            environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.folder / "pycache")}
         return subprocess.Popen(
             COMMAND,
             cwd=self.folder,
