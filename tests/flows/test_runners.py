@@ -112,6 +112,7 @@ def _eventually(what: str, until: Callable[[], bool]) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.parametrize("runner", ["threads", "ray", "dask"])
 def test_two_workers_answer_each_question_once(

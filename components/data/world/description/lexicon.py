@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-import inflect
 import yaml
 
 Tier = Literal["common", "rare", "paraphrase", "unseen"]
@@ -61,11 +60,6 @@ def load_lexicon() -> Lexicon:
     return Lexicon(objects, attributes, colours)
 
 
-@cache
-def _inflector() -> inflect.engine:
-    return inflect.engine()
-
-
 _PLURALS = {
     "sheep": "sheep", "fish": "fish", "deer": "deer", "mouse": "mice", "grapes": "grapes",
     "fries": "fries", "scissors": "scissors", "shears": "shears", "glasses": "glasses",
@@ -73,20 +67,27 @@ _PLURALS = {
     "trout": "trout", "swine": "swine", "dairy cattle": "dairy cattle", "french fries": "french fries",
     "aircraft": "aircraft", "spacecraft": "spacecraft", "rotorcraft": "rotorcraft",
     "cup of joe": "cups of joe", "bird of prey": "birds of prey", "ear of corn": "ears of corn",
-    "loaf": "loaves",
+    "loaf": "loaves", "flamingo": "flamingoes", "gelato": "gelatoes", "potato": "potatoes", "snowman": "snowmen",
 }  # fmt: skip
+"""What the rules below do not give. A test holds them against inflect, whose import alone takes three seconds."""
+_REGULAR = ((re.compile(r"(s|x|z|ch|sh)$"), r"\1es"), (re.compile(r"(?<=[^aeiou])y$"), "ies"), (re.compile(r"$"), "s"))
+_CONSONANT = re.compile(r"[^aeiou]|ewe", re.IGNORECASE)
+"""How words begin that have "a" in front."""
 
 
 @cache
 def plural(noun: str) -> str:
     """English plural of a lexicon noun."""
-    return _PLURALS.get(noun) or str(_inflector().plural_noun(noun))  # type: ignore[arg-type]
+    if noun in _PLURALS:
+        return _PLURALS[noun]
+    ending, plural_ending = next(rule for rule in _REGULAR if rule[0].search(noun))
+    return ending.sub(plural_ending, noun, count=1)
 
 
 @cache
 def with_article(phrase: str) -> str:
-    """`phrase` with "a" or "an" in front."""
-    return str(_inflector().a(phrase))  # type: ignore[arg-type]
+    """A phrase of lexicon words with "a" or "an" in front."""
+    return f"{'a' if _CONSONANT.match(phrase) else 'an'} {phrase}"
 
 
 @cache

