@@ -12,8 +12,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
 from components.core.files import file_hash
-from components.core.provenance import git_commit
-from components.registry.dvc_lock import LOCK, experiment_of, keep_lock
+from components.core.provenance import LOCK, git_commit
+from components.registry.dvc_lock import experiment_of, keep_lock
 from components.tracking import tracking_uri
 
 DIRTY = "git-dirty"

@@ -6,7 +6,12 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+import yaml
+
+from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
+
+LOCK = Path("dvc.lock")
 
 
 def git_commit() -> str:
@@ -38,3 +43,20 @@ def path_hash(path: Path) -> str:
 def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
     """Path -> content hash, for the sidecar of an encoder."""
     return {str(path): path_hash(path) for path in paths}
+
+
+def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
+    """Path -> MD5 of everything that dvc.lock knows; empty where there is none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        # With twenty encoders it has 5,000 lines, for which the loader in Python takes half a second.
+        stages = (yaml.load(lock.read_text("utf-8"), yaml.CSafeLoader) or {}).get("stages", {})
+        entries = [entry for kind in ("deps", "outs") for stage in stages.values() for entry in stage.get(kind, [])]
+        return {str(entry["path"]): str(entry.get("md5", "")) for entry in entries}
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"{lock} is damaged ({str(error).splitlines()[0]}): restore it with git") from None

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.core.files import file_hash, write_json
+from components.core.provenance import LOCK
 from components.tracking import TrackedRun, make_client, training_run
 
-LOCK = Path("dvc.lock")
 STATE = Path("state/recorded")
 """One file per MLflow run that has its dvc.lock, so that nothing is stored twice and MLflow is asked once."""
 

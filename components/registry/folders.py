@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core import folders
+from components.core.provenance import LOCK
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
 
@@ -23,7 +24,7 @@ class Folders:
     metrics: Path = Path("reports/metrics")
     quarantine: Path = folders.QUARANTINE
     records: Path = field(default=RECORDS)
-    dvc_lock: Path = Path("dvc.lock")
+    dvc_lock: Path = LOCK
     leaks: Path = LEAKS_FOLDER
 
     def summary(self, table: str) -> Path:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from components.core.errors import InputError
 from components.core.files import file_hash
+from components.core.provenance import locked_hashes
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import Folders
 
@@ -49,7 +47,7 @@ def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
         "git_dirty": str(sidecar.git_commit.endswith(DIRTY)).lower(),
         "dvc_lock_sha256": lock_hash(folders),
     }
-    locked = _locked(folders.dvc_lock)
+    locked = locked_hashes(folders.dvc_lock)
     for path, digest in sidecar.data_hashes.items():
         tags[f"data/{path}"] = digest
     for path in (*sidecar.data_hashes, str(folders.models / sidecar.name)):
@@ -93,19 +91,3 @@ def _link(client: MlflowClient, model: str, found: Any) -> Link:
     # A search does not tell aliases.
     whole = client.get_model_version(model, found.version)
     return Link(str(found.version), tuple(whole.aliases), dict(found.tags))
-
-
-def _locked(lock: Path) -> dict[str, str]:
-    """Path -> MD5 of everything that dvc.lock knows.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    try:
-        stages = (yaml.safe_load(lock.read_text("utf-8")) or {}).get("stages", {})
-        entries = [entry for stage in stages.values() for kind in ("deps", "outs") for entry in stage.get(kind, [])]
-        return {str(entry["path"]): str(entry.get("md5", "")) for entry in entries}
-    except FileNotFoundError:
-        return {}
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"{lock} is damaged ({str(error).splitlines()[0]}): restore it with git") from None

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import yaml
-
-from components.core.provenance import git_commit, path_hash
+from components.core.provenance import git_commit, locked_hashes, path_hash
 from components.core.worker_identity import new_worker
 
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
@@ -40,7 +38,7 @@ def run_tags(stage: str, name: str) -> dict[str, str]:
 def input_tags(inputs: Mapping[str, Path]) -> dict[str, str]:
     """For every input its path, its SHA-256 and, where dvc.lock knows it, DVC's MD5."""
     tags: dict[str, str] = {}
-    locked = _dvc_hashes()
+    locked = locked_hashes()
     for key, path in inputs.items():
         tags[f"input.{key}"] = str(path)
         tags[f"input.{key}.sha256"] = path_hash(path)
@@ -54,11 +52,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _dvc_hashes(lock: Path = Path("dvc.lock")) -> dict[str, str]:
-    """Output path -> md5 of everything that dvc.lock knows."""
-    if not lock.is_file():
-        return {}
-    stages = (yaml.safe_load(lock.read_text("utf-8")) or {}).get("stages", {})
-    return {out["path"]: out.get("md5", "") for stage in stages.values() for out in stage.get("outs", [])}

@@ -116,7 +116,7 @@ def shortest(files: Iterable[Path]) -> list[str]:
 
     def visit(folder: Path) -> None:
         inside = set(files_below(str(folder)))
-        if inside <= wanted:
+        if inside and inside <= wanted:
             lines.append(str(folder))
         elif inside & wanted:
             for child in (path.relative_to(REPO) for path in sorted((REPO / folder).iterdir())):
