@@ -40,7 +40,7 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     wanted, cache = Wanted(frozenset({"image", "caption"}), {}), train.state / "tokens"
     plan = Optimisation(**base.scratch.model_dump(), clip_gradient=1.0, image_tower="random")
     fingerprint = content_hash(
-        base.model_dump_json(), str(train.seed), file_hash(train_pairs), repr(sorted(config.items()))
+        base.model_dump_json(), str(train.seed), train.precision, file_hash(train_pairs), repr(sorted(config.items()))
     )
     checkpoints = Checkpoints(train.state / f"base-{fingerprint[:16]}")
     fit(

@@ -72,7 +72,7 @@ class Job:
         train = self.settings.train
         method, hyper = self.entry.method, self.entry.hyper
         parts = self.entry.name, method.name, repr(hyper), method.visits(hyper)
-        chosen = str(train.seed), str(train.held_out), train.export
+        chosen = str(train.seed), str(train.held_out), train.export, train.precision
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
 

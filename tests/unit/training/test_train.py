@@ -270,6 +270,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
         _fingerprint(world, entry, seed=4),
         _fingerprint(world, entry, held_out=5),
         _fingerprint(world, entry, export="validation/loss"),
+        _fingerprint(world, entry, precision="bf16"),
     ]
     monkeypatch.setattr(train, "find_method", lambda name: replace(find_method(name), visits=lambda _hyper: "pairs"))
     known.append(_fingerprint(world, entry))
