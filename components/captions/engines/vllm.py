@@ -27,6 +27,13 @@ _OWN = frozenset({"api_key", "default_chat_template_kwargs", "host", "port", "se
 """Flags of `vllm serve` that the engine sets itself, or whose defaults it builds on."""
 _ALWAYS = {"generation_config": "vllm", "uvicorn_log_level": "warning"}
 """What is drawn from is told by the task's sampling alone, not by the model's own defaults, such as a `top_k`."""
+_SAME_ANSWERS = frozenset({
+    "api_server_count", "block_size", "cpu_offload_gb", "data_parallel_size", "disable_log_stats", "download_dir",
+    "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
+    "kv_cache_memory_bytes", "load_format", "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers",
+    "pipeline_parallel_size", "swap_space", "tensor_parallel_size",
+})  # fmt: skip
+"""Flags of speed and memory; any other, such as `quantization`, is part of every key of the store."""
 _CPU = {"enforce_eager": True, "kv_cache_memory_bytes": 4 << 30}
 """Flags on a machine without GPUs, where vLLM would take nearly all memory and compile for minutes."""
 
@@ -78,9 +85,13 @@ class VllmEngine:
 
     @cached_property
     def model(self) -> str:
-        """Name and revision or a hash of a folder's weights, and a hash of what the chat template is told."""
-        told = self.options.chat_template_kwargs
-        return self._weights.label + (f"+{content_hash(json.dumps(told, sort_keys=True))[:8]}" if told else "")
+        """Name and revision or a hash of a folder's weights, and hashes of the options that change what it answers."""
+        told, given = self.options.chat_template_kwargs, self.options.arguments
+        computed = {name: value for name, value in given.items() if name not in _SAME_ANSWERS}
+        if self.options.dtype != "auto":
+            computed["dtype"] = self.options.dtype
+        hashes = [content_hash(json.dumps(found, sort_keys=True))[:8] for found in (told, computed) if found]
+        return "+".join([self._weights.label, *hashes])
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
         """Yield whatever has arrived, as soon as it has.

@@ -284,6 +284,22 @@ def test_the_model_is_known_without_the_environment(model: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({"arguments": {"tensor-parallel-size": 2, "gpu_memory_utilization": 0.5}}, True),
+        ({"dtype": "auto", "max_model_len": 512, "concurrency": 9}, True),
+        ({"dtype": "float16"}, False),
+        ({"arguments": {"quantization": "fp8"}}, False),
+        ({"arguments": {"a_flag_of_tomorrow": True}}, False),
+    ],
+)
+def test_stored_answers_are_those_of_the_options_that_change_them(
+    options: dict[str, Any], same: bool, python: Path, model: Path
+) -> None:
+    assert (_engine(python, model, **options).model == _engine(python, model).model) == same
+
+
+@pytest.mark.parametrize(
     ("wrong", "reason"),
     [
         ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs beside `arguments`"),
