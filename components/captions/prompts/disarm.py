@@ -26,6 +26,8 @@ _DOUBLE_QUOTES = re.compile(
 _UNSEEN = {"Cc", "Cf", "Co", "Cs"}
 """Categories of characters that nobody sees: control, format (also the invisible letters that spell hidden text),
 private use, and halves of surrogate pairs, which are no valid text."""
+_JOINERS, _JOINED = "\u200c\u200d", {"Lo", "Mc", "Mn", "Sk", "So"}
+"""Between two pictures or two letters of a script that joins them, these make one sign of both; they stay there."""
 
 
 def disarm(text: str) -> str:
@@ -37,7 +39,12 @@ def disarm(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` without characters that nobody sees; white space stays."""
+    """`text` without characters that nobody sees; white space stays, and what makes one emoji of several."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(letter for letter in text if letter.isspace() or unicodedata.category(letter) not in _UNSEEN)
+    kinds = ["", *map(unicodedata.category, text), ""]
+    return "".join(
+        letter
+        for letter, before, kind, after in zip(text, kinds, kinds[1:], kinds[2:], strict=False)
+        if letter.isspace() or kind not in _UNSEEN or (letter in _JOINERS and {before, after} <= _JOINED)
+    )

@@ -46,6 +46,21 @@ def test_a_harmless_caption_stays_as_it_is(caption: str) -> None:
     assert disarm(caption) == caption
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a \U0001f468\u200d\U0001f469\u200d\U0001f467 walks",
+        "\u2764\ufe0f\u200d\U0001f525",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+    ],
+    ids=["family", "burning heart", "Persian", "Devanagari"],
+)
+def test_what_joins_signs_stays(text: str) -> None:
+    assert disarm(text) == text
+    assert disarm(f"\u200d{text}\u200c") == text
+
+
 def test_what_nobody_sees_is_taken_out() -> None:
     assert disarm("a\u200b dog\u00ad \U000e0068\U000e0069\ue000\ud800\x00!") == "a dog !"
 
