@@ -5,17 +5,16 @@ python -m components.students.save_model --output models/student --adapter compo
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import typer
 
 from components.captions.local_model.language_model import load_language_model
+from components.captions.local_model.saving import write_folder
 from components.captions.local_model.weights import find_weights
 from components.core.errors import run_command
-from components.core.files import atomic_folder
 from components.core.project import start
 
 
@@ -26,31 +25,7 @@ def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str
         InputError: the base or the adapter is missing, or cannot be loaded.
     """
     loaded = load_language_model(adapter, dtype, base)
-    model = _without_quantisation(loaded.model)
-    # Where it was loaded from exists on this machine alone.
-    model.config._name_or_path = ""
-    with atomic_folder(output) as folder:
-        model.save_pretrained(str(folder))
-        loaded.tokenizer.save_pretrained(str(folder))
-        # safetensors lets the owner alone read, and a server may run as somebody else.
-        for path in folder.iterdir():
-            path.chmod(0o644)
-
-
-def _without_quantisation(model: Any) -> Any:
-    """The same weights in a model that does not remember having been unpacked, which transformers refuses to save."""
-    if getattr(model.config, "quantization_config", None) is None:
-        return model
-    from transformers import AutoModelForCausalLM
-
-    config = deepcopy(model.config)
-    del config.quantization_config
-    with torch.device("meta"):
-        fresh = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
-    fresh.load_state_dict(model.state_dict(), assign=True)
-    fresh.tie_weights()
-    fresh.generation_config = model.generation_config
-    return fresh
+    write_folder(loaded.model, loaded.tokenizer, output)
 
 
 def main(

