@@ -131,7 +131,10 @@ def problems(found: Survey) -> Sequence[str]:
     """What a user should know before the first stage runs."""
     told = []
     if found.described.missing:
-        told.append(f"{found.described.missing} images that {found.file} names are not there; `prepare` stops at one")
+        told.append(
+            f"{found.described.missing} images that {found.file} names are missing or damaged: `prepare` leaves out as "
+            "many as prepare.max_unusable_share allows"
+        )
     if found.bad:
         told.append(f"{len(found.bad)} of {found.opened} images that were opened cannot be used: {found.bad[0]}")
     return told

@@ -21,9 +21,9 @@ from components.core.files import atomic_folder, write_json
 from components.core.progress import track
 from components.core.project import start
 from components.core.records import PAIRS
+from components.core.shards.listing import SIZES
+from components.core.shards.reader import Fault
 from components.training.shards.decode import IMAGE_ENDINGS, image_format
-from components.training.shards.listing import SIZES
-from components.training.shards.reader import Fault
 
 _ROWS_AT_A_TIME = 1_000
 

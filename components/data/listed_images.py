@@ -14,11 +14,19 @@ from pathlib import Path
 
 from PIL import Image
 
-from components.core.errors import InputError
 from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
 from components.data.listing import Line, Listing, share
-from components.data.source import Described, EvaluationTables, Pair, Source, caption_queries, filled
+from components.data.source import (
+    Described,
+    EvaluationTables,
+    Pair,
+    Source,
+    Unusable,
+    UnusableError,
+    caption_queries,
+    filled,
+)
 
 _MAX_PIXELS = 40_000_000
 Read = Callable[[Prepare], Listing]
@@ -63,7 +71,7 @@ def read_picture(path: Path) -> bytes:
     """The bytes of an image file, of which all pixels can be decoded.
 
     Raises:
-        InputError: they cannot, or are too many.
+        UnusableError: they cannot, or are too many.
     """
     return checked_picture(path.read_bytes(), str(path))
 
@@ -72,42 +80,46 @@ def checked_picture(raw: bytes, name: str) -> bytes:
     """The bytes of an image, of which all pixels can be decoded; `name` stands in messages.
 
     Raises:
-        InputError: they cannot, or are too many.
+        UnusableError: they cannot, or are too many.
     """
     try:
         with Image.open(io.BytesIO(raw)) as image:
             if image.width * image.height > _MAX_PIXELS:
-                raise InputError(f"{name} has {image.width}x{image.height} pixels: shrink it below {_MAX_PIXELS}")
+                raise UnusableError(f"{name} has {image.width}x{image.height} pixels: shrink it below {_MAX_PIXELS}")
             image.verify()
         # `verify` does not see that a JPEG is cut off; reading all of one at an eighth of its size costs little.
         with Image.open(io.BytesIO(raw)) as image:
             image.draft("RGB", (1, 1))
             image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{name} is no readable image ({error}): replace or remove it") from None
+        raise UnusableError(f"{name} is no readable image ({error}): replace or remove it") from None
     return raw
 
 
-def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair]:
+def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
     shared = share(listing, settings.prepare.counts, settings.world.seed)
     for split in ("test", "val"):
         for lines in shared[split]:
-            yield Pair(split, _read_image(lines[0], listing), lines[0].caption, name=_name(lines[0], listing))
-    captions = chain.from_iterable(_captioned(lines, listing) for lines in shared["train"])
+            yield from _captioned(split, lines[:1], listing)
+    captions = chain.from_iterable(_captioned("train", lines, listing) for lines in shared["train"])
     yield from islice(captions, settings.prepare.counts.train)
 
 
-def _captioned(lines: list[Line], listing: Listing) -> Iterator[Pair]:
-    """One image to train on with each of its captions."""
-    raw = _read_image(lines[0], listing)
+def _captioned(split: str, lines: list[Line], listing: Listing) -> Iterator[Pair | Unusable]:
+    """One image with each of its captions."""
+    try:
+        raw = _read_image(lines[0], listing)
+    except UnusableError as error:
+        yield Unusable(str(error))
+        return
     for line in lines:
-        yield Pair("train", raw, line.caption, name=_name(line, listing))
+        yield Pair(split, raw, line.caption, name=_name(line, listing))
 
 
 def _read_image(line: Line, listing: Listing) -> bytes:
     path = listing.find_image(line.image)
     if path is None:
-        raise InputError(
+        raise UnusableError(
             f"{listing.file}: {line.place} names {line.image}, which is not in {listing.folder}: add or remove it"
         )
     return read_picture(path)

@@ -18,6 +18,7 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.progress import track
 from components.core.settings import Counts, Prepare
+from components.data.source import UnusableError
 
 _HELD_OUT_FIRST = ("test", "val", "train")
 
@@ -96,14 +97,14 @@ def checked_caption(place: str, caption: str, settings: Prepare) -> str:
     """The caption without blanks around it.
 
     Raises:
-        InputError: it is empty or too long; the message begins with `place`.
+        UnusableError: it is empty or too long; the message begins with `place`.
     """
     caption = caption.strip()
     words, longest = len(caption.split()), settings.max_caption_words
     if not caption:
-        raise InputError(f"{place} has an empty caption: write or remove it")
+        raise UnusableError(f"{place} has an empty caption: write or remove it")
     if words > longest:
-        raise InputError(
+        raise UnusableError(
             f"{place} has a caption of {words} words: shorten it or raise prepare.max_caption_words (now {longest})"
         )
     return caption

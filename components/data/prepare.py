@@ -19,11 +19,11 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project, start
-from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS
+from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS, UNUSABLE
 from components.core.settings import Settings
 from components.core.training_columns import PREPARED
 from components.data.leaks.guard import Guard
-from components.data.source import Pair
+from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 
 _BLOCK = 1024
@@ -33,14 +33,20 @@ _BLOCK = 1024
 def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folder: Path = folders.EVALUATION) -> None:
     """Write `<split>.parquet` for every split, one Parquet per benchmark table, and beside the pairs `leaks/`.
 
+    Images that cannot be used are listed in `unusable.parquet` beside the pairs.
+
     Raises:
-        InputError: the source is missing something or holds a row that cannot be used.
+        InputError: the source is missing something, or holds too much that cannot be used.
     """
     guard = Guard.of(settings.prepare)
-    source = find_source(settings.prepare.source)
-    pairs = track(source.pairs(settings), "prepare", sum(settings.prepare.counts.model_dump().values()), "pair")
+    source, unusable = find_source(settings.prepare.source), list[Unusable]()
+    pairs = track(source.usable(settings, unusable), "prepare", settings.prepare.counts.total, "pair")
     with atomic_folder(pairs_folder) as folder:
         test = _write_splits(guard.clean(pairs), folder)
+        if unusable:
+            UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
+            lost = sum(one.images for one in unusable)
+            print(f"prepare: {lost} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.core.errors import InputError
 from components.core.files import content_hash, image_id
 from components.core.records import CAPTION_QUERIES
 from components.core.settings import Prepare, Settings
@@ -38,6 +39,18 @@ class Pair:
     def image_id(self) -> str:
         """The image's, the same in all of its pairs."""
         return image_id(self.image)
+
+
+class UnusableError(InputError):
+    """Why one image, or one of its captions, cannot be used; the text names it and what to do."""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Stands in a source's pairs for what cannot be used; `images` is how many were lost at once."""
+
+    reason: str
+    images: int = 1
 
 
 EvaluationTables = dict[str, tuple[Table, pa.Table]]
@@ -86,7 +99,7 @@ class Source:
     """Where pairs come from.
 
     Attributes:
-        pairs: yields the pairs of all splits, in the same order for the same settings.
+        pairs: yields the pairs of all splits, in the same order for the same settings, and what cannot be one.
         evaluation: builds the benchmark tables from the test pairs; may return none.
         file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
         how: how a user comes by that file.
@@ -94,12 +107,32 @@ class Source:
         find: the file by which a folder is known as one of this source, where that is not always `file`.
     """
 
-    pairs: Callable[[Settings], Iterator[Pair]]
+    pairs: Callable[[Settings], Iterator[Pair | Unusable]]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
     file: str | None = None
     how: str = ""
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
+
+    def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:
+        """The pairs; what cannot be one goes to `unusable`.
+
+        Raises:
+            InputError: as `pairs`, or more images cannot be used than `prepare.max_unusable_share` allows.
+        """
+        share, wanted = settings.prepare.max_unusable_share, settings.prepare.counts.total
+        lost = 0
+        for one in self.pairs(settings):
+            if isinstance(one, Pair):
+                yield one
+                continue
+            unusable.append(one)
+            lost += one.images
+            if lost > share * wanted:
+                raise InputError(
+                    f"{one.reason} ({lost} of at most {wanted} images cannot be used, prepare.max_unusable_share is "
+                    f"{share})"
+                )
 
     def found_in(self, folder: Path) -> str | None:
         """The file by which `folder` is known as one of this source, or None."""

@@ -16,7 +16,15 @@ from components.core.files import image_id
 from components.core.settings import Prepare, Settings
 from components.data.listed_images import checked_picture
 from components.data.listing import checked_caption
-from components.data.source import Described, EvaluationTables, Pair, Source, caption_queries
+from components.data.source import (
+    Described,
+    EvaluationTables,
+    Pair,
+    Source,
+    Unusable,
+    UnusableError,
+    caption_queries,
+)
 
 TRAIN = "train"
 
@@ -38,7 +46,8 @@ class Sample:
     name: str = ""
 
 
-Splits = Mapping[str, Callable[[], Iterator[Sample]]]
+Samples = Iterator[Sample | Unusable]
+Splits = Mapping[str, Callable[[], Samples]]
 """Published split -> opens its samples; all samples under `train` where none is published."""
 
 
@@ -60,46 +69,60 @@ def streamed_source(
     )
 
 
-def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair]:
+def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
     prepare, held_out = settings.prepare, set[str]()
     streams = {split: opened() for split, opened in splits.items()}
     for split, wanted in (("test", prepare.counts.test), ("val", prepare.counts.val)):
-        fresh = (one for one in streams.get(split, streams[TRAIN]) if image_id(one.image) not in held_out)
-        for count in range(wanted):
-            sample = next(fresh, None)
-            if sample is None:
+        fresh = _without(held_out, streams.get(split, streams[TRAIN]))
+        count = 0
+        while count < wanted:
+            if (sample := next(fresh, None)) is None:
                 raise InputError(
                     f"{prepare.folder} has {count} images to {split} with, prepare.counts.{split} wants {wanted}: "
                     "lower it"
                 )
-            held_out.add(image_id(sample.image))
-            yield from _captioned(split, sample, prepare, 1)
-    others = (one for one in streams[TRAIN] if image_id(one.image) not in held_out)
+            for one in _captioned(split, sample, prepare, 1):
+                if isinstance(one, Pair):
+                    held_out.add(one.image_id)
+                    count += 1
+                yield one
+    others = _without(held_out, streams[TRAIN])
     left = prepare.counts.train
     while left:
-        sample = next(others, None)
-        if sample is None:
+        if (sample := next(others, None)) is None:
             have = prepare.counts.train - left
             raise InputError(
                 f"{prepare.folder} has {have} captions to train on, prepare.counts.train wants {prepare.counts.train}: "
                 "lower it"
             )
-        for pair in _captioned(TRAIN, sample, prepare, left):
-            left -= 1
-            yield pair
+        for one in _captioned(TRAIN, sample, prepare, left):
+            left -= isinstance(one, Pair)
+            yield one
 
 
-def _captioned(split: str, sample: Sample, settings: Prepare, most: int) -> Iterator[Pair]:
-    raw = checked_picture(sample.image, sample.place)
-    for caption in islice(dict.fromkeys(sample.captions), most):
-        yield Pair(split, raw, checked_caption(sample.place, caption, settings), name=sample.name)
+def _without(held_out: set[str], samples: Samples) -> Samples:
+    return (one for one in samples if isinstance(one, Unusable) or image_id(one.image) not in held_out)
+
+
+def _captioned(split: str, sample: Sample | Unusable, settings: Prepare, most: int) -> Iterator[Pair | Unusable]:
+    """At most so many of a sample's captions, each said once, with its image."""
+    if isinstance(sample, Unusable):
+        yield sample
+        return
+    try:
+        raw = checked_picture(sample.image, sample.place)
+        captions = [checked_caption(sample.place, caption, settings) for caption in sample.captions]
+    except UnusableError as error:
+        yield Unusable(str(error))
+        return
+    for caption in islice(dict.fromkeys(captions), most):
+        yield Pair(split, raw, caption, name=sample.name)
 
 
 def _evaluation(test: list[Pair], splits: Splits) -> EvaluationTables:
     """Every caption of the test images as a query."""
     found: dict[str, list[str]] = {pair.image_id: [] for pair in test}
     for sample in splits.get("test", splits[TRAIN])():
-        told = found.get(image_id(sample.image))
-        if told is not None:
+        if isinstance(sample, Sample) and (told := found.get(image_id(sample.image))) is not None:
             told += [caption.strip() for caption in sample.captions]
     return caption_queries((image, caption) for image, captions in found.items() for caption in captions if caption)

@@ -29,7 +29,7 @@ from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
 from components.training.rows.batches import OtherImages, Source, TableSource
 from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
 from components.training.rows.sources import Images, Wanted, table_source
-from components.training.shards.listing import shards_hash
+from components.training.shards.contents import shards_hash
 from components.training.shards.source import ShardSource
 
 

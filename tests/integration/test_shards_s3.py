@@ -19,7 +19,7 @@ from components.core.errors import InputError
 from components.core.settings import Shards
 from components.core.storage import S3
 from components.encoders.adapter.tokens import ClipTokenizer
-from components.training.shards.listing import shards_hash
+from components.training.shards.contents import shards_hash
 from components.training.shards.source import ShardSource
 from tests.support.shard_making import make_shards
 

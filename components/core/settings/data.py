@@ -24,6 +24,11 @@ class Counts(Block):
     val: PositiveInt
     test: PositiveInt
 
+    @property
+    def total(self) -> int:
+        """Pairs of all splits."""
+        return self.train + self.val + self.test
+
 
 class Prepare(Block):
     """Where image-caption pairs come from."""
@@ -33,7 +38,12 @@ class Prepare(Block):
     rare_word_share: float = Field(0.04, ge=0, le=1)
     folder: Path | None = None
     """What all sources but `embedded` read, in the format that the source's file says."""
+    shards: str | None = None
+    """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; the
+    shards of `folder` when not given."""
     max_caption_words: PositiveInt = 100
+    max_unusable_share: float = Field(0.01, ge=0, lt=1)
+    """Images that may be missing or unreadable, of all that `counts` asks for; they are left out and listed."""
     keep_out: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
     its released code has it, these rows alone."""

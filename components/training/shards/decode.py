@@ -13,8 +13,8 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.files import image_id
+from components.core.shards.reader import Fault, RawSample
 from components.encoders.adapter.images import MAX_PIXELS, decode
-from components.training.shards.reader import Fault, RawSample
 
 IMAGE_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 """Ending of a member by Pillow's name of the format; no other format is opened, some of them run programs."""

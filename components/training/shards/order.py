@@ -15,7 +15,7 @@ import numpy as np
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.training.shards.reader import RawSample
+from components.core.shards.reader import RawSample
 
 
 @dataclass(frozen=True)

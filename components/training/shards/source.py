@@ -22,12 +22,12 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.progress import track
+from components.core.shards.listing import ShardFiles, find_shards
+from components.core.shards.reader import Fault, RawSample, ShardReader
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example, SampleDecoder
-from components.training.shards.listing import ShardFiles, find_shards
 from components.training.shards.order import ShardOrder, in_order, prefetched
-from components.training.shards.reader import Fault, RawSample, ShardReader
 
 IMAGES: Mapping[str, str] = MappingProxyType({"image": "jpg|jpeg|png|webp"})
 TEXTS: Mapping[str, str] = MappingProxyType({"caption": "txt"})

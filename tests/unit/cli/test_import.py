@@ -57,7 +57,7 @@ def test_the_profile_fits_and_asks_for_what_is_there(name: str, project: Path) -
     (project / "params.yaml").write_text(overlaid("mine"))
     settings = load_settings()
     assert (settings.world.name, settings.prepare.source) == ("mine", source)
-    pairs = list(find_source(source).pairs(settings))
+    pairs = list(find_source(source).usable(settings, []))
     counts = settings.prepare.counts
     assert [sum(pair.split == split for pair in pairs) for split in ("train", "val", "test")] == [
         counts.train, counts.val, counts.test
@@ -94,7 +94,7 @@ def test_problems_are_told_before_a_stage_meets_them(project: Path) -> None:
     (project / "set" / "3.png").unlink()
     (project / "set" / "4.png").write_bytes(picture(4)[:40])
     done = _run("set", "--dry-run")
-    assert "problem: 1 images that captions.tsv names are not there" in done.output
+    assert "problem: 1 images that captions.tsv names are missing or damaged" in done.output
     assert "problem: 1 of 19 images that were opened cannot be used: set/4.png is no readable image" in done.output
 
 

@@ -11,8 +11,8 @@ import pytest
 from components.cli.write_shards import main, write_shards
 from components.core.errors import InputError
 from components.core.records import PAIRS
-from components.training.shards.listing import ShardFiles
-from components.training.shards.reader import ShardReader
+from components.core.shards.listing import ShardFiles
+from components.core.shards.reader import ShardReader
 from tests.support.shard_making import picture
 
 

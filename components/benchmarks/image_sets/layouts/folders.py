@@ -20,7 +20,7 @@ from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_e
 from components.core.errors import InputError
 
 if TYPE_CHECKING:
-    from components.training.shards.reader import RawSample
+    from components.core.shards.reader import RawSample
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 _IN_SHARDS = ("webp", "png", "jpg", "jpeg")
@@ -85,8 +85,8 @@ def _read_shards(context: PublishedContext, path: Path, facts: ImageSetFacts, _s
     Shards are read once from end to end with nothing in them trusted; pictures are then opened where they lie in them.
     """
     # They bring torch and boto3 along, which a list of benchmarks need not wait for.
-    from components.training.shards.listing import ShardFiles
-    from components.training.shards.reader import ShardReader
+    from components.core.shards.listing import ShardFiles
+    from components.core.shards.reader import ShardReader
 
     pictures: list[Picture] = []
     labels: list[int] = []
@@ -140,7 +140,7 @@ def tar_pictures(path: Path) -> Callable[[str, str], Picture]:
     """
     from webdataset.tariterators import base_plus_ext
 
-    from components.training.shards.reader import MAX_MEMBER
+    from components.core.shards.reader import MAX_MEMBER
 
     places: dict[tuple[str, str], tuple[int, int]] = {}
     # What follows a damaged place is not asked for: the strict reader has stopped there, too.

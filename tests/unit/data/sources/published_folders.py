@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
+
+from tests.support.shard_making import write_tar
 
 PUBLISHED = {"train": range(6), "val": range(6, 8), "test": range(8, 10)}
 COUNTS = {"train": 12, "val": 2, "test": 2}
@@ -95,11 +98,23 @@ def write_huggingface(folder: Path) -> None:
         pq.write_table(pa.table(rows), folder / "data" / f"{name}.parquet")
 
 
+def write_webdataset(folder: Path) -> None:
+    """img2dataset's shards, a sample for each caption."""
+    for split, numbers in PUBLISHED.items():
+        members: list[tuple[str | tarfile.TarInfo, bytes]] = []
+        told = [(number, text) for number in numbers for text in captions(number)]
+        for key, (shown, text) in enumerate(told):
+            members += [(f"{key:09d}.png", picture(shown)), (f"{key:09d}.json", b"{}")]
+            members.append((f"{key:09d}.txt", text.encode()))
+        write_tar(folder / f"set-{split}-00000.tar", members)
+
+
 WRITERS = {
     "flickr8k": ("flickr", write_flickr8k),
     "flickr30k": ("flickr", write_flickr30k),
     "coco_karpathy": ("coco", write_coco_karpathy),
     "coco": ("coco", write_coco),
     "huggingface": ("huggingface", write_huggingface),
+    "webdataset": ("webdataset", write_webdataset),
 }
 """Format -> the source that reads it, and what writes a small folder of it."""

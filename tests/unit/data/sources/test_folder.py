@@ -43,7 +43,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any) -> Callable[...,
 
 
 def _pairs(settings: Settings) -> list[Any]:
-    return list(find_source("folder").pairs(settings))
+    return list(find_source("folder").usable(settings, []))
 
 
 def test_good_folder(world: Any) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from components.core.discovery import names_in
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
@@ -20,6 +21,7 @@ from components.data import prepare
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture
 
+SOURCES = "components.data.sources"
 SHARED = Path(__file__).parents[5] / "shared" / "data" / "flickr8k"
 
 
@@ -62,9 +64,9 @@ def test_published_splits_are_kept(name: str, settings: Any, tmp_path: Path) -> 
 def test_a_folder_is_known_by_its_file(name: str, settings: Any, tmp_path: Path) -> None:
     source, _ = WRITERS[name]
     settings(name)
-    known = [one for one in ("coco", "flickr", "folder", "huggingface") if find_source(one).found_in(tmp_path / "set")]
-    assert known == [source]
-    assert find_source(source).found_in(tmp_path) is None
+    assert [one for one in names_in(SOURCES) if find_source(one).found_in(tmp_path / "set")] == [source]
+    (tmp_path / "empty").mkdir()
+    assert find_source(source).found_in(tmp_path / "empty") is None
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -72,11 +74,11 @@ def test_a_folder_is_known_by_its_file(name: str, settings: Any, tmp_path: Path)
 def test_more_than_there_is_is_refused(name: str, split: str, settings: Any) -> None:
     wanted = settings(name, counts=COUNTS | {split: 50})
     with pytest.raises(InputError, match=r"(?s)counts.* 50\b.*lower"):
-        list(find_source(WRITERS[name][0]).pairs(wanted))
+        list(find_source(WRITERS[name][0]).usable(wanted, []))
 
 
 def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    list(find_source("flickr").pairs(settings("flickr8k")))
+    list(find_source("flickr").usable(settings("flickr8k"), []))
     assert (
         "Flickr8k.token.txt: 1 images are in no published split and are left out, first 10.png"
         in capsys.readouterr().out
@@ -88,7 +90,7 @@ def test_an_image_in_two_published_splits_does_not_train(
 ) -> None:
     made = settings("flickr8k", counts=COUNTS | {"train": 10})
     shutil.copy(tmp_path / "set/Flicker8k_Dataset/8.png", tmp_path / "set/Flicker8k_Dataset/0.png")
-    pairs = list(find_source("flickr").pairs(made))
+    pairs = list(find_source("flickr").usable(made, []))
     twice = image_id(picture(8))
     assert {pair.split for pair in pairs if pair.image_id == twice} == {"test"}
     assert "1 images that are published in two splits" in capsys.readouterr().out
@@ -100,7 +102,7 @@ def test_an_image_that_streams_twice_does_not_train(settings: Any, tmp_path: Pat
     rows = pq.read_table(path).to_pylist()
     rows[0]["image"]["bytes"] = picture(8)
     pq.write_table(pa.Table.from_pylist(rows), path)
-    pairs = list(find_source("huggingface").pairs(made))
+    pairs = list(find_source("huggingface").usable(made, []))
     assert {pair.split for pair in pairs if pair.image_id == image_id(picture(8))} == {"test"}
 
 
@@ -109,7 +111,7 @@ def test_without_published_splits_the_first_images_test(tmp_path: Path, settings
     for path in (tmp_path / "set" / "data").iterdir():
         if not path.name.startswith("train"):
             path.unlink()
-    pairs = list(find_source("huggingface").pairs(made))
+    pairs = list(find_source("huggingface").usable(made, []))
     order = [image_id(picture(number)) for number in range(6)]
     assert [pair.image_id for pair in pairs[:2]] == order[:2]
     assert {pair.image_id for pair in pairs[2:]} <= set(order[2:])
@@ -248,7 +250,7 @@ def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path
     made = settings(name)
     harm(tmp_path / "set")
     with pytest.raises(InputError, match=message) as caught:
-        list(find_source(WRITERS[name][0]).pairs(made))
+        list(find_source(WRITERS[name][0]).usable(made, []))
     assert "\n" not in str(caught.value)
 
 
@@ -257,7 +259,7 @@ def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path
 def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
     found = {"source": "flickr", "folder": str(SHARED), "counts": {"train": 29_990, "val": 1000, "test": 1000}}
     made = Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
-    pairs = list(find_source("flickr").pairs(made))
+    pairs = list(find_source("flickr").usable(made, []))
     images = {split: {pair.image_id for pair in pairs if pair.split == split} for split in SPLITS}
     # One photograph is there twice among those to train on.
     assert {split: len(found) for split, found in images.items()} == {"train": 5999, "val": 1000, "test": 1000}

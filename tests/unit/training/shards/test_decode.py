@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from components.core.errors import InputError
+from components.core.shards.reader import Fault, RawSample
 from components.encoders.adapter.images import decode
 from components.training.shards.decode import Example, SampleDecoder
-from components.training.shards.reader import Fault, RawSample
 from tests.support.shard_making import picture
 
 DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)

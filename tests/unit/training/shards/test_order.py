@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
+from components.core.shards.reader import RawSample
 from components.training.shards.order import ShardOrder, in_order, prefetched
-from components.training.shards.reader import RawSample
 
 PER_SHARD = 5
 

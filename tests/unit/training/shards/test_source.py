@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
+from components.core.shards.reader import Fault, RawSample
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example
-from components.training.shards.reader import Fault, RawSample
 from components.training.shards.source import ENOUGH, ErrorCount, ShardSource
 from tests.support.shard_making import make_shards, picture, write_tar
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from webdataset.tariterators import base_plus_ext, group_by_keys
 
-from components.training.shards.listing import ShardFiles
+from components.core.shards.listing import ShardFiles
 
 MAX_MEMBER = 64 << 20
 """Bytes of the largest file that is read from a shard."""

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.training.shards import reader as shard_tar
-from components.training.shards.listing import ShardFiles
-from components.training.shards.reader import BrokenShardError, Fault, RawSample, ShardReader, tar_files
+from components.core.shards import reader as shard_tar
+from components.core.shards.listing import ShardFiles
+from components.core.shards.reader import BrokenShardError, Fault, RawSample, ShardReader, tar_files
 from tests.support.shard_making import write_tar
 
 CONTENT = {"a.txt": b"x" * 700, "b.txt": b"y" * 10, "c.txt": b""}

@@ -1,0 +1,159 @@
+"""Source `webdataset`: samples as img2dataset writes them, and what is damaged or hostile left out and listed."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
+from components.core.settings import Settings
+from components.data import prepare
+from tests.support.shard_making import make_shards, picture, sound, write_tar
+
+COUNTS = {"train": 8, "val": 2, "test": 2}
+Members = list[tuple[str | tarfile.TarInfo, bytes]]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    def make(**changes: Any) -> Settings:
+        found = {"source": "webdataset", "folder": str(tmp_path / "shards"), "counts": COUNTS} | changes
+        return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+
+    return make
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Callable[[Settings], dict[str, list[str]]]:
+    """Runs the stage; returns the captions by split."""
+
+    def run(settings: Settings) -> dict[str, list[str]]:
+        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+        paths = {split: tmp_path / "pairs" / f"{split}.parquet" for split in SPLITS}
+        return {split: PAIRS.read(path)["caption"].to_pylist() for split, path in paths.items()}
+
+    return run
+
+
+def test_without_splits_the_first_samples_are_held_out(settings: Any, prepared: Any, tmp_path: Path) -> None:
+    make_shards(tmp_path / "shards", 3, 4)
+    found = prepared(settings())
+    assert found == {
+        "test": ["caption 0", "caption 1"],
+        "val": ["caption 2", "caption 3"],
+        "train": [f"caption {number}" for number in range(4, 12)],
+    }
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")
+    assert queries["text"].to_pylist() == ["caption 0", "caption 1"]
+
+
+def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared: Any, tmp_path: Path) -> None:
+    for number, split in enumerate(("train", "test", "validation")):
+        samples = [member for sample in range(8) for member in sound(f"{sample}", 10 * number + sample)]
+        write_tar(tmp_path / "shards" / split / "00000.tar", samples)
+    found = prepared(settings())
+    assert found["test"] == ["caption 10", "caption 11"]
+    assert found["val"] == ["caption 20", "caption 21"]
+    assert found["train"] == [f"caption {number}" for number in range(8)]
+    alone = settings(shards=f"{tmp_path}/shards/{{train,test}}/00000.tar", counts=COUNTS | {"train": 6})
+    assert prepared(alone)["val"] == ["caption 0", "caption 1"]
+
+
+def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_path: Path) -> None:
+    samples: Members = []
+    for number in range(12):
+        samples += [
+            (f"{number}.jpg", picture(number, "JPEG")),
+            (f"{number}.json", b'{"caption": " a d\\u00f6g %d "}' % number),
+        ]
+    write_tar(tmp_path / "shards" / "0.tar", samples)
+    assert prepared(settings())["test"] == ["a d\u00f6g 0", "a d\u00f6g 1"]
+
+
+def _link(key: str) -> Members:
+    link = tarfile.TarInfo(f"{key}.png")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return [(link, b""), (f"{key}.txt", b"a link out of the shard")]
+
+
+def _bomb(key: str) -> Members:
+    buffer = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(buffer, "PNG")
+    return [(f"{key}.png", buffer.getvalue()), (f"{key}.txt", b"a bomb")]
+
+
+FAULTS: dict[str, tuple[Callable[[str], Members], str]] = {
+    "no image": (lambda key: [(f"{key}.txt", b"text alone")], "no image"),
+    "no caption": (lambda key: [(f"{key}.png", picture(99))], "no caption"),
+    "empty caption": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", b" \n")], "no caption"),
+    "caption of another kind": (
+        lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b'{"caption": 3}')],
+        "no caption",
+    ),
+    "wrong encoding": (
+        lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", "ä".encode("latin-1"))],
+        "unreadable text",
+    ),
+    "cut JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b'{"cap')], "unreadable text"),
+    "deep JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b"[" * 100_000)], "unreadable text"),
+    "long caption": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", b"word " * 101)], "of 101 words"),
+    "cut image": (lambda key: [(f"{key}.png", picture(99)[:40]), (f"{key}.txt", b"half")], "no readable image"),
+    "same name twice": (lambda key: [*sound(key, 98), *sound(key, 99)], "duplicate member"),
+    "name that climbs": (lambda key: sound(f"../{key}", 99), "unsafe name"),
+    "link": (_link, "not a file"),
+    "bomb": (_bomb, "no readable image"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_cannot_be_used_is_left_out_and_listed(
+    name: str, settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write, reason = FAULTS[name]
+    samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
+    write_tar(tmp_path / "shards" / "000.tar", [*samples[:10], *write("004x"), *samples[10:]])
+    found = prepared(settings(max_unusable_share=0.1))
+    assert {split: len(captions) for split, captions in found.items()} == COUNTS
+    (told,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert reason in told
+    assert "000.tar/" in told
+    assert "prepare: 1 images left out" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"1 of at most 12 images cannot be used, prepare\.max_u.* is 0\.01") as fault:
+        prepared(settings())
+    assert "\n" not in str(fault.value)
+
+
+def test_a_cut_shard_gives_what_is_before_the_cut(settings: Any, prepared: Any, tmp_path: Path) -> None:
+    make_shards(tmp_path / "shards", 2, 12)
+    first = tmp_path / "shards" / "000.tar"
+    first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
+    found = prepared(settings(max_unusable_share=0.4))
+    assert found["train"][:5] == [f"caption {number}" for number in (4, 5, 6, 7, 12)]
+    (told,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert "broken shard" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"folder": None}, "needs prepare.folder"),
+        ({"folder": "nowhere"}, "nowhere does not exist"),
+        ({"shards": "nowhere/{000..003}.tar"}, r"nowhere/000\.tar is missing"),
+        ({"shards": "pipe:cat 0.tar"}, "commands are not run"),
+        ({"counts": COUNTS | {"train": 9}}, r"has 8 captions to train on, prepare\.counts\.train wants 9"),
+        ({"counts": COUNTS | {"test": 13}}, r"has 12 images to test with, prepare\.counts\.test wants 13"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    changes: dict[str, Any], reason: str, settings: Any, prepared: Any, tmp_path: Path
+) -> None:
+    make_shards(tmp_path / "shards", 3, 4)
+    with pytest.raises(InputError, match=reason):
+        prepared(settings(**changes))
