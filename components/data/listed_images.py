@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
@@ -92,7 +92,9 @@ def checked_picture(raw: bytes, name: str) -> bytes:
             image.draft("RGB", (1, 1))
             image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnusableError(f"{name} is no readable image ({error}): replace or remove it") from None
+        # Pillow would name the address of the buffer.
+        reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
+        raise UnusableError(f"{name} is no readable image ({reason}): replace or remove it") from None
     return raw
 
 

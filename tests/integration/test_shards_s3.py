@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ import torch
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.core.settings import Shards
+from components.core.records import PAIRS, UNUSABLE
+from components.core.settings import Settings, Shards
 from components.core.storage import S3
+from components.data import prepare
 from components.encoders.adapter.tokens import ClipTokenizer
 from components.training.shards.contents import shards_hash
 from components.training.shards.source import ShardSource
@@ -49,6 +52,20 @@ def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:
         assert np.array_equal(one.tokens["caption"], other.tokens["caption"])
         assert torch.equal(one.pixels["image"], other.pixels["image"])
     assert disk.errors == remote.errors == {"not an image": 2}
+
+
+def test_pairs_of_s3_equal_those_of_disk(uploaded: tuple[str, str], tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    found = []
+    for shards in uploaded:
+        given = {"source": "webdataset", "shards": shards, "max_unusable_share": 0.1}
+        given["counts"] = {"train": 80, "val": 10, "test": 10}
+        settings = Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | given})
+        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+        found.append({path.name: path.read_bytes() for path in (tmp_path / "pairs").iterdir()})
+    assert found[0] == found[1]
+    assert len(PAIRS.read(tmp_path / "pairs" / "train.parquet")) == 80
+    reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert [reason.split()[0] for reason in reasons] == ["000.tar/s00005", "001.tar/s00044"]
 
 
 def test_an_object_that_was_replaced_is_noticed(s3, bucket: str, uploaded: tuple[str, str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
