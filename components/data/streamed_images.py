@@ -87,7 +87,7 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
                     count += 1
                 yield one
     others = _without(held_out, streams[TRAIN])
-    left = prepare.counts.train
+    left, known, repeated = prepare.counts.train, set[int](), 0
     while left:
         if (sample := next(others, None)) is None:
             have = prepare.counts.train - left
@@ -96,8 +96,15 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
                 "lower it"
             )
         for one in _captioned(TRAIN, sample, prepare, left):
-            left -= isinstance(one, Pair)
+            if isinstance(one, Pair):
+                if (key := int(one.id, 16)) in known:
+                    repeated += 1
+                    continue
+                known.add(key)
+                left -= 1
             yield one
+    if repeated:
+        print(f"{prepare.shards or prepare.folder}: {repeated} captions left out that repeat another of the same image")
 
 
 def _without(held_out: set[str], samples: Samples) -> Samples:

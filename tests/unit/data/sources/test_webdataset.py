@@ -77,6 +77,15 @@ def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_p
     assert prepared(settings())["test"] == ["a d\u00f6g 0", "a d\u00f6g 1"]
 
 
+def test_a_pair_that_comes_again_is_left_out(
+    settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [member for key in range(14) for member in sound(f"{key:02d}", min(key, 4) if key < 7 else key)]
+    write_tar(tmp_path / "shards" / "0.tar", samples)
+    assert prepared(settings())["train"] == [f"caption {number}" for number in (4, 7, 8, 9, 10, 11, 12, 13)]
+    assert "2 captions left out that repeat another of the same image" in capsys.readouterr().out
+
+
 def _link(key: str) -> Members:
     link = tarfile.TarInfo(f"{key}.png")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
