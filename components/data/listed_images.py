@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from components.core.ahead import mapped
 from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
 from components.data.listing import Line, Listing, share
@@ -101,21 +102,25 @@ def checked_picture(raw: bytes, name: str) -> bytes:
 def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
     shared = share(listing, settings.prepare.counts, settings.world.seed)
     for split in ("test", "val"):
-        for lines in shared[split]:
-            yield from _captioned(split, lines[:1], listing)
-    captions = chain.from_iterable(_captioned("train", lines, listing) for lines in shared["train"])
-    yield from islice(captions, settings.prepare.counts.train)
+        yield from _captioned(split, [lines[:1] for lines in shared[split]], listing)
+    yield from islice(_captioned("train", shared["train"], listing), settings.prepare.counts.train)
 
 
-def _captioned(split: str, lines: list[Line], listing: Listing) -> Iterator[Pair | Unusable]:
-    """One image with each of its captions."""
-    try:
-        raw = _read_image(lines[0], listing)
-    except UnusableError as error:
-        yield Unusable(str(error))
-        return
-    for line in lines:
-        yield Pair(split, raw, line.caption, name=_name(line, listing))
+def _captioned(split: str, images: list[list[Line]], listing: Listing) -> Iterator[Pair | Unusable]:
+    """Each image with each of its captions; cores read and decode some images ahead."""
+
+    def read(lines: list[Line]) -> bytes | Unusable:
+        try:
+            return _read_image(lines[0], listing)
+        except UnusableError as error:
+            return Unusable(str(error))
+
+    for lines, image in mapped(read, images):
+        if isinstance(image, Unusable):
+            yield image
+            continue
+        for line in lines:
+            yield Pair(split, image, line.caption, name=_name(line, listing))
 
 
 def _read_image(line: Line, listing: Listing) -> bytes:

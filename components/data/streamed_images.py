@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from components.core.ahead import mapped
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.settings import Prepare, Settings
@@ -71,7 +72,7 @@ def streamed_source(
 
 def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
     prepare, held_out = settings.prepare, set[str]()
-    streams = {split: opened() for split, opened in splits.items()}
+    streams = {split: _checked(opened()) for split, opened in splits.items()}
     for split, wanted in (("test", prepare.counts.test), ("val", prepare.counts.val)):
         fresh = _without(held_out, streams.get(split, streams[TRAIN]))
         count = 0
@@ -107,6 +108,20 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
         print(f"{prepare.shards or prepare.folder}: {repeated} captions left out that repeat another of the same image")
 
 
+def _checked(samples: Samples) -> Samples:
+    """The samples, those whose image can be decoded; cores decode some images ahead."""
+
+    def check(one: Sample | Unusable) -> Sample | Unusable:
+        try:
+            if isinstance(one, Sample):
+                checked_picture(one.image, one.place)
+        except UnusableError as error:
+            return Unusable(str(error))
+        return one
+
+    return (found for _, found in mapped(check, samples))
+
+
 def _without(held_out: set[str], samples: Samples) -> Samples:
     return (one for one in samples if isinstance(one, Unusable) or image_id(one.image) not in held_out)
 
@@ -117,13 +132,12 @@ def _captioned(split: str, sample: Sample | Unusable, settings: Prepare, most: i
         yield sample
         return
     try:
-        raw = checked_picture(sample.image, sample.place)
         captions = [checked_caption(sample.place, caption, settings) for caption in sample.captions]
     except UnusableError as error:
         yield Unusable(str(error))
         return
     for caption in islice(dict.fromkeys(captions), most):
-        yield Pair(split, raw, caption, name=sample.name)
+        yield Pair(split, sample.image, caption, name=sample.name)
 
 
 def _evaluation(test: list[Pair], splits: Splits) -> EvaluationTables:

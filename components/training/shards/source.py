@@ -10,7 +10,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from components.core.ahead import mapped, prefetched
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.files import content_hash
@@ -27,7 +27,7 @@ from components.core.shards.reader import Fault, RawSample, ShardReader
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example, SampleDecoder
-from components.training.shards.order import ShardOrder, in_order, prefetched
+from components.training.shards.order import ShardOrder
 
 IMAGES: Mapping[str, str] = MappingProxyType({"image": "jpg|jpeg|png|webp"})
 TEXTS: Mapping[str, str] = MappingProxyType({"caption": "txt"})
@@ -238,11 +238,7 @@ class ShardSource:
         return ", ".join(f"{count} {name}" for name, count in counted.most_common())
 
     def _decoded(self, samples: Iterator[RawSample]) -> Iterator[tuple[RawSample, Example | Fault | None]]:
-        with ThreadPoolExecutor(self._workers, "decode") as pool:
-            try:
-                yield from in_order(pool, self._decoder, samples, _AHEAD_PER_WORKER * self._workers)
-            finally:
-                pool.shutdown(cancel_futures=True)
+        return mapped(self._decoder, samples, self._workers, _AHEAD_PER_WORKER)
 
     def _skip(self, samples: Iterator[RawSample], count: int) -> None:
         skipped: Iterator[RawSample] = itertools.islice(samples, count)

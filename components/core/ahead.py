@@ -1,0 +1,66 @@
+"""Work that threads do ahead of whoever takes its results, which come in order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END: Any = object()
+"""What stands behind the last item."""
+
+
+def prefetched(produce: Callable[[threading.Event], Generator[T]], depth: int) -> Generator[T]:
+    """What `produce` yields, made by a background thread at most `depth` items ahead of the one at hand.
+
+    Errors of the thread are raised here. Closing the generator sets the event that `produce` was given, waits for
+    it to end, and leaves no thread behind; `produce` should look at the event where it works long without yielding.
+    """
+    stop = threading.Event()
+    with closing(produce(stop)) as produced, ThreadPoolExecutor(1, "prefetch") as pool:
+        made = in_order(pool, lambda _: next(produced, _END), itertools.repeat(None), depth + 1)
+        try:
+            for _, item in made:
+                if item is _END:
+                    return
+                yield item
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def mapped(
+    function: Callable[[T], R], items: Iterable[T], threads: int | None = None, per_thread: int = 4
+) -> Generator[tuple[T, R]]:
+    """Each item with `function` of it, in order; `threads` (one per core) work up to so many items ahead each.
+
+    An error of an item is raised in its turn. Closing the generator waits for what is begun and leaves no thread.
+    """
+    threads = threads or os.cpu_count() or 1
+    with ThreadPoolExecutor(threads, "ahead") as pool:
+        try:
+            yield from in_order(pool, function, items, per_thread * threads)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def in_order(
+    pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int
+) -> Iterator[tuple[T, R]]:
+    """Each item with `function` of it, in order, while the pool works up to `ahead` items further on."""
+    running: deque[tuple[T, Future[R]]] = deque()
+    for item in items:
+        running.append((item, pool.submit(function, item)))
+        if len(running) > ahead:
+            done, future = running.popleft()
+            yield done, future.result()
+    for done, future in running:
+        yield done, future.result()
