@@ -295,16 +295,18 @@ def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -
     return answers
 
 
-def few_of_each(labels: Indices, count: int, seed: int) -> Indices:
-    """Rows of `count` images of each class, or of all where a class has fewer, drawn by `seed`; sorted.
+def few_of_each(labels: Indices, count: int, seed: int, share: float = 1.0) -> Indices:
+    """Rows of `count` images of each class, or of `share` of it where that is fewer, drawn by `seed`; sorted.
 
     Args:
         labels: classes `[images]`.
         count: how many of a class.
         seed: of the draw.
+        share: of a class's images that may be drawn, rounded down.
     """
     generator = np.random.default_rng(seed)
-    drawn = [generator.permutation(np.flatnonzero(labels == number))[:count] for number in np.unique(labels)]
+    shuffled = (generator.permutation(np.flatnonzero(labels == number)) for number in np.unique(labels))
+    drawn = [rows[: min(count, int(share * len(rows)))] for rows in shuffled]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
 
 

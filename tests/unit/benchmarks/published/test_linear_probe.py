@@ -10,7 +10,13 @@ import pytest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import find_published, linear_probe
-from components.benchmarks.published.linear_probe import BENCHMARKS, few_of_each, score, score_pc_clip
+from components.benchmarks.published.linear_probe import (
+    BENCHMARKS,
+    few_of_each,
+    score,
+    score_halved,
+    score_pc_clip,
+)
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
@@ -48,6 +54,23 @@ def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monke
         assert find_published(name.split("/")[0].replace("cifar10", "cifar100")).metric(name)
 
 
+def test_a_set_without_training_images_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[str]] = []
+    monkeypatch.setattr(
+        PublishedContext,
+        "images",
+        lambda context, pictures: shown.append([one.name for one in pictures]) or _images(context, pictures),
+    )
+    write_shards(tmp_path, TRAIN)
+    facts = FACTS.model_copy(update={"name": "imagenet_a", "test": (15,)})
+    found = score_halved(toy_context(tmp_path, {}), facts)
+    assert [len(names) for names in shown] == [6, 9]
+    assert not set(shown[0]) & set(shown[1])
+    assert found.values["linear_probe_imagenet_a_pc_clip/top1"].tolist() == [1] * 9
+    for name in found.values:
+        assert find_published("linear_probe_imagenet_a_pc_clip").metric(name)
+
+
 def test_few_of_each_class_and_all_of_small_ones() -> None:
     labels = np.array([2, 0, 2, 2, 1, 2])
     rows = few_of_each(labels, 2, seed=0)
@@ -55,6 +78,7 @@ def test_few_of_each_class_and_all_of_small_ones() -> None:
     assert rows.tolist() == sorted(set(rows.tolist()))
     assert any(few_of_each(labels, 2, seed).tolist() != rows.tolist() for seed in range(1, 9)), "drawn, not the first"
     assert few_of_each(labels, 100, seed=0).tolist() == [0, 1, 2, 3, 4, 5]
+    assert sorted(labels[few_of_each(labels, 100, 0, share=0.5)].tolist()) == [2, 2]
 
 
 def test_a_missing_split_or_one_class_is_refused(tmp_path: Path) -> None:
