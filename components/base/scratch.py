@@ -12,7 +12,7 @@ from components.core.compute.hardware import pick_autocast, pick_device
 from components.core.files import content_hash, file_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings
-from components.encoders.adapter.architecture import model_config, plain_name
+from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
@@ -28,12 +28,16 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     """Train `base.model` from random weights on `train_pairs` with the settings of `base.scratch`.
 
     The checkpoints are returned so that the caller clears them once the encoder is saved.
+
+    Raises:
+        InputError: the model is unknown, or its image tower cannot start at random.
     """
     base, train, device = settings.base, settings.train, pick_device(settings.train.device)
     assert base.scratch is not None
     config = model_config(base.model)
     torch.manual_seed(train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")
+    refuse_batch_statistics(encoder.model.visual, base.model)
     model = encoder.model.to(device)
     rows = PAIRS.read(train_pairs, ["id", "image_id", "caption"]).to_pandas()
     images = Images(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)

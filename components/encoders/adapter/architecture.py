@@ -10,6 +10,7 @@ from typing import Any
 import open_clip
 from open_clip.transformer import QuickGELU
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from components.core.errors import InputError
 from components.encoders.adapter.language_tower import LanguageClip, LanguageTower, from_config, without_dropout
@@ -78,6 +79,22 @@ def image_tower(config: dict[str, Any]) -> nn.Module:
     )
     tower: nn.Module = whole.visual
     return tower
+
+
+def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
+    """Refuse to start a tower at random that normalises by statistics of batches, as ResNets do.
+
+    Training keeps such statistics as they are, so that micro-batches and ranks compute the same features; those of
+    random weights say nothing, and the tower would hardly learn. Published weights bring theirs along.
+
+    Raises:
+        InputError: the tower has such layers.
+    """
+    if any(isinstance(module, _BatchNorm) for module in tower.modules()):
+        raise InputError(
+            f"the image tower of '{model}' normalises by batch statistics, which training keeps fixed, so it cannot start "
+            "at random: take a vision transformer, or published weights"
+        )
 
 
 def has_quick_gelu(config: dict[str, Any]) -> bool:

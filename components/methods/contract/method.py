@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from components.core.errors import InputError
-from components.encoders.adapter.architecture import image_tower
+from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 from components.methods.contract.features import Features
 from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import Optimisation
@@ -100,10 +100,15 @@ class Method:
         return (self.columns(hyper) - set(draws)) | drawn | self.rows(hyper)
 
     def start(self, base: Encoder, hyper: Optimisation) -> Encoder:
-        """The encoder that training starts from; `base` may be changed."""
+        """The encoder that training starts from; `base` may be changed.
+
+        Raises:
+            InputError: the image tower is to start at random and cannot.
+        """
         encoder = self.tower(base, hyper)
         if hyper.image_tower == "random":
             encoder.model.visual = image_tower(encoder.sidecar.architecture).eval()
+            refuse_batch_statistics(encoder.model.visual, encoder.sidecar.model)
         return encoder
 
     def freeze(self, model: nn.Module, hyper: Optimisation) -> dict[str, nn.Parameter]:

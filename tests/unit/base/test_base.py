@@ -106,3 +106,8 @@ def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, A
         run(_settings(raw_params, source="open_clip", model="ViT-Z", pretrained="openai"), tmp_path / "base")
     with pytest.raises(InputError, match=r"params\.yaml: base: weights 'nonsense' of ViT-B-32 are unknown"):
         run(_settings(raw_params, source="open_clip", model="ViT-B-32", pretrained="nonsense"), tmp_path / "base")
+
+
+def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'RN50' normalises by batch statistics.* take a vision transformer"):
+        run(_settings(raw_params, source="scratch", model="RN50"), tmp_path / "base", tmp_path / "train.parquet")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods import adapted_lm
 from components.methods.clip_scratch import METHOD
@@ -54,3 +55,12 @@ def test_a_base_with_a_language_model_starts_from_nothing_too(tmp_path: Path, ti
     assert not torch.equal(ours, theirs)
     fresh.save(tmp_path / "fresh")
     assert Encoder.load(tmp_path / "fresh").tokenizer.identity == base.tokenizer.identity
+
+
+def test_a_tower_of_batch_statistics_starts_from_published_weights_alone(tiny_encoder: Encoder) -> None:
+    resnet = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
+    config = tiny_encoder.sidecar.architecture | {"vision_cfg": resnet}
+    base = Encoder.create("base", "tiny-resnet", config, "clip")
+    with pytest.raises(InputError, match=r"'tiny-resnet' normalises by batch statistics.* cannot start at random"):
+        METHOD.start(base, METHOD.settings({}))
+    METHOD.start(base, METHOD.settings({"image_tower": "frozen"}))
