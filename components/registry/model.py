@@ -29,12 +29,15 @@ waits to be tried. A version's page says what it was trained on, what it scored 
 """What the columns of MLflow's database hold."""
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
+_CORE = ("__init__", "errors", "files", "progress", "record_files")
+"""Of `components.core` what an encoder imports, and the packages that all of it imports; a test compares both."""
 _PACKAGES = (
     "mlflow",
     "numpy",
     "open_clip_torch",
     "pandas",
     "pillow",
+    "psutil",
     "pydantic",
     "safetensors",
     "torch",
@@ -145,7 +148,7 @@ def _served_code(folder: Path) -> Path:
     code = folder / _COMPONENTS.name
     (code / "core").mkdir(parents=True)
     shutil.copy(_COMPONENTS / "__init__.py", code)
-    for module in ("__init__", "errors", "files", "progress"):
+    for module in _CORE:
         shutil.copy(_COMPONENTS / "core" / f"{module}.py", code / "core")
     shutil.copytree(_COMPONENTS / "encoders", code / "encoders", ignore=shutil.ignore_patterns("__pycache__"))
     return code

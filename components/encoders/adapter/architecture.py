@@ -92,8 +92,8 @@ def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
     """
     if any(isinstance(module, _BatchNorm) for module in tower.modules()):
         raise InputError(
-            f"the image tower of '{model}' normalises by batch statistics, which training keeps fixed, so it cannot start "
-            "at random: take a vision transformer, or published weights"
+            f"the image tower of '{model}' normalises by batch statistics, which training keeps fixed, so it cannot "
+            "start at random: take a vision transformer, or published weights"
         )
 
 

