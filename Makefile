@@ -16,10 +16,11 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@.venv/bin/cliptune promote
 	@echo
 	@echo "look:     reports/comparison.html, reports/data_docs/index.html; runs and models: make stack, then http://127.0.0.1:5000"
-	@echo "next:     . .venv/bin/activate                          once, for the commands below"
-	@echo "          cliptune profile use methods && dvc repro     all methods of the four papers"
-	@echo "          cliptune import <folder>                      your own pictures"
-	@echo "search:   from python, mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch'])"
+	@echo "next:     . .venv/bin/activate                                  # once, for the commands below"
+	@echo "          export MLFLOW_TRACKING_URI=sqlite:///mlruns/mlflow.db"
+	@echo "          python -c \"import mlflow; print(mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch']))\""
+	@echo "          cliptune profile use methods && dvc repro             # all methods of the four papers"
+	@echo "          cliptune import <folder>                              # your own pictures"
 
 # Tests wait more than they compute, so there are more of them at work than cores; a file's tests share their servers.
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile
