@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
@@ -103,7 +102,12 @@ def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
     shared = share(listing, settings.prepare.counts, settings.world.seed)
     for split in ("test", "val"):
         yield from _captioned(split, [lines[:1] for lines in shared[split]], listing)
-    yield from islice(_captioned("train", shared["train"], listing), settings.prepare.counts.train)
+    left = settings.prepare.counts.train
+    for one in _captioned("train", shared["train"], listing):
+        yield one
+        left -= isinstance(one, Pair)
+        if not left:
+            return
 
 
 def _captioned(split: str, images: list[list[Line]], listing: Listing) -> Iterator[Pair | Unusable]:

@@ -72,6 +72,7 @@ def streamed_source(
 
 def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
     prepare, held_out = settings.prepare, set[str]()
+    where = prepare.shards or prepare.folder
     streams = {split: _checked(opened()) for split, opened in splits.items()}
     for split, wanted in (("test", prepare.counts.test), ("val", prepare.counts.val)):
         fresh = _without(held_out, streams.get(split, streams[TRAIN]))
@@ -79,8 +80,7 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
         while count < wanted:
             if (sample := next(fresh, None)) is None:
                 raise InputError(
-                    f"{prepare.folder} has {count} images to {split} with, prepare.counts.{split} wants {wanted}: "
-                    "lower it"
+                    f"{where} has {count} images to {split} with, prepare.counts.{split} wants {wanted}: lower it"
                 )
             for one in _captioned(split, sample, prepare, 1):
                 if isinstance(one, Pair):
@@ -93,8 +93,7 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
         if (sample := next(others, None)) is None:
             have = prepare.counts.train - left
             raise InputError(
-                f"{prepare.folder} has {have} captions to train on, prepare.counts.train wants {prepare.counts.train}: "
-                "lower it"
+                f"{where} has {have} captions to train on, prepare.counts.train wants {prepare.counts.train}: lower it"
             )
         for one in _captioned(TRAIN, sample, prepare, left):
             if isinstance(one, Pair):
@@ -105,7 +104,7 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
                 left -= 1
             yield one
     if repeated:
-        print(f"{prepare.shards or prepare.folder}: {repeated} captions left out that repeat another of the same image")
+        print(f"{where}: {repeated} captions left out that repeat another of the same image")
 
 
 def _checked(samples: Samples) -> Samples:

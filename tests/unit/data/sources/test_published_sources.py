@@ -18,6 +18,7 @@ from components.core.files import image_id
 from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
 from components.core.settings import Settings
 from components.data import prepare
+from components.data.source import Unusable
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture
 
@@ -264,3 +265,12 @@ def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
     # One photograph is there twice among those to train on.
     assert {split: len(found) for split, found in images.items()} == {"train": 5999, "val": 1000, "test": 1000}
     assert len(set.union(*images.values())) == 7999
+
+
+def test_a_picture_that_is_left_out_takes_no_place_of_another(settings: Any, tmp_path: Path) -> None:
+    made = settings("flickr8k", counts={"train": 10, "val": 2, "test": 2}, max_unusable_share=0.5)
+    (next((tmp_path / "set").rglob("3.png"))).write_bytes(b"no picture")
+    unusable: list[Unusable] = []
+    pairs = list(find_source("flickr").usable(made, unusable))
+    assert len(unusable) == 1
+    assert sum(pair.split == "train" for pair in pairs) == 10
