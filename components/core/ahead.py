@@ -1,4 +1,4 @@
-"""Work that threads do ahead of whoever takes its results, which come in order."""
+"""Threads that compute items ahead of the loop that consumes them; results come in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the project's own (results, decisions, manifests) as JSON files, checked when they are read."""
+"""Writes results, decisions, manifests and the like as JSON files, and checks them when it reads them."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ from components.core.progress import track
 from components.core.settings import Counts, Prepare
 from components.data.source import UnusableError
 
+SPLIT_NAMES = {"train": "train", "validation": "val", "val": "val", "dev": "val", "test": "test"}
+"""What publishers call splits -> what they are called here."""
 _HELD_OUT_FIRST = ("test", "val", "train")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,12 +31,12 @@ class Pair:
     paraphrase: str = ""
     negation: str = ""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """First 16 hexadecimal digits of the content's hash."""
         return content_hash(self.image, self.caption)[:16]
 
-    @property
+    @cached_property
     def image_id(self) -> str:
         """The image's, the same in all of its pairs."""
         return image_id(self.image)

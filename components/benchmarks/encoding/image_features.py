@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from PIL import Image
 
 from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
 from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation
+from components.core.ahead import mapped
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import Features
@@ -137,23 +136,11 @@ class ImageFeatures:
     def _decoded(
         self, pictures: Sequence[Picture], size: int, preparation: Preparation
     ) -> Iterator[tuple[Sequence[Picture], npt.NDArray[np.uint8]]]:
-        """Pictures and their pixels `[batch, size, size, 3]`, a few batches ahead of whoever takes them."""
-        waiting: deque[tuple[Sequence[Picture], list[Future[npt.NDArray[np.uint8]]]]] = deque()
-
-        def first() -> tuple[Sequence[Picture], npt.NDArray[np.uint8]]:
-            batch, decoded = waiting.popleft()
-            return batch, np.stack([one.result() for one in decoded])
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            try:
-                for batch in chunked(pictures, self.batch_size):
-                    waiting.append((batch, [pool.submit(_pixels, one, size, preparation) for one in batch]))
-                    if len(waiting) > _AHEAD:
-                        yield first()
-                while waiting:
-                    yield first()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        """Pictures and their pixels `[batch, size, size, 3]`; a few batches of pictures are decoded ahead."""
+        ahead = -(-_AHEAD * self.batch_size // self.threads)
+        decoded = mapped(lambda one: _pixels(one, size, preparation), pictures, self.threads, ahead)
+        for batch in chunked(decoded, self.batch_size):
+            yield [one for one, _ in batch], np.stack([pixels for _, pixels in batch])
 
 
 def _embedded(

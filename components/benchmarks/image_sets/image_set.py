@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ class ImageSet:
     class_names: Sequence[str] | None = None
     templates: Sequence[str] | None = None
     torchvision_names: Sequence[str] | None = None
+
+    def of_rows(self, rows: Indices) -> ImageSet:
+        """The set with these of its pictures alone, in this order."""
+        return replace(self, pictures=[self.pictures[row] for row in rows], labels=self.labels[rows])
 
 
 Find = Callable[[Path, ImageSetFacts, str], Path | None]

@@ -12,7 +12,6 @@ probes of the encoder whose image tower it kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -42,8 +41,7 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """The same with 100 training images of each class."""
     train, test = (pc_clip_images(context, facts, split) for split in ("train", "test"))
     rows = few_of_each(train.labels, _PC_CLIP_IMAGES, context.seed)
-    few = replace(train, pictures=[train.pictures[row] for row in rows], labels=train.labels[rows])
-    return _probed(context, f"linear_probe_{facts.name}_pc_clip", few, test)
+    return _probed(context, f"linear_probe_{facts.name}_pc_clip", train.of_rows(rows), test)
 
 
 def score_halved(context: PublishedContext, facts: ImageSetFacts) -> Scores:
@@ -51,11 +49,7 @@ def score_halved(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     whole = read_image_set(context, facts)
     rows = few_of_each(whole.labels, _PC_CLIP_IMAGES, context.seed, share=0.5)
     others = np.setdiff1d(np.arange(len(whole.labels)), rows)
-    train, test = (
-        replace(whole, pictures=[whole.pictures[row] for row in chosen], labels=whole.labels[chosen])
-        for chosen in (rows, others)
-    )
-    return _probed(context, f"linear_probe_{facts.name}_pc_clip", train, test)
+    return _probed(context, f"linear_probe_{facts.name}_pc_clip", whole.of_rows(rows), whole.of_rows(others))
 
 
 def _probed(context: PublishedContext, prefix: str, train: ImageSet, test: ImageSet) -> Scores:

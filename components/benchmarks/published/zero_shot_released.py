@@ -15,7 +15,6 @@ for none, its class names, one prompt and its negation in lower case. Images are
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from components.benchmarks.benchmark import Benchmark, Tested
@@ -93,7 +92,7 @@ def pc_clip_images(context: PublishedContext, facts: ImageSetFacts, split: str =
     count = len(found.labels)
     order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
     rows = order[:cut] if split == "train" else order[cut:]
-    return replace(found, pictures=[found.pictures[row] for row in rows], labels=found.labels[rows])
+    return found.of_rows(rows)
 
 
 def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:

@@ -1,1 +1,1 @@
-"""Shards in the layout of img2dataset, on disk or in S3: which there are, and their samples as they lie there."""
+"""Lists webdataset shards (img2dataset's layout) on disk or in S3, and reads their samples undecoded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -113,6 +114,34 @@ class RawSample:
     def name(self) -> str:
         """What names the sample to a user."""
         return f"{self.shard.rpartition('/')[2]}/{self.key}"
+
+    def text(self, ending: str, key: str = "") -> str:
+        """The text of a member, or of the field `key` of a JSON member; empty where there is none.
+
+        Raises:
+            Fault: the member is no file, or cannot be read.
+        """
+        raw = sound(self.members.get(ending, b""))
+        try:
+            found: Any = raw.decode("utf-8")
+            if key and found:
+                found = json.loads(found)[key]
+        except (KeyError, TypeError):
+            return ""
+        except (ValueError, RecursionError):
+            raise Fault("unreadable text") from None
+        return found.strip() if isinstance(found, str) else ""
+
+
+def sound(member: bytes | Fault) -> bytes:
+    """The content of a member.
+
+    Raises:
+        Fault: why it has none.
+    """
+    if isinstance(member, Fault):
+        raise member
+    return member
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from components.core.ahead import mapped
 from components.core.errors import InputError
 from components.core.progress import track
 from components.core.record_files import write_record
@@ -76,9 +76,8 @@ def _known(name: str, tested: Tested) -> KnownSet:
     named += [picture.name for picture in tested.pictures]
     encoded = [path.read_bytes for path in files if path.is_file()]
     encoded += [picture.encoded for picture in tested.pictures if picture.encoded is not None]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        hashed = pool.map(lambda read: picture_key(read()), encoded)
-        pictures = frozenset(track(hashed, f"read {name}", len(encoded), "picture"))
+    hashed = (key for _, key in mapped(lambda read: picture_key(read()), encoded, _THREADS))
+    pictures = frozenset(track(hashed, f"read {name}", len(encoded), "picture"))
     return KnownSet(name, _keys(map(name_key, named)), pictures, _keys(map(text_key, tested.texts)))
 
 

@@ -1,4 +1,4 @@
-"""By what a pair is known to be in a test set: its picture's name, its picture's bytes, its text.
+"""Keys by which a pair is found in a published test set: of its picture's name, its picture's bytes, its text.
 
 A name says which picture it is only where it holds a number that one publisher has given out once. `0001.jpg` is in
 every second folder, and so are COCO's and Visual Genome's bare numbers: shards of img2dataset are numbered with nine to

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from components.core.errors import InputError
 from components.core.settings import Prepare
 from components.data.listed_images import listed_source
-from components.data.listing import Line, Listing, checked_line, image_folder
+from components.data.listing import SPLIT_NAMES, Line, Listing, checked_line, image_folder
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields."""
@@ -27,7 +27,7 @@ Row = tuple[str, Mapping[str, Any]]
 CAPTIONS = "captions.tsv"
 _NAMES = {"file_name": "image", "filepath": "image", "text": "caption", "title": "caption"}
 _COLUMNS = ("image", "caption", "paraphrase", "split")
-_SPLITS = {"": "", "train": "train", "val": "val", "validation": "val", "dev": "val", "test": "test"}
+_SPLITS = {"": "", **SPLIT_NAMES}
 
 
 def read_listing(settings: Prepare) -> Listing:

@@ -19,12 +19,11 @@ import pyarrow.parquet as pq
 
 from components.core.errors import InputError
 from components.core.settings import Prepare
-from components.data.listing import image_folder
+from components.data.listing import SPLIT_NAMES, image_folder
 from components.data.source import Described
 from components.data.streamed_images import TRAIN, Sample, Splits, streamed_source
 
-_SPLIT = re.compile(r"(train|validation|val|dev|test)(?:-.*)?\.parquet")
-_MEANT = {"validation": "val", "dev": "val"}
+_SPLIT = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?:-.*)?\.parquet")
 _IMAGES = ("image", "img", "jpg", "png", "picture")
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 _FIRST = 8
@@ -47,7 +46,7 @@ def _by_split(folder: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for file in _files(folder):
         named = _SPLIT.fullmatch(file.name)
-        split = _MEANT.get(named[1], named[1]) if named else TRAIN
+        split = SPLIT_NAMES[named[1]] if named else TRAIN
         found.setdefault(split, []).append(file)
     if TRAIN not in found:
         raise InputError(f"{folder} has no Parquet file to train on: {_HOW}")

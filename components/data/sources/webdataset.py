@@ -7,7 +7,6 @@ while a shard is read.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -17,14 +16,13 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.settings import Prepare
 from components.core.shards.listing import ShardFiles, find_shards
-from components.core.shards.reader import Fault, RawSample, ShardReader
-from components.data.listing import image_folder
+from components.core.shards.reader import Fault, RawSample, ShardReader, sound
+from components.data.listing import SPLIT_NAMES, image_folder
 from components.data.source import Described, Unusable
 from components.data.streamed_images import TRAIN, Sample, Samples, Splits, streamed_source
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
-_SPLIT = re.compile(r"(?:^|[^a-z])(train|validation|val|dev|test)(?:[^a-z]|$)")
-_MEANT = {"validation": "val", "dev": "val"}
+_SPLIT = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:[^a-z]|$)")
 _FIRST = 8
 """Images of each shard that `cliptune import` opens."""
 _HOW = "put img2dataset's shards into it, such as 00000.tar"
@@ -60,7 +58,7 @@ def _split_of(url: str) -> str:
     """By the shard's name, or else by that of its folder."""
     *_, folder, name = ("", *url.split("/"))
     named = _SPLIT.search(name.lower()) or _SPLIT.search(folder.lower())
-    return _MEANT.get(named[1], named[1]) if named else TRAIN
+    return SPLIT_NAMES[named[1]] if named else TRAIN
 
 
 def _samples(reader: ShardReader, urls: list[str]) -> Samples:
@@ -76,32 +74,10 @@ def _sample(raw: RawSample) -> Sample:
     if raw.fault is not None:
         raise raw.fault
     image = next((raw.members[ending] for ending in _IMAGES if ending in raw.members), b"")
-    caption = _text(raw, "txt") or _caption_of(_text(raw, "json"))
-    if isinstance(image, Fault):
-        raise image
+    image, caption = sound(image), raw.text("txt") or raw.text("json", "caption")
     if not image or not caption:
         raise Fault("no caption" if image else "no image")
     return Sample(raw.name, image, (caption,), raw.name)
-
-
-def _text(raw: RawSample, ending: str) -> str:
-    found = raw.members.get(ending, b"")
-    if isinstance(found, Fault):
-        raise found
-    try:
-        return found.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        raise Fault("unreadable text") from None
-
-
-def _caption_of(text: str) -> str:
-    try:
-        found = json.loads(text)["caption"] if text else ""
-    except (KeyError, TypeError):
-        return ""
-    except (ValueError, RecursionError):
-        raise Fault("unreadable text") from None
-    return found.strip() if isinstance(found, str) else ""
 
 
 def describe(settings: Prepare) -> Described:

@@ -1,4 +1,4 @@
-"""The hash of all shards' bytes, by which a run knows what it trained on; ranks share the work."""
+"""Hashes the bytes of all shards, so that a run knows what it trained on; ranks share the work."""
 
 from __future__ import annotations
 

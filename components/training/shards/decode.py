@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from PIL import Image
 from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.files import image_id
-from components.core.shards.reader import Fault, RawSample
+from components.core.shards.reader import Fault, RawSample, sound
 from components.encoders.adapter.images import MAX_PIXELS, decode
 
 IMAGE_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
@@ -78,7 +76,7 @@ class SampleDecoder:
         found = [sample.members[ending] for ending in self._images[column] if ending in sample.members]
         if not found or not found[0]:
             raise Fault("no image")
-        return _picture(_sound(found[0]), self._size)
+        return _picture(sound(found[0]), self._size)
 
 
 def image_format(raw: bytes) -> tuple[str, int, int]:
@@ -109,21 +107,6 @@ def _picture(raw: bytes, size: int) -> Tensor:
 
 
 def _text(sample: RawSample, ending: str, key: str) -> str:
-    raw = _sound(sample.members.get(ending.lower(), b""))
-    try:
-        found: Any = raw.decode("utf-8")
-        if key and found:
-            found = json.loads(found)[key]
-    except (KeyError, TypeError):
-        raise Fault("no text") from None
-    except (ValueError, RecursionError):
-        raise Fault("unreadable text") from None
-    if not isinstance(found, str) or not found.strip():
+    if not (found := sample.text(ending.lower(), key)):
         raise Fault("no text")
-    return found.strip()
-
-
-def _sound(member: bytes | Fault) -> bytes:
-    if isinstance(member, Fault):
-        raise member
-    return member
+    return found
