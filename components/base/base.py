@@ -1,4 +1,4 @@
-"""Stage `base`: the starting encoder, trained here, fetched by open_clip or read from a file.
+"""Stage `base`: the starting encoder, trained here, fetched by open_clip or timm, or read from a file.
 
 python -m components.base.base
 """
@@ -11,13 +11,14 @@ import open_clip
 
 from components.base.published import check_published, warn_of_activation
 from components.base.scratch import pretrain
+from components.base.timm_tower import timm_encoder
 from components.core import folders
 from components.core.checking import load_checked
 from components.core.errors import InputError, told_of
 from components.core.files import write_json
 from components.core.project import run_in_project, start
 from components.core.provenance import data_hashes, git_commit
-from components.core.settings import Base, Settings
+from components.core.settings import Settings
 from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.weights import load_weights
@@ -33,9 +34,9 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     if settings.base.source == "scratch":
         _train(settings, output, pairs_folder / "train.parquet")
         return
-    fetch = {"open_clip": _from_open_clip, "file": _from_file}[settings.base.source]
+    fetch = {"open_clip": _from_open_clip, "timm": _from_timm, "file": _from_file}[settings.base.source]
     with told_of("params.yaml: base"):
-        encoder = fetch(settings.base)
+        encoder = fetch(settings)
     encoder.sidecar = encoder.sidecar.model_copy(
         update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
     )
@@ -61,7 +62,8 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
     checkpoints.clear()
 
 
-def _from_open_clip(base: Base) -> Encoder:
+def _from_open_clip(settings: Settings) -> Encoder:
+    base = settings.base
     if base.pretrained is None:
         raise InputError("source 'open_clip' needs `pretrained`: name a tag such as 'openai'")
     return open_clip_encoder(base.model, base.pretrained)
@@ -98,7 +100,12 @@ def open_clip_encoder(model: str, tag: str) -> Encoder:
     return encoder
 
 
-def _from_file(base: Base) -> Encoder:
+def _from_timm(settings: Settings) -> Encoder:
+    return timm_encoder(settings.base.model, settings.base.file, settings.train.seed)
+
+
+def _from_file(settings: Settings) -> Encoder:
+    base = settings.base
     if base.file is None:
         raise InputError(
             "source 'file' needs `file`: name an encoder folder or a weights file (.safetensors, .pt, .bin)"

@@ -65,13 +65,15 @@ class Scratch(Block):
 
 
 class Base(Block):
-    """The starting encoder: trained here, an open_clip name and tag, or a saved encoder folder or weights file."""
+    """The starting encoder: trained here, an open_clip name and tag, a saved encoder folder or weights file, or an
+    image tower that timm publishes."""
 
-    source: Literal["scratch", "open_clip", "file"]
+    source: Literal["scratch", "open_clip", "timm", "file"]
     model: str
     """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
     pretrained: str | None = None
     file: Path | None = None
+    """For source `file`; for `timm` where the image tower's weights lie, if they are not to be fetched."""
     scratch: Scratch | None = None
     """For source `scratch` alone."""
 

@@ -48,8 +48,10 @@ def _benchmarks(around: Surroundings, settings: Settings) -> list[tuple[str, str
 
 
 def _weights(around: Surroundings, settings: Settings) -> list[tuple[str, str]]:
-    file = settings.base.file
-    if settings.base.source != "file" or (file is not None and (around.folder / file).exists()):
+    source, file = settings.base.source, settings.base.file
+    if source not in ("file", "timm") or (source == "timm" and file is None):
+        return []
+    if file is not None and (around.folder / file).exists():
         return []
     return [(f"base.file {file} is missing", "put the weights there, or correct base.file")]
 

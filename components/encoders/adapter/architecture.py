@@ -1,18 +1,26 @@
-"""open_clip model configurations, the published ones and those in `models/`, and models built of them."""
+"""open_clip model configurations, the published ones and those in `models/`, and models built of them.
+
+The `vision_cfg` of timm's image towers may have two keys that open_clip's configurations lack: `mean` and `std`, of the
+pixels that the tower was trained with where they are not CLIP's.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import open_clip
+import torch
 from open_clip.transformer import QuickGELU
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from components.core.errors import InputError
+from components.encoders.adapter.images import MEAN, STD
 from components.encoders.adapter.language_tower import LanguageClip, LanguageTower, from_config, without_dropout
 
 _OWN_MODELS = Path(__file__).parent / "models"
@@ -66,6 +74,7 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
         )
         return LanguageClip(image_tower(config), tower)
     model = _open_clip(config, text_files)
+    _expect_pixels(model.visual, config)
     without_dropout(model)
     return model
 
@@ -78,7 +87,33 @@ def image_tower(config: dict[str, Any]) -> nn.Module:
         config["embed_dim"], _offline(config)["vision_cfg"], smallest, quick_gelu=has_quick_gelu(config)
     )
     tower: nn.Module = whole.visual
+    _expect_pixels(tower, config)
     return tower
+
+
+def pixel_statistics(config: dict[str, Any]) -> tuple[Sequence[float], Sequence[float]]:
+    """Mean and deviation per channel of the pixels that a configuration's image tower expects."""
+    vision = config["vision_cfg"]
+    return vision.get("mean", MEAN), vision.get("std", STD)
+
+
+def _expect_pixels(tower: nn.Module, config: dict[str, Any]) -> None:
+    """Let the tower change pixels with CLIP's mean and deviation to its own, so that all are prepared alike."""
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in pixel_statistics(config))
+    clip_mean, clip_std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+    if not (torch.equal(mean, clip_mean) and torch.equal(std, clip_std)):
+        tower.register_forward_pre_hook(_Change(clip_std / std, (clip_mean - mean) / std))
+
+
+@dataclass(frozen=True)
+class _Change:
+    scale: Tensor
+    shift: Tensor
+
+    def __call__(self, _tower: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        pixels, *rest = arguments
+        scale, shift = (values.to(pixels) for values in (self.scale, self.shift))
+        return (pixels * scale + shift, *rest)
 
 
 def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
@@ -127,6 +162,8 @@ def _offline(config: dict[str, Any]) -> dict[str, Any]:
     """A copy that fetches no weights for its towers: they come with the encoder's own."""
     settings = deepcopy(config)
     settings["vision_cfg"]["timm_model_pretrained"] = False
+    for own in ("mean", "std"):
+        settings["vision_cfg"].pop(own, None)
     settings["text_cfg"]["hf_model_pretrained"] = False
     return settings
 
@@ -134,8 +171,13 @@ def _offline(config: dict[str, Any]) -> dict[str, Any]:
 def _refuse(config: dict[str, Any]) -> None:
     if "multimodal_cfg" in config:
         raise InputError("a CoCa model is not supported: choose a dual encoder")
+    if {"mean", "std"} & set(config["vision_cfg"]) and "timm_model_name" not in config["vision_cfg"]:
+        raise InputError("vision_cfg.mean and std are for timm's image towers alone: leave them out")
     if config["text_cfg"].get("no_causal_mask"):
         raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
+    if config["text_cfg"].get("pool_type") == "last":
+        # Texts are cut after their longest end token, so the last position is another one in every batch.
+        raise InputError("a text tower that pools the last position is not supported: choose another model")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from torch import Tensor
 from components.core.errors import InputError
 from components.encoders.adapter.rgb import rgb
 
-_MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
-_STD = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Of the pixels that CLIP was trained with, per channel."""
+_MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
 
 
 MAX_PIXELS = 1 << 26

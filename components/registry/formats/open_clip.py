@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 
 from components.core.errors import InputError
 from components.core.files import write_json
+from components.encoders.adapter.architecture import pixel_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.registry.formats.format import Features, Format
-
-_MEAN, _STD = list(open_clip.OPENAI_DATASET_MEAN), list(open_clip.OPENAI_DATASET_STD)
 
 
 def _refuse(encoder: Encoder) -> None:
@@ -28,11 +27,12 @@ def _refuse(encoder: Encoder) -> None:
 
 
 def _write(encoder: Encoder, folder: Path) -> None:
-    sidecar = encoder.sidecar
-    preparation = {"mean": _MEAN, "std": _STD, "interpolation": "bicubic", "resize_mode": "shortest"}
+    architecture = encoder.sidecar.architecture
+    mean, std = map(list, pixel_statistics(architecture))
+    preparation = {"mean": mean, "std": std, "interpolation": "bicubic", "resize_mode": "shortest"}
     write_json(
         folder / "open_clip_config.json",
-        {"model_cfg": _with_own_weights(sidecar.architecture), "preprocess_cfg": preparation},
+        {"model_cfg": _with_own_weights(architecture), "preprocess_cfg": preparation},
     )
     tensors = {name: tensor.contiguous() for name, tensor in encoder.model.state_dict().items()}
     save_file(tensors, folder / "open_clip_model.safetensors")
@@ -40,10 +40,11 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
 
 def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
-    """The configuration, asking for no weights of its towers: all are in the folder."""
-    changed = dict(architecture)
-    if "timm_model_name" in architecture["vision_cfg"]:
-        changed["vision_cfg"] = architecture["vision_cfg"] | {"timm_model_pretrained": False}
+    """The configuration in open_clip's keys, asking for no weights of its towers: all are in the folder."""
+    vision = {key: value for key, value in architecture["vision_cfg"].items() if key not in ("mean", "std")}
+    changed = architecture | {"vision_cfg": vision}
+    if "timm_model_name" in vision:
+        changed["vision_cfg"] = vision | {"timm_model_pretrained": False}
     if "hf_model_name" in architecture["text_cfg"]:
         changed["text_cfg"] = architecture["text_cfg"] | {"hf_model_pretrained": False}
     return changed

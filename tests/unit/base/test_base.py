@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
+from PIL import Image
+from safetensors.torch import save_file
 
 from components.base.base import run
 from components.base.published import check_published, warn_of_activation
@@ -111,3 +116,97 @@ def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, A
 def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'RN50' normalises by batch statistics.* take a vision transformer"):
         run(_settings(raw_params, source="scratch", model="RN50"), tmp_path / "base", tmp_path / "train.parquet")
+
+
+TIMM: dict[str, Any] = {
+    "embed_dim": 16,
+    "vision_cfg": {"timm_model_name": "test_vit.r160_in1k", "timm_pool": "", "timm_proj": "linear", "image_size": 160},
+    "text_cfg": TINY["text_cfg"],
+}
+
+
+def _timm_base(tmp_path: Path, raw_params: dict[str, Any]) -> tuple[Any, Settings]:
+    """A tower of timm's with weights of its own, saved as timm publishes them, and settings that name it."""
+    torch.manual_seed(5)
+    tower = timm.create_model("test_vit.r160_in1k").eval()
+    save_file(tower.state_dict(), tmp_path / "tower.safetensors")
+    (tmp_path / "timm.json").write_text(json.dumps(TIMM))
+    base = {"source": "timm", "model": str(tmp_path / "timm.json"), "file": str(tmp_path / "tower.safetensors")}
+    return tower, _settings(raw_params, **base)
+
+
+def test_an_image_tower_of_timms_is_taken_with_its_own_normalisation(
+    tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tower, settings = _timm_base(tmp_path, raw_params)
+    run(settings, tmp_path / "base")
+    loaded = Encoder.load(tmp_path / "base")
+    assert loaded.sidecar.method == "timm:test_vit.r160_in1k"
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (160, 160, 3)).astype(np.uint8))
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    tower.reset_classifier(0)
+    with torch.inference_mode():
+        pixels = timm.data.create_transform(**timm.data.resolve_data_config(model=tower) | {"crop_pct": 1.0})(picture)
+        wanted = loaded.model.visual.head(tower(pixels[None]))
+    np.testing.assert_allclose(loaded.image_features([buffer.getvalue()]), wanted, atol=1e-5)
+
+
+def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    _, settings = _timm_base(tmp_path, raw_params)
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        seeded = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
+        run(seeded, tmp_path / name)
+    one, again, other = (Encoder.load(tmp_path / name).embed_texts(["a dog"]) for name in ("one", "again", "other"))
+    np.testing.assert_array_equal(one, again)
+    assert np.abs(one - other).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "ViT-B-32"}, "model 'ViT-B-32' has no timm_model_name"),
+        ({"file": Path("gone.safetensors")}, r"params\.yaml: base: gone\.safetensors is missing"),
+        ({"file": None}, r"weights of timm's 'test_vit\.r160_in1k' cannot be fetched \(.*: check the network"),
+    ],
+)
+def test_what_is_no_image_tower_of_timms_is_refused(
+    change: dict[str, Any], message: str, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    _, settings = _timm_base(tmp_path, raw_params)
+    changed = settings.model_copy(update={"base": settings.base.model_copy(update=change)})
+    with pytest.raises(InputError, match=message):
+        run(changed, tmp_path / "base")
+
+
+def _cut(tower: dict[str, torch.Tensor], path: Path) -> None:
+    save_file(tower, path)
+    path.write_bytes(path.read_bytes()[:5_000])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tower, path: path.write_bytes(b"no weights"), "is a broken checkpoint"),
+        (_cut, "is a broken checkpoint"),
+        (lambda tower, path: save_file({"other": torch.zeros(3)}, path), "does not fit the model"),
+        (lambda tower, path: save_file(tower | {"norm.bias": tower["norm.bias"] / 0}, path), "not finite"),
+    ],
+    ids=["text", "cut", "another model's", "not finite"],
+)
+def test_damaged_weights_of_timms_are_refused(
+    spoil: Callable[[dict[str, torch.Tensor], Path], object], message: str, tmp_path: Path, raw_params: dict[str, Any]
+) -> None:
+    tower, settings = _timm_base(tmp_path, raw_params)
+    spoil(tower.state_dict() | {}, tmp_path / "tower.safetensors")
+    with pytest.raises(InputError, match=rf"params\.yaml: base: .*tower\.safetensors.* {message}"):
+        run(settings, tmp_path / "base")
+
+
+def test_a_model_file_that_changes_timms_tower_is_named(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    _, settings = _timm_base(tmp_path, raw_params)
+    vision = TIMM["vision_cfg"] | {"timm_proj": "", "timm_pool": "avg"}
+    (tmp_path / "timm.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
+    with pytest.raises(InputError, match=r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"):
+        run(settings, tmp_path / "base")

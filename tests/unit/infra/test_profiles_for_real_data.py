@@ -15,6 +15,8 @@ import yaml
 
 from components.base.published import check_published
 from components.benchmarks.embedded import find_benchmark
+from components.captions.inputs.sources import short_captions
+from components.captions.tasks import find_task
 from components.core.checking import check_methods, table_files
 from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
@@ -64,6 +66,13 @@ def test_what_is_scored_is_trained_as_the_papers_say(folder: Path, name: str) ->
             one.name for one in fields(Optimisation) if getattr(entry.hyper, one.name) != getattr(papers, one.name)
         ]
         assert differing == (["epochs"] if encoder == "pc_clip_mse" else [])
+
+
+def test_paraclips_filter_of_captions_is_paraclips_alone(folder: Path) -> None:
+    """The other papers ask about captions of any length."""
+    tasks = _settings(folder).synthesize.tasks
+    assert {name: tasks[name].words for name in tasks if tasks[name].words is not None} == {}
+    assert {name for name in tasks if find_task(name).accepts is short_captions} == {"paraphrase_1"}
 
 
 def test_quick_gelu_belongs_to_openai_weights_alone(folder: Path) -> None:

@@ -11,7 +11,9 @@ import torch
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.language_tower import layers as language_layers
 from components.methods.adapted_lm import METHOD
+from tests.conftest import TINY
 from tests.unit.methods.examples import losses_of, picking, random_columns, unit
 
 
@@ -57,6 +59,14 @@ def test_strategies_train_what_they_say(tiny_encoder: Encoder, strategy: str) ->
     assert len(parts["bottleneck"]) == (6 * 4 if strategy == "bottleneck" else 0)
 
 
+@pytest.mark.parametrize("layers", range(0, 9, 2))
+def test_as_many_layers_align_as_table_1d_has(tiny_encoder: Encoder, layers: int) -> None:
+    encoder, trained = _start(tiny_encoder, strategy="alignment", alignment_layers=layers, image_tower="frozen")
+    added = {name.split(".alignment_")[1].split(".")[0] for name in trained if ".alignment_" in name}
+    assert added == {str(number) for number in range(layers)}
+    assert len(language_layers(encoder.model.text.language)) == 6 + layers
+
+
 def test_adapters_with_a_norm_compute_it_first_and_come_back(tiny_encoder: Encoder, tmp_path: Path) -> None:
     encoder, trained = _start(tiny_encoder, strategy="bottleneck", adapter_norm=True, image_tower="frozen")
     adapter = next(module for name, module in encoder.model.named_modules() if name.endswith(".adapter"))
@@ -91,3 +101,14 @@ def test_alignment_without_layers_is_frozen(tiny_encoder: Encoder) -> None:
 def test_wrong_settings_are_named(key: str, value: Any) -> None:
     with pytest.raises(InputError, match=rf"methods\.adapted_lm\.{key}"):
         METHOD.settings({key: value})
+
+
+@pytest.mark.parametrize("image_tower", ["frozen", "trained"])
+def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) -> None:
+    vision = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5] * 3, "std": [0.5] * 3, "image_size": 160}
+    base = Encoder.create("base", "timm", {**TINY, "embed_dim": 16, "vision_cfg": vision}, "timm:test_vit")
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 160, 160), dtype=np.uint8))
+    expected = base.embed_pixels(pixels)
+    encoder, trained = _start(base, strategy="frozen", image_tower=image_tower)
+    np.testing.assert_array_equal(encoder.embed_pixels(pixels), expected)
+    assert any(name.startswith("visual.trunk.") for name in trained) == (image_tower == "trained")

@@ -69,6 +69,16 @@ def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Pat
     assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
 
 
+def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> None:
+    tower = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5, 0.4, 0.6], "std": [0.5, 0.3, 0.2]}
+    encoder, folder = _encoder(vision_cfg=tower | {"image_size": 160}), tmp_path / "exported"
+    write_checked(encoder, find_format("open_clip"), folder)
+    images = _images(160)
+    found = find_format("open_clip").read(folder, TEXTS, images).images
+    np.testing.assert_allclose(found, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
+    assert json.loads((folder / "open_clip_config.json").read_text())["preprocess_cfg"]["mean"] == [0.5, 0.4, 0.6]
+
+
 def test_open_clip_prepares_images_as_we_do(tmp_path: Path) -> None:
     encoder = _encoder()
     write_checked(encoder, find_format("open_clip"), tmp_path / "exported")

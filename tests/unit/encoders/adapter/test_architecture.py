@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import open_clip
 import pytest
+import timm
 import torch
 
 from components.core.errors import InputError
 from components.encoders.adapter.architecture import build, image_tower, model_config
 from components.encoders.adapter.encoder import Encoder
+from tests.conftest import TINY
 
 VISION = {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}
 
@@ -71,6 +73,18 @@ def test_models_that_cannot_be_trained_here_are_refused() -> None:
         build(model_config("coca_ViT-B-32"))
     with pytest.raises(InputError, match="reads padding"):
         build(model_config("ViT-B-16-SigLIP"))
+    with pytest.raises(InputError, match="pools the last position"):
+        build({"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TINY["text_cfg"] | {"pool_type": "last"}})
+    with pytest.raises(InputError, match="for timm's image towers alone"):
+        build({**TINY, "vision_cfg": VISION | {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}})
+
+
+@pytest.mark.parametrize(("name", "mean"), [("vit-b-32-imagenet", 0.5), ("rn50-imagenet", 0.485)])
+def test_models_with_towers_of_timms_are_what_it_publishes_for_imagenet(name: str, mean: float) -> None:
+    vision = model_config(name)["vision_cfg"]
+    published = timm.get_pretrained_cfg(vision["timm_model_name"])
+    assert (published.num_classes, published.mean[0]) == (1000, mean)
+    assert published.input_size == (3, vision["image_size"], vision["image_size"])
 
 
 def test_an_image_tower_has_the_shapes_of_a_whole_models(tiny_encoder: Encoder) -> None:
