@@ -182,6 +182,9 @@ SYNTHESISED = tuple(
 PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
 """What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
 
+PUBLISHED_PICTURES = Table("published pictures", PUBLISHED_TEXTS.schema)
+"""The same of pictures, by their bytes."""
+
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))
 """Images that `prepare` left out, each with its reason."""
 

@@ -103,7 +103,7 @@ def checked_caption(place: str, caption: str, settings: Prepare) -> str:
     """
     caption = caption.strip()
     words, longest = len(caption.split()), settings.max_caption_words
-    if not caption:
+    if not any(letter.isprintable() and not letter.isspace() for letter in caption):
         raise UnusableError(f"{place} has an empty caption: write or remove it")
     if words > longest:
         raise UnusableError(

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from components.core import folders
 from components.core.checking import load_checked
-from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project, start
@@ -42,7 +41,10 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     source, unusable = find_source(settings.prepare.source), list[Unusable]()
     pairs = track(source.usable(settings, unusable), "prepare", settings.prepare.counts.total, "pair")
     with atomic_folder(pairs_folder) as folder:
-        test = _write_splits(guard.clean(pairs), folder)
+        clean = guard.clean(pairs)
+        # Whoever sets `keep_out: rows` wants splits of rows, which may share images.
+        own = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
+        test = _write_splits(own, folder)
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
             lost = sum(one.images for one in unusable)
@@ -56,13 +58,25 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
             table.write(folder / f"{name}.parquet", rows)
 
 
+def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[Pair]:
+    """The pairs without those of an image, known by its bytes, that an earlier pair has in another split."""
+    split_of: dict[bytes, str] = {}
+    for pair in pairs:
+        first = split_of.setdefault(bytes.fromhex(pair.image_id), pair.split)
+        if first == pair.split:
+            yield pair
+        else:
+            place = pair.name or f"with the caption '{pair.caption[:60]}'"
+            unusable.append(Unusable(f"image {place} of split {pair.split} is in split {first} too"))
+
+
 def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
     """Write every split as its pairs come; memory holds a block of each, and the test pairs, which are returned.
 
     A pair with texts of its publisher may come again with others: it stays one pair, with as many rows of texts.
     """
     waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
-    seen: dict[bytes, str] = {}
+    seen: set[bytes] = set()
     test = []
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
@@ -70,8 +84,7 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
         for pair in pairs:
             key = bytes.fromhex(pair.id)
             again = key in seen
-            if seen.setdefault(key, pair.split) != pair.split:
-                raise InputError(f"pair {pair.id} ('{pair.caption[:60]}') is in two splits: remove the duplicate")
+            seen.add(key)
             if pair.split == "train":
                 add_texts(pair)
             if again and pair.paraphrase:

@@ -20,6 +20,7 @@ from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
+from components.data.leaks.report import Published
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
@@ -38,7 +39,7 @@ class Files:
     """Folders of the stage's inputs and output.
 
     `validated` is what a method reads: a folder of validated tables, or a single file.
-    `leaks` is told to the run and changes no weights, so DVC does not train anew for it.
+    `leaks` is told to the run. Only of shards is anything left out for it, so DVC does not train anew for it.
     """
 
     base: Path = folders.BASE
@@ -99,8 +100,9 @@ def load_data(
     training: Source
     streamed: dict[str, str] = {}
     if settings.train.shards is not None and pixels:
-        training = _shard_source(settings.train, wanted, held, encoder, hyper.batch_size, world)
-        streamed = {"shards": shards_hash(settings.train.shards, world)}
+        published = Published.read(files.leaks)
+        training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, world)
+        streamed = {"shards": shards_hash(settings.train.shards, world)} | published.hashes()
     else:
         training = source(free, hyper.batch_size, world)
     return Data(
@@ -130,7 +132,13 @@ def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> OtherIma
 
 
 def _shard_source(
-    train: Train, wanted: Wanted, held_out: frozenset[str], encoder: Encoder, batch_size: int, world: World
+    train: Train,
+    wanted: Wanted,
+    held_out: frozenset[str],
+    published: Published,
+    encoder: Encoder,
+    batch_size: int,
+    world: World,
 ) -> ShardSource:
     shards = train.shards
     assert shards is not None
@@ -144,6 +152,7 @@ def _shard_source(
         draws=wanted.draws,
         wanted=wanted.columns - {"image"},
         held_out=held_out,
+        published=published,
         samples_per_epoch=shards.samples_per_epoch,
         max_error_share=shards.max_error_share,
         world=world,

@@ -17,10 +17,10 @@ from components.core.ahead import mapped
 from components.core.errors import InputError
 from components.core.progress import track
 from components.core.record_files import write_record
-from components.core.records import PUBLISHED_TEXTS
+from components.core.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
 from components.core.settings import Prepare
 from components.data.leaks.keys import name_key, picture_key, text_key
-from components.data.leaks.report import COUNTS, TEXTS, LeakCounts
+from components.data.leaks.report import COUNTS, PICTURES, TEXTS, LeakCounts
 from components.data.source import Pair
 
 if TYPE_CHECKING:
@@ -156,10 +156,11 @@ class Guard:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the counts, and the keys of all test texts for those who check other texts."""
+        """Write the counts, and the keys of all test texts and pictures for those who check others."""
         write_record(folder / COUNTS, self.counts())
-        with PUBLISHED_TEXTS.writer(folder / TEXTS) as append:
-            for known in self.known:
-                keys = sorted(known.texts)
-                columns = {"test_set": [known.name] * len(keys), "key": keys}
-                append(pa.table(columns, schema=PUBLISHED_TEXTS.schema))
+        for table, file, of in ((PUBLISHED_TEXTS, TEXTS, "texts"), (PUBLISHED_PICTURES, PICTURES, "pictures")):
+            with table.writer(folder / file) as append:
+                for known in self.known:
+                    keys = sorted(getattr(known, of))
+                    columns = {"test_set": [known.name] * len(keys), "key": keys}
+                    append(pa.table(columns, schema=table.schema))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.files import content_hash
 from components.core.record_files import read_record
-from components.core.records import PUBLISHED_TEXTS
-from components.data.leaks.keys import text_key
+from components.core.records import PUBLISHED_PICTURES, PUBLISHED_TEXTS
+from components.core.table import Table
+from components.data.leaks.keys import picture_key, text_key
 
 FOLDER = Path("data/leaks")
-COUNTS, TEXTS = "counts.json", "texts.parquet"
+COUNTS, TEXTS, PICTURES = "counts.json", "texts.parquet", "pictures.parquet"
 
 
 class LeakCounts(BaseModel):
@@ -85,10 +89,13 @@ def read_texts(folder: Path = FOLDER) -> dict[bytes, str]:
     Raises:
         InputError: the file is damaged.
     """
-    path = folder / TEXTS
+    return _read_keys(PUBLISHED_TEXTS, folder / TEXTS)
+
+
+def _read_keys(table: Table, path: Path) -> dict[bytes, str]:
     if not path.exists():
         return {}
-    rows = PUBLISHED_TEXTS.read(path)
+    rows = table.read(path)
     return dict(zip(rows.column("key").to_pylist(), rows.column("test_set").to_pylist(), strict=True))
 
 
@@ -96,3 +103,31 @@ def find_text(text: str, known: dict[bytes, str]) -> str | None:
     """The test set of `known` that holds `text`, if one does."""
     key = text_key(text) if known else None
     return None if key is None else known.get(key)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What published test sets hold, by key with one of the test sets that it is in."""
+
+    texts: Mapping[bytes, str] = field(default_factory=dict)
+    pictures: Mapping[bytes, str] = field(default_factory=dict)
+
+    @staticmethod
+    def read(folder: Path = FOLDER) -> Published:
+        """As stage `prepare` wrote it; nothing where it looked for none.
+
+        Raises:
+            InputError: a file is damaged.
+        """
+        return Published(read_texts(folder), _read_keys(PUBLISHED_PICTURES, folder / PICTURES))
+
+    def find(self, texts: Iterable[str], pictures: Iterable[bytes]) -> str | None:
+        """A test set that holds one of the texts or encoded pictures, if any does."""
+        known = [self.texts.get(key) for text in texts if self.texts and (key := text_key(text)) is not None]
+        known += [self.pictures.get(picture_key(picture)) for picture in pictures if self.pictures]
+        return next(filter(None, known), None)
+
+    def hashes(self) -> dict[str, str]:
+        """What changes with them, for a checkpoint's fingerprint; nothing where there are none."""
+        found = {"published texts": self.texts, "published pictures": self.pictures}
+        return {name: content_hash(*sorted(keys)) for name, keys in found.items() if keys}

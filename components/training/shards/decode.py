@@ -12,6 +12,7 @@ from torch import Tensor
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.shards.reader import Fault, RawSample, sound
+from components.data.leaks.report import Published
 from components.encoders.adapter.images import MAX_PIXELS, decode
 
 IMAGE_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
@@ -35,14 +36,21 @@ class SampleDecoder:
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
         size: pixels on a side.
         held_out: ids of images that are not to be trained on, see `components.core.files.image_id`.
+        published: texts and pictures of test sets, which are not to be trained on either; they count as lost.
 
     Raises:
         InputError: a column's member is not written like that.
     """
 
     def __init__(
-        self, images: Mapping[str, str], texts: Mapping[str, str], size: int, held_out: Collection[str] = ()
+        self,
+        images: Mapping[str, str],
+        texts: Mapping[str, str],
+        size: int,
+        held_out: Collection[str] = (),
+        published: Published | None = None,
     ) -> None:
+        self._published = published or Published()
         self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
         self._texts = {column: given.partition(":") for column, given in texts.items()}
         self._size, self._held_out = size, frozenset(held_out)
@@ -61,6 +69,8 @@ class SampleDecoder:
             if self._held_out and any(image_id(raw) in self._held_out for raw in self._encoded(sample)):
                 return None
             texts = {column: _text(sample, ending, key) for column, (ending, _, key) in self._texts.items()}
+            if test_set := self._published.find(texts.values(), self._encoded(sample)):
+                raise Fault(f"in the test set {test_set}")
             return Example(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
         except Fault as fault:
             return fault

@@ -24,6 +24,7 @@ from components.core.files import content_hash
 from components.core.progress import track
 from components.core.shards.listing import ShardFiles, find_shards
 from components.core.shards.reader import Fault, RawSample, ShardReader
+from components.data.leaks.report import Published
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
 from components.training.shards.decode import Example, SampleDecoder
@@ -100,6 +101,7 @@ class ShardSource:
         draws: made-up text column -> the columns of `texts` it is drawn from at random, with their shares.
         wanted: the text columns to deliver; None for all of `texts` and `draws`. Others are not read.
         held_out: ids of images that are left out, see `components.core.files.image_id`.
+        published: what test sets hold, which counts as lost.
         samples_per_epoch: over all ranks; None takes the sum of `sizes.json` beside the shards.
         buffer: samples that wait in memory, encoded, to be drawn from.
         workers: threads that decode.
@@ -124,6 +126,7 @@ class ShardSource:
         draws: Mapping[str, Mapping[str, float]] | None = None,
         wanted: Collection[str] | None = None,
         held_out: Collection[str] = (),
+        published: Published | None = None,
         samples_per_epoch: int | None = None,
         buffer: int = 2_000,
         workers: int = 4,
@@ -144,7 +147,7 @@ class ShardSource:
         self._wanted = sorted({*texts, *(draws or {})} if wanted is None else wanted)
         self._draws = {column: shares for column, shares in (draws or {}).items() if column in self._wanted}
         needed = _needed(texts, self._draws, self._wanted)
-        self._decoder = SampleDecoder(images, needed, size, held_out)
+        self._decoder = SampleDecoder(images, needed, size, held_out, published)
         usual = max(1, self._samples // len(listed.urls))
         reader = ShardReader(files, self._decoder.members, listed.sizes, usual)
         self._order = ShardOrder(listed.urls, reader.read, seed, buffer, self._world)

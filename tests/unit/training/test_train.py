@@ -19,7 +19,10 @@ from components.core.compute.distributed import World as Ranks
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.provenance import path_hash
+from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.data.leaks.guard import Guard, KnownSet, _keys
+from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
 from components.methods.registry import find_method
@@ -313,6 +316,22 @@ def test_changed_shards_begin_anew(world: World, tmp_path: Path) -> None:
     shard = shards / "00000.tar"
     shard.write_bytes(shard.read_bytes().replace(b"dog", b"cat"))
     assert _checkpoints_of(world, entry, tmp_path, **options) != "an earlier one"
+
+
+def test_shards_train_on_nothing_that_a_published_test_set_holds(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards, leaks = tmp_path / "shards", tmp_path / "leaks"
+    write_shards(world.files.pairs / "train.parquet", shards, 30)
+    leaks.mkdir()
+    texts = PAIRS.read(world.files.pairs / "train.parquet")["caption"].to_pylist()
+    Guard(None, False, [KnownSet("coco_retrieval", texts=_keys(map(text_key, texts[:40])))]).write(leaks)
+    options = {"shards": {"urls": str(shards), "columns": {"caption": "txt"}, "max_error_share": 1.0}}
+    settings = _settings(world, {"tried": {"method": "caption_ft", "image_tower": "trained"}}, **options)
+    train.run(settings, "tried", replace(world.files, models=tmp_path, leaks=leaks))
+    assert "in the test set coco_retrieval" in caplog.text
+    assert _last_run().data.metrics["train/lost_samples"] >= 10
+    assert "published texts" in Encoder.load(tmp_path / "tried").sidecar.data_hashes
 
 
 def test_an_entry_cannot_take_the_bases_place(world: World, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS
+from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
 from components.core.settings import Settings
 from components.data import prepare
 from components.data.source import Pair, Source
@@ -95,6 +95,7 @@ def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path:
     ("row", "message"),
     [
         (("3.png", "   "), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
+        (("3.png", "\u200b \u2060"), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
         (("3.png", "word " * 500), r"captions\.tsv: line 5 \(3\.png\) has a caption of 500 words"),
         (("gone.png", "a picture"), r"captions\.tsv: line 5 names gone\.png"),
         (("", "a picture"), r"captions\.tsv: line 5 names "),
@@ -259,13 +260,19 @@ def test_a_line_that_repeats_image_and_caption_is_left_out_and_counted(
     assert "captions.tsv: 7 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
 
 
-def test_pair_in_two_splits(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, pairs = world(), [Pair(split, b"picture", "the same picture") for split in ("train", "test")]
-    source = Source(pairs=lambda _settings: iter(pairs))
+def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a source gives: the captions may differ, and the names."""
+    told = [("test", "one.png", "a dog"), ("train", "copy.png", "one hound"), ("val", "copy.png", "a dog")]
+    pairs = [Pair(split, b"picture", caption, name=name) for split, name, caption in told]
+    source = Source(pairs=lambda _settings: iter([*pairs, Pair("train", b"other", "a cat")]))
     monkeypatch.setattr(prepare, "find_source", lambda _name: source)
-    with pytest.raises(InputError, match="is in two splits: remove the duplicate"):
-        prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
-    assert not (tmp_path / "pairs").exists()
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    found = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet")["caption"].to_pylist() for split in SPLITS}
+    assert found == {"train": ["a cat"], "val": [], "test": ["a dog"]}
+    reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert reasons == [f"image copy.png of split {split} is in split test too" for split in ("train", "val")]
 
 
 def _jsonl(rows: list[dict[str, Any]]) -> str:
