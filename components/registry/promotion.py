@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from components.core.record_files import read_record
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT as EVALUATION
@@ -155,7 +156,7 @@ def _incumbent(
     with TemporaryDirectory() as temporary:
         place = Path(temporary)
         stored = versions.artifact(client, champion, "metrics.json", place)
-        report = Report.model_validate_json(stored.read_text("utf-8"))
+        report = read_record(Report, stored, "delete the champion's alias in MLflow and promote again")
         if (report.data_hash, report.protocol) != (candidate.data_hash, candidate.protocol):
             from components.evaluation.evaluate import run as evaluate
 

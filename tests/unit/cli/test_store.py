@@ -92,7 +92,7 @@ def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> No
         (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is no age"),
         (["stats"], "error: generation store state/generations.db is missing"),
         (["export", "x.parquet"], "error: generation store state/generations.db is missing"),
-        (["import", "gone.parquet"], "error: gone.parquet is missing"),
+        (["import", "gone.parquet"], "error: gone.parquet is missing: name a file that `cliptune store export` wrote"),
         (["stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x"], "error: generation store postgresql://me:***@"),
     ],
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import open_clip
 import pytest
 import torch
@@ -49,6 +51,28 @@ def test_16_bits_of_grey_become_8(kind: str) -> None:
     assert (found.numpy() == grey).all()
     between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
     assert decode([_encoded(between, kind)], 16).unique().tolist() == [100]
+
+
+def _tiff_of_12_bits(grey: npt.NDArray[np.uint16]) -> bytes:
+    """Pillow writes none, so by the TIFF 6.0 specification: two pixels in three bytes, one strip, nine tags."""
+    pairs = grey.reshape(-1, 2).astype(np.uint32)
+    packed = b"".join(int(one << 12 | other).to_bytes(3, "big") for one, other in pairs)
+    height, width = grey.shape
+    tags = {256: width, 257: height, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: len(packed)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return (
+        struct.pack("<2sHI", b"II", 42, 8 + len(packed))
+        + packed
+        + struct.pack("<H", len(tags))
+        + entries
+        + struct.pack("<I", 0)
+    )
+
+
+def test_12_bits_of_grey_become_8() -> None:
+    grey = np.array([[0, 1000], [2048, 4095]], dtype=np.uint16).repeat(8, axis=0).repeat(8, axis=1)
+    found = decode([_tiff_of_12_bits(grey)], 16)[0].numpy()[0]
+    assert found[::8, ::8].tolist() == [[0, 62], [128, 255]]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
