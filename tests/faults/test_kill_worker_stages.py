@@ -91,6 +91,9 @@ def _kill_worker(family: list[psutil.Process]) -> None:
 
 def _kill_all(family: list[psutil.Process]) -> None:
     """As when the machine goes: nobody can tidy up, and DVC's locks stay."""
+    # All stand still first: a DVC whose stage is killed a moment before it starts to take out its locks.
+    for process in family:
+        process.suspend()
     for process in reversed(family):
         process.kill()
 
