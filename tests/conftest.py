@@ -37,9 +37,12 @@ def tiny_encoder() -> Encoder:
 
 
 @pytest.fixture
-def raw_params() -> dict[str, Any]:
+def raw_params(tmp_path: Path) -> dict[str, Any]:
     """The repository's settings with every method as plain data, to be changed by a test."""
-    return every_method()
+    raw = every_method()
+    for stage in ("prepare", "embed"):
+        raw[stage]["state"] = str(tmp_path / "state" / stage)
+    return raw
 
 
 @pytest.fixture

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 from more_itertools import chunked
 from webdataset import TarWriter
@@ -18,6 +16,7 @@ from webdataset.tariterators import base_plus_ext
 
 from components.core.errors import InputError, run_command
 from components.core.files import atomic_folder, write_json
+from components.core.pictures import PICTURE, Pictures
 from components.core.progress import track
 from components.core.project import start
 from components.core.records import PAIRS
@@ -65,19 +64,16 @@ def _check_output(output: Path) -> None:
 def _distinct(pairs: Path) -> Iterator[dict[str, str | bytes]]:
     """A table's pairs as webdataset samples, read block by block because images of a large table fill the memory."""
     seen: set[str] = set()
-    with pq.ParquetFile(pairs) as file:
-        for block in file.iter_batches(_ROWS_AT_A_TIME, columns=["id", "image", "caption"]):
-            table = pa.Table.from_batches([block])
-            PAIRS.check(table, pairs)
+    with Pictures() as pictures:
+        for table in PAIRS.blocks(pairs, ["id", "caption", *PICTURE], _ROWS_AT_A_TIME):
             for row in table.to_pylist():
                 if row["id"] not in seen:
                     seen.add(row["id"])
-                    yield _sample(row, pairs)
+                    yield _sample(row, pictures.one(row), pairs)
 
 
-def _sample(row: dict[str, str | bytes], pairs: Path) -> dict[str, str | bytes]:
-    key, image = str(row["id"]), row["image"]
-    assert isinstance(image, bytes)
+def _sample(row: dict[str, Any], image: bytes, pairs: Path) -> dict[str, str | bytes]:
+    key = str(row["id"])
     if base_plus_ext(f"{key}.txt") != (key, "txt") or "/" in key:
         raise InputError(f"{pairs}: id {key!r} cannot name files of a shard: use letters and digits")
     try:

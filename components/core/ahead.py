@@ -7,7 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -52,9 +52,7 @@ def mapped(
             pool.shutdown(cancel_futures=True)
 
 
-def in_order(
-    pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int
-) -> Iterator[tuple[T, R]]:
+def in_order(pool: Executor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[tuple[T, R]]:
     """Each item with `function` of it, in order, while the pool works up to `ahead` items further on."""
     running: deque[tuple[T, Future[R]]] = deque()
     for item in items:

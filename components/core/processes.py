@@ -1,8 +1,14 @@
-"""How a failed command is reported, and signals to a whole process group; used by flows and the stack."""
+"""How a failed command is reported, signals to a whole process group, and processes that end with their parent."""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
+
+_LOOK_EVERY, _GRACE = 1.0, 30.0
+"""Seconds between looks at the parent, and until a process that does not end by itself is killed."""
 
 
 class CommandError(Exception):
@@ -16,3 +22,16 @@ def signal_group(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process end once `parent` is no longer its parent, which may have been killed."""
+    threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE)
+    os.kill(os.getpid(), signal.SIGKILL)

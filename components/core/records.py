@@ -15,16 +15,22 @@ def _schema(*required: tuple[str, pa.DataType], optional: tuple[tuple[str, pa.Da
 
 
 _TEXT, _BYTES, _INT, _BOOL, _REAL = pa.string(), pa.binary(), pa.int32(), pa.bool_(), pa.float64()
+_PLACE = (("file", _TEXT), ("position", pa.int64()), ("size", pa.int64()))
 
 SPLITS = ("train", "val", "test")
 
 PAIRS = Table(
     "pairs",
     _schema(
-        ("id", _TEXT), ("image_id", _TEXT), ("image", _BYTES), ("caption", _TEXT), optional=(("facts", _TEXT),)
+        ("id", _TEXT), ("image_id", _TEXT), ("caption", _TEXT),
+        optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE),
     ),
 )  # fmt: skip
-"""An image (encoded bytes) with its caption; `facts` is a scene's JSON in the embedded world.
+"""An image with its caption; `facts` is a scene's JSON in the embedded world.
+
+`image` has the encoded bytes of pictures that lie nowhere else; all others stay where they are: `file` is a picture's
+own file (without `position`), a shard (`position` is the byte that it begins at), a Parquet file or an array of
+embeddings (its row); `size` is in bytes, and null for an embedding. `components.core.pictures` reads them all.
 
 `id` is the pair's; `image_id` is the image's (`components.core.files.image_id`), the same in all of its pairs, and is
 what every other table's `image_id` holds.
@@ -184,6 +190,18 @@ PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", 
 
 PUBLISHED_PICTURES = Table("published pictures", PUBLISHED_TEXTS.schema)
 """The same of pictures, by their bytes."""
+
+CHECKED = Table(
+    "checked pictures",
+    _schema(
+        ("place", _TEXT), ("captions", pa.list_(_TEXT)), ("lost", _INT),
+        optional=(("name", _TEXT), ("image_id", _TEXT), ("key", _BYTES), *_PLACE, ("reason", _TEXT)),
+    ),
+)  # fmt: skip
+"""What `prepare` keeps of pictures that it has read and decoded, a row for each; `components.data.checked_pictures`.
+
+`key` is `components.data.leaks.keys.picture_key`. With a `reason` it cannot be used, and `lost` such are meant.
+"""
 
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))
 """Images that `prepare` left out, each with its reason."""

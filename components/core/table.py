@@ -23,6 +23,8 @@ Append = Callable[[dict[str, list[object]] | pa.Table], None]
 class Table:
     """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text.
 
+    Nullable ones may be left out.
+
     >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
     >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
     >>> captions.read(folder / "captions.parquet")["caption"].to_pylist()
@@ -38,7 +40,7 @@ class Table:
 
     def write(self, path: Path, columns: dict[str, list[object]] | pa.Table) -> None:
         """Write `columns` to `path` as Parquet, whole or not at all."""
-        table = columns if isinstance(columns, pa.Table) else pa.table(columns, schema=self.schema)
+        table = columns if isinstance(columns, pa.Table) else self._table(columns)
         self.check(table, path)
         with atomic_file(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
@@ -52,7 +54,7 @@ class Table:
         with atomic_file(path) as temporary, pq.ParquetWriter(temporary, self.schema, compression="zstd") as stream:
 
             def append(columns: dict[str, list[object]] | pa.Table) -> None:
-                block = columns if isinstance(columns, pa.Table) else pa.table(columns, schema=self.schema)
+                block = columns if isinstance(columns, pa.Table) else self._table(columns)
                 self.check(block, path)
                 stream.write_table(block)
 
@@ -69,7 +71,7 @@ class Table:
         """
         wanted = list(columns) if columns is not None else self.schema.names
         with self._reading(path, wanted):
-            table = pq.read_table(path, columns=wanted)
+            table = self._whole(pq.read_table(path, columns=wanted), wanted)
         self.check(table, path)
         return table
 
@@ -84,7 +86,7 @@ class Table:
         # Without a buffer all of a row group's column is read at once.
         with self._reading(path, wanted), pq.ParquetFile(path, buffer_size=1 << 20) as stream:
             for batch in stream.iter_batches(rows, columns=wanted):
-                block = pa.Table.from_batches([batch]).select(wanted)
+                block = self._whole(pa.Table.from_batches([batch]), wanted)
                 self.check(block, path, first)
                 first += block.num_rows
                 yield block
@@ -113,13 +115,30 @@ class Table:
         with self._reading(path, []):
             return int(pq.read_metadata(path).num_rows)
 
+    def _table(self, columns: dict[str, list[object]]) -> pa.Table:
+        rows = max(map(len, columns.values()), default=0)
+        absent = {field.name: [None] * rows for field in self.schema if field.nullable and field.name not in columns}
+        return pa.table(columns | absent, schema=self.schema)
+
+    def _whole(self, table: pa.Table, wanted: list[str]) -> pa.Table:
+        """The columns `wanted` in their order, with nulls for those that the file leaves out."""
+        for name in wanted:
+            if name not in table.column_names:
+                field = self.schema.field(name)
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        return table.select(wanted)
+
+    def _optional(self, name: str) -> bool:
+        return name in self.schema.names and self.schema.field(name).nullable
+
     @contextmanager
     def _reading(self, path: Path, wanted: list[str]) -> Iterator[None]:
         """Refuse a file without the columns `wanted`, and make what goes wrong inside an `InputError`."""
         if not path.exists():
             raise InputError(f"{path} is missing: run `dvc repro` to make it")
         try:
-            missing = [name for name in wanted if name not in pq.read_schema(path).names]
+            there = pq.read_schema(path).names
+            missing = [name for name in wanted if name not in there and not self._optional(name)]
             if missing:
                 raise InputError(f"{path} lacks the column '{missing[0]}' of a '{self.name}' table: run `dvc repro`")
             yield

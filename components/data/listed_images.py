@@ -6,29 +6,34 @@ queries too. An image to train on makes a pair with each of its captions.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from more_itertools import chunked
 
-from components.core.ahead import mapped
+from components.core.errors import InputError
+from components.core.files import content_hash
 from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
+from components.data.checked_pictures import Part, Sample, checked
 from components.data.listing import Line, Listing, share
 from components.data.source import (
     Described,
     EvaluationTables,
     Pair,
+    Seen,
     Source,
     Unusable,
-    UnusableError,
     caption_queries,
     filled,
 )
 
-_MAX_PIXELS = 40_000_000
+_PART = 512
+"""Pictures that are checked together."""
 Read = Callable[[Prepare], Listing]
 
 
@@ -43,7 +48,7 @@ def listed_source(read: Read, find: Callable[[Path], str | None], file: str, how
     """
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
-        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare)),
+        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare),
         describe=lambda settings: _describe(read(settings)),
         find=find,
         file=file,
@@ -67,83 +72,91 @@ def _describe(listing: Listing) -> Described:
     )
 
 
-def read_picture(path: Path) -> bytes:
-    """The bytes of an image file, of which all pixels can be decoded.
+def look(listing: Listing, settings: Prepare) -> tuple[dict[str, Seen], list[Unusable]]:
+    """What the listing calls images: those that can be used, by name, and the others."""
+    first = {line.image: line for line in reversed(listing.lines)}
+    named = [(name, first[name].place) for name in dict.fromkeys(line.image for line in listing.lines)]
+    parts = [_part(listing, block) for block in chunked(named, _PART)]
+    seen: dict[str, Seen] = {}
+    unusable: list[Unusable] = []
+    for one in checked(parts, settings):
+        if isinstance(one, Seen):
+            seen[one.name] = one
+        else:
+            unusable.append(replace(one, of=len(named)))
+    return seen, unusable
+
+
+def look_at(files: Sequence[Path], settings: Prepare) -> list[Seen]:
+    """The pictures of these files, in their order; one that comes again is read once.
 
     Raises:
-        UnusableError: they cannot, or are too many.
+        InputError: one is missing or cannot be used.
     """
-    return checked_picture(path.read_bytes(), str(path))
+    distinct = list(dict.fromkeys(files))
+    parts = [Part(_stamp(block), partial(_read_files, block), len(block)) for block in chunked(distinct, _PART)]
+    seen: dict[str, Seen] = {}
+    for one in checked(parts, settings):
+        if isinstance(one, Unusable):
+            raise InputError(one.reason)
+        seen[one.file] = one
+    return [seen[str(file)] for file in files]
 
 
-def checked_picture(raw: bytes, name: str) -> bytes:
-    """The bytes of an image, of which all pixels can be decoded; `name` stands in messages.
+def _part(listing: Listing, named: list[tuple[str, str]]) -> Part:
+    stamp = _stamp([listing.folder / name for name, _ in named])
+    # Other processes need no lines.
+    return Part(stamp, partial(_read_named, replace(listing, lines=[]), named), len(named))
 
-    Raises:
-        UnusableError: they cannot, or are too many.
-    """
+
+def _stamp(files: Sequence[Path]) -> str:
+    """Of the files' names, sizes and times of their last change, which nobody can set back."""
+    return content_hash(*(f"{file} {_state(file)}" for file in files))
+
+
+def _state(file: Path) -> str:
     try:
-        with Image.open(io.BytesIO(raw)) as image:
-            if image.width * image.height > _MAX_PIXELS:
-                raise UnusableError(f"{name} has {image.width}x{image.height} pixels: shrink it below {_MAX_PIXELS}")
-            image.verify()
-        # `verify` does not see that a JPEG is cut off; reading all of one at an eighth of its size costs little.
-        with Image.open(io.BytesIO(raw)) as image:
-            image.draft("RGB", (1, 1))
-            image.load()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # Pillow would name the address of the buffer.
-        reason = "no known format" if isinstance(error, UnidentifiedImageError) else error
-        raise UnusableError(f"{name} is no readable image ({reason}): replace or remove it") from None
-    return raw
+        found = file.stat()
+    except (OSError, ValueError):
+        return "missing"
+    return f"{found.st_size} {found.st_ctime_ns}"
+
+
+def _read_named(listing: Listing, named: list[tuple[str, str]]) -> Iterator[Sample | Unusable]:
+    for name, place in named:
+        path = listing.find_image(name)
+        if path is None:
+            told = f"{listing.file}: {place} names {name}, which is not in {listing.folder}: add or remove it"
+            yield Unusable(told)
+        else:
+            yield Sample(str(path), path.read_bytes(), str(path), None, name=name)
+
+
+def _read_files(files: Sequence[Path]) -> Iterator[Sample]:
+    for path in files:
+        yield Sample(str(path), path.read_bytes(), str(path), None, name=path.name)
 
 
 def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
-    shared = share(listing, settings.prepare.counts, settings.world.seed)
+    seen, unusable = look(listing, settings.prepare)
+    yield from unusable
+    shared = share(listing, seen, settings.prepare.counts, settings.world.seed)
     for split in ("test", "val"):
-        yield from _captioned(split, [lines[:1] for lines in shared[split]], listing)
-    left = settings.prepare.counts.train
-    for one in _captioned("train", shared["train"], listing):
-        yield one
-        left -= isinstance(one, Pair)
-        if not left:
-            return
+        yield from _captioned(split, [lines[:1] for lines in shared[split]], listing, seen)
+    yield from islice(_captioned("train", shared["train"], listing, seen), settings.prepare.counts.train)
 
 
-def _captioned(split: str, images: list[list[Line]], listing: Listing) -> Iterator[Pair | Unusable]:
-    """Each image with each of its captions; cores read and decode some images ahead."""
-
-    def read(lines: list[Line]) -> bytes | Unusable:
-        try:
-            return _read_image(lines[0], listing)
-        except UnusableError as error:
-            return Unusable(str(error))
-
-    for lines, image in mapped(read, images):
-        if isinstance(image, Unusable):
-            yield image
-            continue
+def _captioned(split: str, images: list[list[Line]], listing: Listing, seen: Mapping[str, Seen]) -> Iterator[Pair]:
+    """Each image with each of its captions; `name` is its path from the folder on, which may say whose images these
+    are."""
+    for lines in images:
         for line in lines:
-            yield Pair(split, image, line.caption, name=_name(line, listing))
+            yield Pair(split, seen[lines[0].image], line.caption, name=f"{listing.folder.name}/{line.image}")
 
 
-def _read_image(line: Line, listing: Listing) -> bytes:
-    path = listing.find_image(line.image)
-    if path is None:
-        raise UnusableError(
-            f"{listing.file}: {line.place} names {line.image}, which is not in {listing.folder}: add or remove it"
-        )
-    return read_picture(path)
-
-
-def _name(line: Line, listing: Listing) -> str:
-    """The image's path from the folder on, whose own name may say whose images these are."""
-    return f"{listing.folder.name}/{line.image}"
-
-
-def _evaluation(test: list[Pair], listing: Listing) -> EvaluationTables:
+def _evaluation(test: list[Pair], listing: Listing, settings: Prepare) -> EvaluationTables:
     """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
-    lines_of = listing.by_image({len(pair.image) for pair in test})
+    lines_of = listing.by_image(look(listing, settings)[0])
     lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
     tables = caption_queries((image, line.caption) for image, line in lines)
     rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]

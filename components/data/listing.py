@@ -6,8 +6,9 @@ An image is known by its bytes, so that a copy of it under another name is the s
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -15,14 +16,26 @@ from pathlib import Path
 from more_itertools import unique_everseen
 
 from components.core.errors import InputError
-from components.core.files import image_id
-from components.core.progress import track
 from components.core.settings import Counts, Prepare
-from components.data.source import UnusableError
+from components.data.source import Seen, UnusableError
 
 SPLIT_NAMES = {"train": "train", "validation": "val", "val": "val", "dev": "val", "test": "test"}
 """What publishers call splits -> what they are called here."""
+_SPLIT_IN_NAME = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:[^a-z]|$)")
 _HELD_OUT_FIRST = ("test", "val", "train")
+
+
+def split_named(path: str) -> str:
+    """The split that a file's name, or else its folder's, has in it as a word; `train` where neither has.
+
+    >>> split_named("s3://bucket/val2017/00000.tar"), split_named("trained/00000.tar")
+    ('val', 'train')
+    >>> split_named("shards/test/00000.tar")
+    'test'
+    """
+    *_, folder, name = ("", *path.split("/"))
+    named = _SPLIT_IN_NAME.search(name.lower()) or _SPLIT_IN_NAME.search(folder.lower())
+    return SPLIT_NAMES[named[1]] if named else "train"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +77,12 @@ class Listing:
         inside = found.resolve().is_relative_to(self.folder.resolve())
         return found if inside and found.is_file() else None
 
-    def by_image(self, sizes: Container[int] | None = None) -> dict[str, list[Line]]:
-        """Image id -> its lines, in the file's order; a name that `find_image` refuses is an image of its own.
-
-        Args:
-            sizes: only images of so many bytes; None for all. Each of these is read once.
-        """
-        names: dict[str, str] = {}
-        distinct = dict.fromkeys(line.image for line in self.lines)
-        for name in track(distinct, "identify images", len(distinct), "image"):
-            found = self.find_image(name)
-            if found is None and sizes is None:
-                names[name] = name
-            elif found is not None and (sizes is None or found.stat().st_size in sizes):
-                names[name] = image_id(found.read_bytes())
+    def by_image(self, seen: Mapping[str, Seen]) -> dict[str, list[Line]]:
+        """Image id -> its lines, in the file's order; lines of images that are not among the `seen` are left out."""
         grouped: dict[str, list[Line]] = defaultdict(list)
         for line in self.lines:
-            if line.image in names:
-                grouped[names[line.image]].append(line)
+            if line.image in seen:
+                grouped[seen[line.image].image_id].append(line)
         return grouped
 
 
@@ -127,8 +128,10 @@ def image_folder(settings: Prepare) -> Path:
     return settings.folder
 
 
-def share(listing: Listing, counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
-    """Split -> lines by image. No image is in two splits; `test` and `val` count images, `train` counts lines.
+def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int) -> dict[str, list[list[Line]]]:
+    """Split -> lines by image, of images that were `seen`.
+
+    No image is in two splits; `test` and `val` count images, `train` counts lines.
 
     Published splits are kept: images are drawn from their own split, and where none is published to validate with,
     from those to train on. An image that is published in two splits is in the one that trains less. A line that gives
@@ -137,8 +140,9 @@ def share(listing: Listing, counts: Counts, seed: int) -> dict[str, list[list[Li
     Raises:
         InputError: there are too few images or lines.
     """
-    images = [list(unique_everseen(image, attrgetter("caption"))) for image in listing.by_image().values()]
-    if repeated := len(listing.lines) - sum(map(len, images)):
+    found_lines = listing.by_image(seen).values()
+    images = [list(unique_everseen(image, attrgetter("caption"))) for image in found_lines]
+    if repeated := sum(map(len, found_lines)) - sum(map(len, images)):
         print(f"{listing.file}: {repeated} lines left out that repeat the image and the caption of another")
     pools = _pools(listing.file, images)
     for pool in pools.values():

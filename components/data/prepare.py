@@ -102,7 +102,7 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
 
 
 def _table(pairs: list[Pair]) -> pa.Table:
-    return pa.table({name: [getattr(pair, name) for pair in pairs] for name in PAIRS.schema.names}, schema=PAIRS.schema)
+    return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
 
 
 @contextmanager

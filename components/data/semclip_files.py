@@ -18,7 +18,7 @@ from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.data.listed_images import read_picture
+from components.data.listed_images import look_at
 from components.data.source import EvaluationTables, Pair, Source, caption_queries
 
 _TEXTS = ("caption", "paraphrased", "negation")
@@ -70,14 +70,14 @@ def _pairs(settings: Settings, file: SemclipFile) -> Iterator[Pair]:
     rows = _rows(folder / file.csv, file)
     counts = settings.prepare.counts.model_dump()
     for split, shared in _splits(rows, file, settings.prepare.keep_out).items():
-        for row in shared[: counts[split]]:
-            name = file.image(row)
-            path = folder / file.images / name
-            if not path.is_file():
-                raise InputError(f"{path} is missing: put all images that {file.csv} names there")
+        rows_of = shared[: counts[split]]
+        paths = [folder / file.images / file.image(row) for row in rows_of]
+        if missing := next((path for path in paths if not path.is_file()), None):
+            raise InputError(f"{missing} is missing: put all images that {file.csv} names there")
+        for row, seen in zip(rows_of, look_at(paths, settings.prepare), strict=True):
             caption, paraphrase, negation = (row[column].strip() for column in _TEXTS)
-            known = f"{file.known_as}/{name}"
-            yield Pair(split, read_picture(path), caption, name=known, paraphrase=paraphrase, negation=negation)
+            known = f"{file.known_as}/{seen.name}"
+            yield Pair(split, seen, caption, name=known, paraphrase=paraphrase, negation=negation)
 
 
 def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:

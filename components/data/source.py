@@ -16,15 +16,38 @@ from components.core.settings import Prepare, Settings
 from components.core.table import Table
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A picture that stays where it is, and can be used.
+
+    Attributes:
+        place: where it is, for messages.
+        file, position, size, image_id: see `components.core.records.PAIRS`.
+        key: see `components.data.leaks.keys.picture_key`.
+        captions: those that stand with it; none where another file has them.
+        name: of its file, where it had one.
+    """
+
+    place: str
+    file: str
+    position: int | None
+    size: int | None
+    image_id: str
+    key: bytes
+    captions: tuple[str, ...] = ()
+    name: str = ""
+
+
 @dataclass(frozen=True)
 class Pair:
-    """One image (encoded bytes) and its caption; `name` is the path of the image's file, where it has one.
+    """One image and its caption; `name` is the path of the image's file, where it has one.
 
+    `image` is where the picture lies, or its encoded bytes where it lies nowhere.
     `paraphrase` and `negation` are the caption's as its publisher gives them, where it does.
     """
 
     split: str
-    image: bytes
+    image: bytes | Seen
     caption: str
     facts: str | None = None
     name: str = ""
@@ -34,12 +57,21 @@ class Pair:
     @cached_property
     def id(self) -> str:
         """First 16 hexadecimal digits of the content's hash."""
-        return content_hash(self.image, self.caption)[:16]
+        image = self.image if isinstance(self.image, bytes) else self.image.image_id
+        return content_hash(image, self.caption)[:16]
 
     @cached_property
     def image_id(self) -> str:
         """The image's, the same in all of its pairs."""
-        return image_id(self.image)
+        return image_id(self.image) if isinstance(self.image, bytes) else self.image.image_id
+
+    def row(self) -> dict[str, object]:
+        """The pair as a row of `components.core.records.PAIRS`."""
+        told = {"id": self.id, "image_id": self.image_id, "caption": self.caption, "facts": self.facts}
+        if isinstance(self.image, bytes):
+            return told | {"image": self.image, "file": None, "position": None, "size": None}
+        seen = self.image
+        return told | {"image": None, "file": seen.file, "position": seen.position, "size": seen.size}
 
 
 class UnusableError(InputError):
@@ -48,10 +80,17 @@ class UnusableError(InputError):
 
 @dataclass(frozen=True)
 class Unusable:
-    """Stands in a source's pairs for what cannot be used; `images` is how many were lost at once."""
+    """Stands in a source's pairs for what cannot be used.
+
+    Attributes:
+        reason: names it and says what to do.
+        images: how many were lost at once.
+        of: how many the source looked at, where these are more than it was asked for.
+    """
 
     reason: str
     images: int = 1
+    of: int = 0
 
 
 EvaluationTables = dict[str, tuple[Table, pa.Table]]
@@ -128,10 +167,10 @@ class Source:
                 yield one
                 continue
             unusable.append(one)
-            lost += one.images
-            if lost > share * wanted:
+            lost, most = lost + one.images, max(wanted, one.of)
+            if lost > share * most:
                 raise InputError(
-                    f"{one.reason} ({lost} of at most {wanted} images cannot be used, prepare.max_unusable_share is "
+                    f"{one.reason} ({lost} of at most {most} images cannot be used, prepare.max_unusable_share is "
                     f"{share})"
                 )
 

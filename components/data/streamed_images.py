@@ -7,20 +7,18 @@ a test image are queries too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from components.core.ahead import mapped
 from components.core.errors import InputError
-from components.core.files import image_id
 from components.core.settings import Prepare, Settings
-from components.data.listed_images import checked_picture
+from components.data.checked_pictures import Part, checked
 from components.data.listing import checked_caption
 from components.data.source import (
     Described,
     EvaluationTables,
     Pair,
+    Seen,
     Source,
     Unusable,
     UnusableError,
@@ -30,26 +28,8 @@ from components.data.source import (
 TRAIN = "train"
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One image with its captions.
-
-    Attributes:
-        place: where it is, such as `data/train-00000.parquet: row 12`.
-        image: its encoded bytes.
-        captions: at least one.
-        name: of its file, where it had one.
-    """
-
-    place: str
-    image: bytes
-    captions: tuple[str, ...]
-    name: str = ""
-
-
-Samples = Iterator[Sample | Unusable]
-Splits = Mapping[str, Callable[[], Samples]]
-"""Published split -> opens its samples; all samples under `train` where none is published."""
+Splits = Mapping[str, Sequence[Part]]
+"""Published split -> its shards or files; all under `train` where none is published."""
 
 
 def streamed_source(
@@ -62,7 +42,7 @@ def streamed_source(
     """A source of the samples that `read` gives; for the other arguments see `Source`."""
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
-        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare)),
+        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare),
         describe=describe,
         find=find,
         file=file,
@@ -73,7 +53,7 @@ def streamed_source(
 def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
     prepare, held_out = settings.prepare, set[str]()
     where = prepare.shards or prepare.folder
-    streams = {split: _checked(opened()) for split, opened in splits.items()}
+    streams = {split: checked(parts, prepare) for split, parts in splits.items()}
     for split, wanted in (("test", prepare.counts.test), ("val", prepare.counts.val)):
         fresh = _without(held_out, streams.get(split, streams[TRAIN]))
         count = 0
@@ -107,25 +87,11 @@ def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
         print(f"{where}: {repeated} captions left out that repeat another of the same image")
 
 
-def _checked(samples: Samples) -> Samples:
-    """The samples, those whose image can be decoded; cores decode some images ahead."""
-
-    def check(one: Sample | Unusable) -> Sample | Unusable:
-        try:
-            if isinstance(one, Sample):
-                checked_picture(one.image, one.place)
-        except UnusableError as error:
-            return Unusable(str(error))
-        return one
-
-    return (found for _, found in mapped(check, samples))
+def _without(held_out: set[str], samples: Iterator[Seen | Unusable]) -> Iterator[Seen | Unusable]:
+    return (one for one in samples if isinstance(one, Unusable) or one.image_id not in held_out)
 
 
-def _without(held_out: set[str], samples: Samples) -> Samples:
-    return (one for one in samples if isinstance(one, Unusable) or image_id(one.image) not in held_out)
-
-
-def _captioned(split: str, sample: Sample | Unusable, settings: Prepare, most: int) -> Iterator[Pair | Unusable]:
+def _captioned(split: str, sample: Seen | Unusable, settings: Prepare, most: int) -> Iterator[Pair | Unusable]:
     """At most so many of a sample's captions, each said once, with its image."""
     if isinstance(sample, Unusable):
         yield sample
@@ -136,13 +102,13 @@ def _captioned(split: str, sample: Sample | Unusable, settings: Prepare, most: i
         yield Unusable(str(error))
         return
     for caption in islice(dict.fromkeys(captions), most):
-        yield Pair(split, sample.image, caption, name=sample.name)
+        yield Pair(split, sample, caption, name=sample.name)
 
 
-def _evaluation(test: list[Pair], splits: Splits) -> EvaluationTables:
+def _evaluation(test: list[Pair], splits: Splits, settings: Prepare) -> EvaluationTables:
     """Every caption of the test images as a query."""
     found: dict[str, list[str]] = {pair.image_id: [] for pair in test}
-    for sample in splits.get("test", splits[TRAIN])():
-        if isinstance(sample, Sample) and (told := found.get(image_id(sample.image))) is not None:
+    for sample in checked(splits.get("test", splits[TRAIN]), settings):
+        if isinstance(sample, Seen) and (told := found.get(sample.image_id)) is not None:
             told += [caption.strip() for caption in sample.captions]
     return caption_queries((image, caption) for image, captions in found.items() for caption in captions if caption)

@@ -22,6 +22,7 @@ from components.core.checking import load_checked
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 from components.core.metrics import Features
+from components.core.pictures import PICTURE, Pictures
 from components.core.project import run_in_project, start
 from components.core.records import PAIRS
 from components.core.settings import Evaluate, Settings
@@ -85,8 +86,9 @@ def image_features(
     if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
         ids, features = stored.image_ids, np.asarray(stored.features)
     else:
-        pairs = PAIRS.read(pairs_file, ["image_id", "image"])
-        ids, images = pairs["image_id"].to_pylist(), pairs["image"].to_pylist()
+        pairs = PAIRS.read(pairs_file, PICTURE)
+        with Pictures() as pictures:
+            ids, images = pairs["image_id"].to_pylist(), pictures.of(pairs)
         features = encoder.embed_images(images, batch_size, "embed test images", ids)
     require_finite(features, encoder.sidecar.name, "picture", ids)
     return ids, features

@@ -9,8 +9,6 @@ torchrun --nproc-per-node 8 -m components.students.students --student paraclip
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -116,9 +114,9 @@ def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[st
             "train them one by one with --student"
         )
     chosen = [part for name in names for part in ("--student", name)]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes.pop())]
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, *torchrun, "-m", __spec__.name, *chosen, *options])
+    from components.core.compute.distributed import become_torchrun
+
+    become_torchrun(processes.pop(), ["-m", __spec__.name, *chosen, *options])
 
 
 if __name__ == "__main__":

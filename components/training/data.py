@@ -16,6 +16,7 @@ from torch import Tensor
 from components.core import folders
 from components.core.compute.distributed import World
 from components.core.errors import InputError, told_of
+from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
@@ -191,10 +192,14 @@ def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: Files) -> Cal
 
 def _embed_gallery(ids: list[str], encoder: Encoder, files: Files, device: str) -> Callable[[], Vectors]:
     """The image tower changes as it trains, so the gallery is embedded anew each time."""
-    train = PAIRS.read(files.pairs / "train.parquet", ["id", "image"]).to_pandas().set_index("id").loc[ids]
-    val = PAIRS.read(files.pairs / "val.parquet", ["id", "image"]).to_pandas().set_index("id")
-    both = pd.concat([train, val])
-    pixels = decode(both["image"].tolist(), encoder.sidecar.image_size, both.index.tolist())
+    place = {pair: row for row, pair in enumerate(PAIRS.read(files.pairs / "train.parquet", ["id"])["id"].to_pylist())}
+    chosen = sorted(ids, key=place.__getitem__)
+    train = PAIRS.take(files.pairs / "train.parquet", [place[pair] for pair in chosen], ["id", *PICTURE])
+    val = PAIRS.read(files.pairs / "val.parquet", ["id", *PICTURE])
+    with Pictures() as pictures:
+        encoded = dict(zip(chosen, pictures.of(train), strict=True))
+        raw = [*(encoded[pair] for pair in ids), *pictures.of(val)]
+    pixels = decode(raw, encoder.sidecar.image_size, [*ids, *val["id"].to_pylist()])
 
     @torch.no_grad()
     def gallery() -> Vectors:

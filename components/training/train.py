@@ -6,8 +6,6 @@ torchrun --nproc-per-node 8 -m components.training.train --method paraclip
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from components.core import folders
 from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
-from components.core.compute.distributed import World, join_world, launched_by_torchrun
+from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_autocast, pick_device
 from components.core.errors import InputError
 from components.core.files import content_hash, write_json
@@ -237,11 +235,7 @@ def main(method: Annotated[str, typer.Option(help="An entry of `methods` in para
     def command() -> None:
         settings = load_checked()
         if settings.train.processes > 1 and not launched_by_torchrun():
-            # Replaces this process, so that whoever stops it stops torchrun and its ranks.
-            arguments = ["--standalone", "--nproc-per-node", str(settings.train.processes), "-m", __spec__.name]
-            torchrun = [sys.executable, "-m", "torch.distributed.run", *arguments, "--method", method]
-            sys.stdout.flush()
-            os.execv(sys.executable, torchrun)
+            become_torchrun(settings.train.processes, ["-m", __spec__.name, "--method", method])
         run(settings, method)
 
     run_in_project(command)

@@ -10,6 +10,7 @@ from pathlib import Path
 from components.captions.inputs.pool import pooled
 from components.captions.request import Picture, Source
 from components.core.errors import InputError
+from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS
 
 
@@ -38,11 +39,12 @@ def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], Picture
     places: dict[str, int] = {}
 
     def found() -> Iterator[Source]:
-        for block in PAIRS.blocks(path, ["id", "image"], rows=256):
-            for row in block.to_pylist():
-                if row["id"] in pairs and row["id"] not in places:
-                    places[row["id"]] = len(places)
-                    yield Source(row["id"], 0, {}, pictures=(to_picture(row["image"], path, row["id"]),))
+        with Pictures() as files:
+            for block in PAIRS.blocks(path, ["id", *PICTURE], rows=256):
+                for row in block.to_pylist():
+                    if row["id"] in pairs and row["id"] not in places:
+                        places[row["id"]] = len(places)
+                        yield Source(row["id"], 0, {}, pictures=(to_picture(files.one(row), path, row["id"]),))
 
     with pooled(found()) as pool:
         for pair in sorted(pairs - places.keys())[:1]:

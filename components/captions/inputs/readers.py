@@ -17,6 +17,7 @@ from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader
 from components.captions.prompts.disarm import disarm
 from components.captions.request import Source
 from components.core.files import content_hash
+from components.core.pictures import PICTURE, Pictures
 from components.core.records import GENERATIONS, PAIRS
 
 
@@ -84,12 +85,13 @@ def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask
 
 def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
     """Every caption with its image's id."""
-    columns = ["id", "image_id", "caption", *(["image"] if pictures else [])]
-    for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
-        for row in block.to_pylist():
-            shown = (to_picture(row["image"], path, row["id"]),) if pictures else ()
-            inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
-            yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
+    columns = ["id", "caption", *(PICTURE if pictures else ["image_id"])]
+    with Pictures() as files:
+        for block in PAIRS.blocks(path, columns, rows=256 if pictures else 10_000):
+            for row in block.to_pylist():
+                shown = (to_picture(files.one(row), path, row["id"]),) if pictures else ()
+                inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
+                yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
 
 
 def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,10 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from components.core.errors import InputError
+from components.core.processes import end_with_parent
 
 _TIMEOUT = timedelta(minutes=10)
-_LOOK_EVERY, _GRACE = 1.0, 30.0
-"""Seconds between looks at the launcher, and until a rank that does not end by itself is killed."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,17 @@ def launched_by_torchrun() -> bool:
     return "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
+    """Replace this process by torchrun with so many ranks on this machine, so that who stops it stops all of them.
+
+    Args:
+        arguments: of `python`, such as `["-m", "components.encoders.embed"]`.
+    """
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *torchrun, *arguments])
+
+
 @contextmanager
 def join_world(device: str) -> Iterator[tuple[World, str]]:
     """This process's world and device for the length of the block: NCCL between GPUs, gloo otherwise.
@@ -111,21 +119,10 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    threading.Thread(target=_end_with, args=(os.getppid(),), name="launcher", daemon=True).start()
+    # torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
+    end_with_parent(os.getppid())
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
     try:
         yield World(dist.get_rank(), dist.get_world_size()), device
     finally:
         dist.destroy_process_group()
-
-
-def _end_with(launcher: int) -> None:
-    """End this process once `launcher` is no longer its parent.
-
-    torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
-    """
-    while os.getppid() == launcher:
-        time.sleep(_LOOK_EVERY)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE)
-    os.kill(os.getpid(), signal.SIGKILL)

@@ -44,6 +44,10 @@ class Prepare(Block):
     max_caption_words: PositiveInt = 100
     max_unusable_share: float = Field(0.01, ge=0, lt=1)
     """Images that may be missing or unreadable, of all that `counts` asks for; they are left out and listed."""
+    processes: PositiveInt | None = None
+    """That read and decode pictures; one per core when not given."""
+    state: Path = Path("state/prepare")
+    """What is known of the pictures that were checked; deleting it costs only the time to check them again."""
     keep_out: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
     its released code has it, these rows alone."""
@@ -88,3 +92,10 @@ class Embed(Block):
     """Image embeddings, made once."""
 
     batch_size: PositiveInt
+    processes: PositiveInt = 1
+    """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
+    device: str = "auto"
+    part: PositiveInt = 4096
+    """Pairs that are embedded together and kept, so that a stage that was stopped goes on after them."""
+    state: Path = Path("state/embed")
+    """Parts that are done; outside every stage's outputs, and emptied at the end."""

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from braceexpand import braceexpand
 from more_itertools import duplicates_everseen
 
 from components.core.errors import InputError
-from components.core.storage import S3
+
+if TYPE_CHECKING:
+    from components.core.storage import S3
 
 _BUFFER = 1 << 20
 
@@ -25,6 +27,9 @@ class ShardFiles:
 
     @cached_property
     def _s3(self) -> S3:
+        # boto3 takes half a second that stages with files on disk need not wait for.
+        from components.core.storage import S3
+
         return S3()
 
     def open(self, url: str) -> BinaryIO:
@@ -44,6 +49,10 @@ class ShardFiles:
         """A small file's bytes."""
         with self.open(url) as stream:
             return stream.read()
+
+    def read_part(self, url: str, position: int, size: int) -> bytes:
+        """`size` bytes of an object in S3 from `position` on."""
+        return self._s3.read_part(url, position, size)
 
     def exists(self, url: str) -> bool:
         """Whether there is such a file."""

@@ -34,8 +34,21 @@ class BrokenShardError(Exception):
     """The archive cannot be read on from here."""
 
 
-def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Fault]]:
-    """Name and content of each file; unwanted ones come empty, and are not read into memory.
+@dataclass(frozen=True)
+class TarFile:
+    """One file of an archive: its name, its content, and the byte of the archive that the content begins at."""
+
+    name: str
+    content: bytes | Fault
+    position: int
+
+    def __bool__(self) -> bool:
+        # Not wanted, and so empty: webdataset would drop a sample with a member `__bad__` that is true.
+        return bool(self.content)
+
+
+def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFile]:
+    """Each file; unwanted ones come empty, and are not read into memory.
 
     Nothing is written to disk, so a name cannot point anywhere. What is not a plain file or too large comes as the
     `Fault` it is. Python's own reader takes a damaged header for the end of the archive; here it is an error.
@@ -49,7 +62,8 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[tuple
                 # The archive remembers all members, which would grow without end.
                 archive.members = []  # type: ignore[attr-defined]
                 if not member.isdir():
-                    yield member.name, _content(archive, member) if wanted(member.name) else b""
+                    content = _content(archive, member) if wanted(member.name) else b""
+                    yield TarFile(member.name, content, member.offset_data)
             rest: Any = archive.fileobj
             while block := rest.read(_MAX_HEADER):
                 if block.strip(b"\0"):
@@ -101,6 +115,7 @@ class RawSample:
         fault: why the sample as a whole cannot be used.
         lost: how many samples a fault stands for.
         again: how often the shards were read to their end before it, in this epoch.
+        positions: the byte of the shard that each member begins at.
     """
 
     shard: str
@@ -109,6 +124,7 @@ class RawSample:
     fault: Fault | None = None
     lost: int = 1
     again: int = 0
+    positions: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -181,7 +197,7 @@ class ShardReader:
         elif lost > 0:
             yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
 
-    def _samples(self, shard: str, files: Iterator[tuple[str, bytes | Fault]]) -> Iterator[RawSample]:
+    def _samples(self, shard: str, files: Iterator[TarFile]) -> Iterator[RawSample]:
         repeated = False
 
         def note(_error: Exception) -> bool:
@@ -189,15 +205,17 @@ class ShardReader:
             repeated = True
             return True
 
-        named = ({"fname": name, "data": data, "__url__": shard} for name, data in files)
+        named = ({"fname": file.name, "data": file, "__url__": shard} for file in files)
         for sample in group_by_keys(named, keys=_key_and_ending, handler=note):
             key = sample["__key__"]
-            members = {ending: data for ending, data in sample.items() if ending in self.wanted}
+            files_of = {ending: file for ending, file in sample.items() if ending in self.wanted}
+            members = {ending: file.content for ending, file in files_of.items()}
+            positions = {ending: file.position for ending, file in files_of.items()}
             fault = Fault("duplicate member") if repeated else None
             if _UNSAFE.search(key) or len(key) > _LONGEST_KEY:
                 fault = Fault("unsafe name")
             repeated = False
-            yield RawSample(shard, key, members, fault)
+            yield RawSample(shard, key, members, fault, positions=positions)
 
 
 def _key_and_ending(name: str) -> tuple[str, str]:

@@ -82,6 +82,13 @@ class S3:
         with self.open(url) as stream:
             return stream.read()
 
+    def read_part(self, url: str, position: int, size: int) -> bytes:
+        """`size` bytes of the object from `position` on; raises as `open`."""
+        bucket, key = object_url(url)
+        with explained(url):
+            answer = self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes={position}-{position + size - 1}")
+            return bytes(answer["Body"].read())
+
     def exists(self, url: str) -> bool:
         """Whether the object is there.
 

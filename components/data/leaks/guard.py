@@ -137,7 +137,8 @@ class Guard:
             raise InputError(f"every pair of split {emptied[0]} is in a published test set: give other images")
 
     def _hits(self, pair: Pair) -> list[tuple[str, str]]:
-        name, picture = name_key(pair.name), picture_key(pair.image)
+        name = name_key(pair.name)
+        picture = picture_key(pair.image) if isinstance(pair.image, bytes) else pair.image.key
         texts = [text_key(text) for text in (pair.caption, pair.paraphrase, pair.negation) if text]
         ways = ((known.name, way) for known in self.known for text in texts for way in known.ways(name, picture, text))
         return list(dict.fromkeys(ways))

@@ -15,7 +15,7 @@ from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.data.listed_images import read_picture
+from components.data.listed_images import look_at
 from components.data.source import EvaluationTables, Pair, Source, caption_queries
 
 FILE = "cc_neg.parquet"
@@ -67,11 +67,11 @@ def _shuffled(rows: Rows, rng: random.Random) -> Rows:
 def _pairs(settings: Settings) -> Iterator[Pair]:
     images, shared = _shared(settings)
     for split, rows in shared.items():
-        for row in rows:
-            path = images / Path(row["image_path"]).name
-            if not path.is_file():
-                raise InputError(f"{path} is missing: put all images of CC-Neg there")
-            yield Pair(split, read_picture(path), row["caption"].strip(), name=f"{images.name}/{path.name}")
+        paths = [images / Path(row["image_path"]).name for row in rows]
+        if missing := next((path for path in paths if not path.is_file()), None):
+            raise InputError(f"{missing} is missing: put all images of CC-Neg there")
+        for row, seen in zip(rows, look_at(paths, settings.prepare), strict=True):
+            yield Pair(split, seen, row["caption"].strip(), name=f"{images.name}/{seen.name}")
 
 
 def _evaluation(_settings: Settings, test: list[Pair]) -> EvaluationTables:

@@ -18,18 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.errors import InputError
+from components.core.pictures import IMAGE_COLUMNS, image_column
 from components.core.settings import Prepare
+from components.data.checked_pictures import Part, Sample
 from components.data.listing import SPLIT_NAMES, image_folder
 from components.data.source import Described
-from components.data.streamed_images import TRAIN, Sample, Splits, streamed_source
+from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _SPLIT = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?:-.*)?\.parquet")
-_IMAGES = ("image", "img", "jpg", "png", "picture")
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 _FIRST = 8
 """Images of each file that `cliptune import` opens."""
 _ROWS = 64
 """Read at a time: a row holds an image."""
+_PART = 1_000
+"""Rows that are checked together, and so many more as their row group has."""
 _HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
 
 
@@ -37,9 +40,29 @@ def read_splits(settings: Prepare) -> Splits:
     """The dataset's published splits.
 
     Raises:
-        InputError: the folder is missing, has no Parquet files, or none to train on.
+        InputError: the folder is missing, has no Parquet files, none to train on, or a damaged one.
     """
-    return {split: partial(_samples, files) for split, files in _by_split(image_folder(settings)).items()}
+    found = _by_split(image_folder(settings))
+    return {split: [part for file in files for part in _parts(file)] for split, files in found.items()}
+
+
+def _parts(file: Path) -> Iterator[Part]:
+    """Some row groups of a file each."""
+    try:
+        found = file.stat()
+        with pq.ParquetFile(file) as stored:
+            _columns(file, stored.schema_arrow)
+            counts = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+    group, first = 0, 0
+    while group < len(counts):
+        last, rows = group, 0
+        while last < len(counts) and rows < _PART:
+            last, rows = last + 1, rows + counts[last]
+        stamp = f"{file} {found.st_size} {found.st_ctime_ns} {group} {last}"
+        yield Part(stamp, partial(_samples, file, list(range(group, last)), first), rows)
+        group, first = last, first + rows
 
 
 def _by_split(folder: Path) -> dict[str, list[Path]]:
@@ -74,25 +97,25 @@ def describe(settings: Prepare) -> Described:
             images[split] = images.get(split, 0) + len(counts)
             captions[split] = captions.get(split, 0) + sum(counts)
             most = max([most, *counts])
-            first = islice(_samples([file]), _FIRST)
-            pictures += [(sample.place, partial(bytes, sample.image)) for sample in first]
+            first = islice(_samples(file, [0] if told else [], 0), _FIRST)
+            pictures += [(sample.place, partial(bytes, sample.raw)) for sample in first]
     return Described(images, captions, most, pictures)
 
 
-def _samples(files: list[Path]) -> Iterator[Sample]:
-    for file in files:
-        try:
-            with pq.ParquetFile(file) as stored:
-                image, caption = _columns(file, stored.schema_arrow)
-                batches = stored.iter_batches(_ROWS, columns=[image, caption])
-                for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
-                    yield _sample(f"{file}: row {number}", row[image], row[caption])
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+def _samples(file: Path, groups: list[int], first: int) -> Iterator[Sample]:
+    """Rows of some row groups, of which the first is the file's row `first` (counted from 0)."""
+    try:
+        with pq.ParquetFile(file) as stored:
+            image, caption = _columns(file, stored.schema_arrow)
+            batches = stored.iter_batches(_ROWS, row_groups=groups, columns=[image, caption])
+            for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), first):
+                yield _sample(file, number, row[image], row[caption])
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} is damaged ({error}): fetch it again") from None
 
 
-def _sample(place: str, image: Any, captions: Any) -> Sample:
-    name = ""
+def _sample(file: Path, row: int, image: Any, captions: Any) -> Sample:
+    place, name = f"{file}: row {row + 1}", ""
     if isinstance(image, dict):
         image, name = image.get("bytes"), str(image.get("path") or "")
     if not isinstance(image, bytes) or not image:
@@ -101,26 +124,20 @@ def _sample(place: str, image: Any, captions: Any) -> Sample:
     texts = [text.get("raw") if isinstance(text, dict) else text for text in texts]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{place} holds no caption: remove the row")
-    return Sample(place, image, tuple(texts), name)
+    return Sample(place, image, str(file), row, tuple(texts), name)
 
 
 def _columns(file: Path, schema: pa.Schema) -> tuple[str, str]:
     """Names of the image column and the caption column."""
-    image = next((name for name in _IMAGES if name in schema.names and _holds_images(schema.field(name).type)), None)
+    image = image_column(schema)
     caption = next((name for name in _CAPTIONS if name in schema.names), None)
     if image is None or caption is None:
-        what, names = ("image", _IMAGES) if image is None else ("caption", _CAPTIONS)
+        what, names = ("image", IMAGE_COLUMNS) if image is None else ("caption", _CAPTIONS)
         raise InputError(
             f"{file} has the columns {', '.join(schema.names)} and none for the {what}: rename one to one of "
             f"{', '.join(names)}"
         )
     return image, caption
-
-
-def _holds_images(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(field.name == "bytes" for field in kind)
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -134,7 +151,7 @@ def find(folder: Path) -> str | None:
             schema = pq.read_schema(file)
         except (pa.ArrowException, OSError):
             return None
-        if any(name in schema.names and _holds_images(schema.field(name).type) for name in _IMAGES):
+        if image_column(schema) is not None:
             return str(file.relative_to(folder))
     return None
 

@@ -7,77 +7,85 @@ while a shard is read.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.settings import Prepare
-from components.core.shards.listing import ShardFiles, find_shards
+from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
 from components.core.shards.reader import Fault, RawSample, ShardReader, sound
-from components.data.listing import SPLIT_NAMES, image_folder
+from components.data.checked_pictures import Part, Sample
+from components.data.listing import image_folder, split_named
 from components.data.source import Described, Unusable
-from components.data.streamed_images import TRAIN, Sample, Samples, Splits, streamed_source
+from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
-_SPLIT = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:[^a-z]|$)")
+_USUAL = 10_000
+"""Samples of a shard by img2dataset's default."""
 _FIRST = 8
 """Images of each shard that `cliptune import` opens."""
 _HOW = "put img2dataset's shards into it, such as 00000.tar"
 
 
 def read_splits(settings: Prepare) -> Splits:
-    """The shards' samples by split.
+    """The shards by split.
 
     Raises:
         InputError: no shards are named or there, or none to train on.
     """
-    readers = _by_split(settings)
-    return {split: partial(_samples, reader, urls) for split, (reader, urls) in readers.items()}
-
-
-def _by_split(settings: Prepare) -> dict[str, tuple[ShardReader, list[str]]]:
-    files = ShardFiles()
-    given = find_shards(settings.shards or _in_folder(image_folder(settings)), files)
-    reader = ShardReader(files, {*_IMAGES, "txt", "json"}, given.sizes)
-    found: dict[str, list[str]] = {}
+    given = _given(settings)
+    stamps = _stamps(given.urls)
+    found: dict[str, list[Part]] = {}
     for url in given.urls:
-        found.setdefault(_split_of(url), []).append(url)
+        size = given.sizes.get(url, 0)
+        part = Part(stamps[url], partial(_samples, url, {url: size} if size else {}), size or _USUAL)
+        found.setdefault(split_named(url), []).append(part)
     if TRAIN not in found:
         raise InputError(f"{given.urls[0]} and the other shards are all of a split to test with: {_HOW}")
-    return {split: (reader, urls) for split, urls in found.items()}
+    return found
+
+
+def _given(settings: Prepare) -> ShardList:
+    return find_shards(settings.shards or _in_folder(image_folder(settings)), ShardFiles())
+
+
+def _stamps(urls: Sequence[str]) -> dict[str, str]:
+    """What changes when a shard does: an object's ETag, or a file's size and the time of its last change."""
+    files, etags = ShardFiles(), dict[str, str]()
+    for folder in sorted({url.rpartition("/")[0] for url in urls if is_remote(url)}):
+        etags |= files.etags(f"{folder}/")
+    stamps = {}
+    for url in urls:
+        if is_remote(url):
+            stamps[url] = f"{url} {etags.get(url)}"
+        else:
+            stat = Path(url).stat()
+            stamps[url] = f"{url} {stat.st_size} {stat.st_ctime_ns}"
+    return stamps
 
 
 def _in_folder(folder: Path) -> list[str]:
     return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
 
 
-def _split_of(url: str) -> str:
-    """By the shard's name, or else by that of its folder."""
-    *_, folder, name = ("", *url.split("/"))
-    named = _SPLIT.search(name.lower()) or _SPLIT.search(folder.lower())
-    return SPLIT_NAMES[named[1]] if named else TRAIN
-
-
-def _samples(reader: ShardReader, urls: list[str]) -> Samples:
-    for url in urls:
-        for raw in reader.read(url):
-            try:
-                yield _sample(raw)
-            except Fault as fault:
-                yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
+def _samples(url: str, sizes: Mapping[str, int]) -> Iterator[Sample | Unusable]:
+    for raw in ShardReader(ShardFiles(), {*_IMAGES, "txt", "json"}, sizes).read(url):
+        try:
+            yield _sample(raw)
+        except Fault as fault:
+            yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
 
 
 def _sample(raw: RawSample) -> Sample:
     if raw.fault is not None:
         raise raw.fault
-    image = next((raw.members[ending] for ending in _IMAGES if ending in raw.members), b"")
-    image, caption = sound(image), raw.text("txt") or raw.text("json", "caption")
+    ending = next((ending for ending in _IMAGES if ending in raw.members), "")
+    image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
     if not image or not caption:
         raise Fault("no caption" if image else "no image")
-    return Sample(raw.name, image, (caption,), raw.name)
+    return Sample(raw.name, image, raw.shard, raw.positions[ending], (caption,), raw.name)
 
 
 def describe(settings: Prepare) -> Described:
@@ -90,20 +98,20 @@ def describe(settings: Prepare) -> Described:
     captions: dict[str, int] = {}
     pictures: list[tuple[str, Callable[[], bytes]]] = []
     missing, seen = 0, set[int]()
-    for split, (reader, urls) in _by_split(settings).items():
-        for url in urls:
+    for split, parts in read_splits(settings).items():
+        for part in parts:
             opened = 0
-            for one in _samples(reader, [url]):
-                if isinstance(one, Unusable):
-                    missing += one.images
+            for one in part.read():
+                if not isinstance(one, Sample):
+                    missing += one.images if isinstance(one, Unusable) else 0
                     continue
                 captions[split] = captions.get(split, 0) + 1
-                if (known := int(image_id(one.image), 16)) in seen:
+                if (known := int(image_id(one.raw), 16)) in seen:
                     continue
                 seen.add(known)
                 images[split] = images.get(split, 0) + 1
                 if (opened := opened + 1) <= _FIRST:
-                    pictures.append((one.place, partial(bytes, one.image)))
+                    pictures.append((one.place, partial(bytes, one.raw)))
     return Described(images, captions, 1, pictures, missing)
 
 

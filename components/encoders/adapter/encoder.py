@@ -184,6 +184,12 @@ class Encoder:
         self.model.eval()
         return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
 
+    @torch.inference_mode()
+    def pixel_features(self, pixels: Tensor) -> Vectors:
+        """Raw features `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8, on the model's device."""
+        found: Vectors = self._of_pixels(pixels).cpu().numpy()
+        return found
+
     def _of_pixels(self, pixels: Tensor) -> Tensor:
         raw: Tensor = self.model.encode_image(pixels if pixels.is_floating_point() else normalise(pixels))
         return raw.float()

@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
+from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS, PARAPHRASE_QUERIES
 from components.encoders.adapter.rgb import rgb
 from components.evaluation.results import Folders
@@ -106,9 +107,12 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     """
     chosen = sorted(set(rows))
     found: dict[int, Picture] = {}
-    for row, pair in zip(chosen, PAIRS.take(pairs_file, chosen, ["image", "caption"]).to_pylist(), strict=True):
+    pairs = PAIRS.take(pairs_file, chosen, ["caption", *PICTURE])
+    with Pictures() as pictures:
+        encoded = pictures.of(pairs)
+    for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
-            found[row] = Picture(data_uri(pair["image"], side), pair["caption"])
+            found[row] = Picture(data_uri(image, side), caption)
         except (UnidentifiedImageError, OSError, ValueError) as error:
             raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
     return found

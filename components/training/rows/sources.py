@@ -17,6 +17,7 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.files import atomic_file, content_hash
 from components.core.metrics import top_k
+from components.core.pictures import PICTURE, Pictures
 from components.core.progress import bar, track
 from components.core.records import PAIRS
 from components.core.training_columns import IMAGES
@@ -161,8 +162,9 @@ def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[s
             f"{len(used)} images of {images.size} pixels do not fit into memory: write shards "
             "(`python -m components.cli.write_shards --help`) and name them in train.shards"
         )
-    encoded = PAIRS.take(images.pairs, used, ["id", "image"])
-    ids, raw = encoded["id"].to_pylist(), encoded["image"].to_pylist()
+    encoded = PAIRS.take(images.pairs, used, ["id", *PICTURE])
+    with Pictures() as pictures:
+        ids, raw = encoded["id"].to_pylist(), pictures.of(encoded)
     block = 512
     parts = [
         decode(raw[start : start + block], images.size, ids[start : start + block])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, GENERATIONS, PAIRS, PARAPHRASES
+from components.core.records import CAPTION_QUERIES, GENERATIONS, PAIRS, PARAPHRASES, PUBLISHED_TEXTS
 from components.core.table import Table
 
 ROWS: dict[str, list[Any]] = {"image_id": ["a", "b", "c"], "text": ["x", "y", "z"], "register": ["plain"] * 3}
@@ -46,18 +46,19 @@ def test_null_or_empty_text(path: Path, value: list[str | None], row: int) -> No
     assert not path.exists()
 
 
-def test_empty_image(path: Path) -> None:
-    with pytest.raises(InputError, match="row 1 has no 'image'"):
-        PAIRS.write(
-            path,
-            {
-                "id": ["a", "b"],
-                "image_id": ["x", "y"],
-                "image": [b"x", b""],
-                "caption": ["c", "d"],
-                "facts": [None, None],
-            },
-        )
+def test_empty_bytes(path: Path) -> None:
+    with pytest.raises(InputError, match="row 1 has no 'key'"):
+        PUBLISHED_TEXTS.write(path, {"test_set": ["a", "b"], "key": [b"x", b""]})
+
+
+def test_optional_columns_may_be_left_out_when_written_and_when_read(path: Path) -> None:
+    PAIRS.write(path, {"id": ["a"], "image_id": ["x"], "caption": ["c"], "image": [b"i"]})
+    assert PAIRS.read(path).select(["image", "facts", "size"]).to_pylist() == [
+        {"image": b"i", "facts": None, "size": None}
+    ]
+    _write_raw(path, id=["a"], image_id=["x"], caption=["c"])
+    (block,) = PAIRS.blocks(path, ["file", "caption"])
+    assert block.to_pylist() == [{"file": None, "caption": "c"}]
 
 
 def test_optional_column_may_be_null(path: Path) -> None:

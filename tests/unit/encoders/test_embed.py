@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.files import image_id
@@ -20,16 +21,13 @@ from components.encoders.embeddings import ImageEmbeddings
 @pytest.fixture
 def written(tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path) -> tuple[Path, Path]:
     """The folders of the embeddings and of the pairs they were made from."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pairs = tmp_path / "pairs"
     pairs.mkdir()
     for number, split in enumerate(("train", "val", "test")):
         images = [png((200, 20 * number, row)) for row in (0, 120, 240)]
         ids = [f"{split}{row}" for row in range(3)]
-        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images}
-        pq.write_table(pa.table(columns), pairs / f"{split}.parquet")
+        columns = {"id": ids, "image_id": list(map(image_id, images)), "image": images, "caption": ids}
+        PAIRS.write(pairs / f"{split}.parquet", columns)
     tiny_encoder.save(tmp_path / "base")
     run(settings, tmp_path / "embeddings", pairs, tmp_path / "base")
     return tmp_path / "embeddings", pairs
@@ -56,21 +54,21 @@ def test_an_image_with_several_captions_is_embedded_once(
     images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
     ids = [f"row{row}" for row in range(6)]
     for split in ("train", "val", "test"):
-        columns = {"id": ids, "image_id": ids, "image": images, "caption": ids, "facts": [None] * 6}
+        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
         PAIRS.write(tmp_path / f"{split}.parquet", columns)
     tiny_encoder.save(tmp_path / "base")
-    seen: list[tuple[int, Any]] = []
-    image_features = Encoder.image_features
+    seen: list[int] = []
+    pixel_features = Encoder.pixel_features
 
-    def watched(self: Encoder, images: list[bytes], *arguments: Any, **named: Any) -> Any:
-        seen.append((len(images), named["names"]))
-        return image_features(self, images, *arguments, **named)
+    def watched(self: Encoder, pixels: Tensor) -> Any:
+        seen.append(len(pixels))
+        return pixel_features(self, pixels)
 
-    monkeypatch.setattr(Encoder, "image_features", watched)
+    monkeypatch.setattr(Encoder, "pixel_features", watched)
     run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
-    assert seen == [(3, ["row0", "row2", "row4"])] * 3
+    assert seen == [3] * 3
     found = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet")
-    raw = image_features(tiny_encoder, images)
+    raw = tiny_encoder.image_features(images)
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
 
 
@@ -82,17 +80,17 @@ def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
     for split in ("train", "val", "test"):
         PAIRS.write(
             tmp_path / f"{split}.parquet",
-            {"id": ids, "image_id": ids, "image": images, "caption": ids, "facts": [None] * 3},
+            {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids},
         )
     tiny_encoder.save(tmp_path / "base")
-    image_features = Encoder.image_features
+    pixel_features = Encoder.pixel_features
 
-    def overflowing(self: Encoder, images: list[bytes], *arguments: Any, **named: Any) -> Any:
-        found = image_features(self, images, *arguments, **named)
+    def overflowing(self: Encoder, pixels: Tensor) -> Any:
+        found = pixel_features(self, pixels)
         found[1, 0] = np.inf
         return found
 
-    monkeypatch.setattr(Encoder, "image_features", overflowing)
+    monkeypatch.setattr(Encoder, "pixel_features", overflowing)
     with pytest.raises(InputError, match=r"encoder '.+' gives picture 'row1' a feature that is not finite"):
         run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
     assert not (tmp_path / "embeddings").exists()

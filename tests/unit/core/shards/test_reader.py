@@ -34,11 +34,17 @@ def _tar() -> bytes:
 
 def _files(raw: bytes, wanted: str = "") -> dict[str, bytes | str]:
     files = tar_files(io.BytesIO(raw), lambda name: name.startswith(wanted))
-    return {name: str(content) if isinstance(content, Fault) else content for name, content in files}
+    return {file.name: str(file.content) if isinstance(file.content, Fault) else file.content for file in files}
 
 
 def test_files_come_in_order_with_their_bytes() -> None:
     assert list(_files(_tar()).items()) == list(CONTENT.items())
+
+
+def test_the_position_of_a_file_is_where_its_bytes_begin() -> None:
+    raw = _tar()
+    found = list(tar_files(io.BytesIO(raw), lambda _: True))
+    assert {raw[file.position :][: len(CONTENT[file.name])] for file in found} == set(CONTENT.values())
 
 
 def test_unwanted_files_come_empty() -> None:

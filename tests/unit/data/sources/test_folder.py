@@ -68,7 +68,7 @@ def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(
     prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
     splits = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
     assert {split: len(pairs) for split, pairs in splits.items()} == counts
-    images = {split: {pair["image"] for pair in pairs} for split, pairs in splits.items()}
+    images = {split: {pair["image_id"] for pair in pairs} for split, pairs in splits.items()}
     assert [len(images[split]) for split in SPLITS] == [2, 2, 2]
     assert len(set.union(*images.values())) == 6
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
@@ -135,7 +135,7 @@ def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], byt
 
 
 def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.data.listed_images._MAX_PIXELS", 100)
+    monkeypatch.setattr("components.data.checking._MAX_PIXELS", 100)
     with pytest.raises(InputError, match=r"\d\.png has 16x16 pixels"):
         _pairs(world())
 
@@ -239,7 +239,8 @@ def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Pat
     first = hashlib.sha256((tmp_path / "pictures" / "0.png").read_bytes()).hexdigest()[:16]
     assert [[pair["image_id"] for pair in pairs].count(first) > 0 for pairs in splits.values()].count(True) <= 1
     for pairs in splits.values():
-        assert all(hashlib.sha256(pair["image"]).hexdigest()[:16] == pair["image_id"] for pair in pairs)
+        for pair in pairs:
+            assert hashlib.sha256(Path(pair["file"]).read_bytes()).hexdigest()[:16] == pair["image_id"]
     images = [{pair["image_id"] for pair in pairs} for pairs in splits.values()]
     assert sum(map(len, images)) == len(set.union(*images))
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
