@@ -118,3 +118,64 @@ def test_embeddings_of_other_pairs_are_refused(written: tuple[Path, Path]) -> No
     (pairs / "train.parquet").write_bytes((pairs / "val.parquet").read_bytes())
     with pytest.raises(InputError, match="another version"):
         ImageEmbeddings.open(folder, "train", pairs / "train.parquet")
+
+
+def test_what_is_done_is_not_embedded_again(
+    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [png((200, 20, row)) for row in range(7)]
+    ids = [f"row{row}" for row in range(7)]
+    for split in ("train", "val", "test"):
+        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
+        PAIRS.write(tmp_path / f"{split}.parquet", columns)
+    tiny_encoder.save(tmp_path / "base")
+    small = settings.embed.model_copy(update={"part": 2, "batch_size": 2})
+    settings = settings.model_copy(update={"embed": small})
+    run(settings, tmp_path / "calm", tmp_path, tmp_path / "base")
+    assert not list(small.state.rglob("*.npy"))
+    seen, pixel_features = [0], Encoder.pixel_features
+
+    def stopped(self: Encoder, pixels: Tensor) -> Any:
+        seen[0] += len(pixels)
+        if seen[0] == 11:
+            raise KeyboardInterrupt
+        return pixel_features(self, pixels)
+
+    monkeypatch.setattr(Encoder, "pixel_features", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    # Of 21 pictures two were at work when it stopped.
+    assert seen[0] == 21 + 2
+    for file in (tmp_path / "calm").iterdir():
+        assert (tmp_path / "embeddings" / file.name).read_bytes() == file.read_bytes()
+
+
+def _given(folder: Path, encoder: Encoder, dim: int) -> Any:
+    """Pairs that are rows of two arrays, in another order than the arrays'."""
+    vectors = np.random.default_rng(0).normal(size=(6, dim)).astype(np.float16)
+    np.save(folder / "a.npy", vectors[:3])
+    np.save(folder / "b.npy", vectors[3:])
+    ids = [f"row{row}" for row in range(6)]
+    places = {"file": [str(folder / "b.npy")] * 3 + [str(folder / "a.npy")] * 3, "position": [2, 0, 1, 0, 1, 2]}
+    for split in ("train", "val", "test"):
+        PAIRS.write(folder / f"{split}.parquet", {"id": ids, "image_id": ids, "caption": ids, **places})
+    encoder.save(folder / "base")
+    return vectors[[5, 3, 4, 0, 1, 2]].astype(np.float32)
+
+
+def test_given_embeddings_are_taken_in_the_order_of_the_pairs(
+    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
+) -> None:
+    expected = _given(tmp_path, tiny_encoder, tiny_encoder.sidecar.embed_dim)
+    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    found = ImageEmbeddings.open(tmp_path / "embeddings", "val", tmp_path / "val.parquet")
+    np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], expected, rtol=1e-5)
+
+
+def test_given_embeddings_of_another_width_are_refused(
+    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
+) -> None:
+    _given(tmp_path, tiny_encoder, 5)
+    with pytest.raises(InputError, match=r"b\.npy has embeddings of 5 numbers, those of the base have \d+: set base"):
+        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")

@@ -1,0 +1,97 @@
+"""Pictures are checked once: in parallel as one by one, again only where they changed, whatever was stopped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import InputError
+from components.core.settings import Counts, Prepare
+from components.data import checked_pictures
+from components.data.checked_pictures import Part, Sample, checked
+from components.data.source import Seen, Unusable
+from tests.support.shard_making import picture
+
+PARTS, IN_PART = 6, 3
+
+
+def _read(number: int, log: Path) -> Iterator[Sample | Unusable]:
+    with log.open("a") as stream:
+        stream.write(f"{number}\n")
+    yield Unusable(f"nothing at {number}", 2)
+    for place in range(IN_PART):
+        raw = b"no image" if place == 0 else picture(8 + number * IN_PART + place)
+        yield Sample(f"{number}/{place}", raw, f"{number}.tar", place, (f"caption {place}",), "name")
+
+
+def _killed(log: Path) -> Iterator[Sample]:
+    log.touch()
+    os.kill(os.getpid(), 9)
+    yield from ()
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Part]:
+    return [Part(f"stamp {number}", partial(_read, number, tmp_path / "log"), IN_PART + 1) for number in range(PARTS)]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[[int], Prepare]:
+    counts = Counts(train=1, val=1, test=1)
+    return lambda processes: Prepare(source="s", counts=counts, processes=processes, state=tmp_path / f"by{processes}")
+
+
+def _log(tmp_path: Path) -> list[int]:
+    return sorted(map(int, (tmp_path / "log").read_text().split()))
+
+
+def test_processes_find_what_one_finds_in_the_same_order(
+    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+) -> None:
+    alone, together = list(checked(parts, settings(1))), list(checked(parts, settings(3)))
+    assert alone == together
+    assert _log(tmp_path) == sorted([*range(PARTS)] * 2)
+    first = alone[: IN_PART + 1]
+    assert first[0] == Unusable("nothing at 0", 2)
+    assert isinstance(first[1], Unusable)
+    assert first[1].reason.startswith("0/0 is no readable image")
+    assert [one.image_id for one in first[2:] if isinstance(one, Seen)] == [
+        one.image_id
+        for one in map(checked_pictures.seen, list(_read(0, tmp_path / "log"))[2:])  # type: ignore[arg-type]
+    ]
+    assert [(one.position, one.captions, one.name) for one in first[2:] if isinstance(one, Seen)] == [
+        (place, (f"caption {place}",), "name") for place in (1, 2)
+    ]
+
+
+def test_only_what_changed_is_checked_again(
+    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+) -> None:
+    before = list(checked(parts, settings(1)))
+    (tmp_path / "log").unlink()
+    changed = [*parts[:2], Part("another stamp", parts[2].read, 1), *parts[3:]]
+    assert list(checked(changed, settings(1))) == before
+    assert _log(tmp_path) == [2]
+
+
+def test_a_stage_that_stopped_goes_on(parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path) -> None:
+    some = checked(parts, settings(1))
+    for _ in range(2 * (IN_PART + 1)):
+        next(some)
+    some.close()  # type: ignore[attr-defined]
+    assert _log(tmp_path) == [0, 1]
+    (tmp_path / "log").unlink()
+    assert len(list(checked(parts, settings(1)))) == PARTS * (IN_PART + 1)
+    assert _log(tmp_path) == [2, 3, 4, 5]
+
+
+def test_a_process_that_is_killed_is_told_in_one_line(
+    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+) -> None:
+    parts[4] = Part("killed", partial(_killed, tmp_path / "log"), 1)
+    with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
+        list(checked(parts, settings(2)))
