@@ -58,7 +58,7 @@ def test_more_files_than_stay_open(files: list[dict[str, Any]], tmp_path: Path) 
 @pytest.mark.parametrize("number", range(3))
 def test_another_picture_in_its_place_is_refused(number: int, files: list[dict[str, Any]]) -> None:
     place = files[number] | {"image_id": image_id(b"another")}
-    with Pictures() as pictures, pytest.raises(InputError, match="is not the picture that it was .* -f prepare"):
+    with Pictures() as pictures, pytest.raises(InputError, match=r"is not the picture that it was .* -f prepare"):
         pictures.of(_rows([place]))
 
 

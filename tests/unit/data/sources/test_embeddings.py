@@ -93,7 +93,7 @@ def test_parts_are_cut_anywhere(settings: Any, tmp_path: Path, monkeypatch: pyte
 
 
 def test_names_of_files_are_splits(settings: Any, tmp_path: Path) -> None:
-    made = settings("beside", counts={"train": 12, "val": 2, "test": 4})
+    made = settings("beside", counts={"train": 10, "val": 2, "test": 4})
     for ending in ("npy", "parquet"):
         (tmp_path / "set" / f"part-1.{ending}").rename(tmp_path / "set" / f"test-1.{ending}")
     pairs = list(find_source("embeddings").usable(made, []))
@@ -110,12 +110,9 @@ def test_rows_that_are_not_finite_or_have_no_caption_are_listed(settings: Any, t
     pq.write_table(pa.table(rows), tmp_path / "set/metadata/metadata_9.parquet")
     prepare.run(made, tmp_path / "pairs", tmp_path / "evaluation")
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert [reason.rpartition("/")[2].partition(":")[0] for reason in reasons] == [
-        "img_emb_9.npy",
-        "metadata_9.parquet",
-    ]
-    assert "row 4 is not finite" in reasons[0]
-    assert "row 6 has an empty caption" in reasons[1]
+    assert "img_emb_9.npy: row 4 is not finite" in reasons[0]
+    assert "metadata_9.parquet: row 6 has an empty caption" in reasons[1]
+    assert len(reasons) == 2
 
 
 FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
