@@ -82,7 +82,7 @@ def table_files(settings: Settings) -> dict[str, Path]:
     return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
 
 
-def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> None:
+def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
     """Have each method of the block `methods` take its entry's keys, in another process and without torch.
 
     It takes 0.7 s; importing the methods with all that their losses need takes 10 s.
@@ -90,6 +90,9 @@ def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
     Args:
         entries: the block.
         tables: `table_files`; what an entry says it `reads` must hold those that its method needs.
+
+    Returns:
+        The entries whose method makes no use of pairs' weights.
 
     Raises:
         InputError: a method is unknown, or has another key or value, or `reads` too little; the message names the entry
@@ -102,6 +105,9 @@ def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
         done = _ask(asked, "--with-libraries")
     if done.returncode:
         raise InputError(done.stderr.strip().splitlines()[-1])
+    # Whatever importing a method's file prints stands before it.
+    unweighted: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return unweighted
 
 
 def _ask(asked: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ PAIRS = Table(
     "pairs",
     _schema(
         ("id", _TEXT), ("image_id", _TEXT), ("caption", _TEXT),
-        optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE),
+        optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE, ("weight", _REAL)),
     ),
 )  # fmt: skip
 """An image with its caption; `facts` is a scene's JSON in the embedded world.
@@ -34,6 +34,8 @@ embeddings (its row); `size` is in bytes, and null for an embedding. `components
 
 `id` is the pair's; `image_id` is the image's (`components.core.files.image_id`), the same in all of its pairs, and is
 what every other table's `image_id` holds.
+`weight`, of a query log alone, says how often people chose the image when they searched for the caption; null counts as
+1. Where any pair has one, captions are queries, and whichever images were chosen for a query are no negatives of it.
 """
 
 PARAPHRASE_QUERIES = Table(

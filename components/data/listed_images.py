@@ -151,7 +151,8 @@ def _captioned(split: str, images: list[list[Line]], listing: Listing, seen: Map
     are."""
     for lines in images:
         for line in lines:
-            yield Pair(split, seen[lines[0].image], line.caption, name=f"{listing.folder.name}/{line.image}")
+            name = f"{listing.folder.name}/{line.image}"
+            yield Pair(split, seen[lines[0].image], line.caption, name=name, weight=line.weight)
 
 
 def _evaluation(test: list[Pair], listing: Listing, settings: Prepare) -> EvaluationTables:

@@ -10,10 +10,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import fsum
 from operator import attrgetter
 from pathlib import Path
 
-from more_itertools import unique_everseen
+from more_itertools import map_reduce
 
 from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
@@ -48,6 +49,7 @@ class Line:
         caption: the text.
         paraphrase: a person's paraphrase of it, or nothing.
         split: train, val or test as published; empty where splits are drawn here.
+        weight: see `PAIRS`.
     """
 
     place: str
@@ -55,6 +57,7 @@ class Line:
     caption: str
     paraphrase: str = ""
     split: str = ""
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,12 @@ class Listing:
     def find_image(self, name: str) -> Path | None:
         """Where the image called `name` lies, or None when it is no file in the folder."""
         found = self.folder / name
-        inside = found.resolve().is_relative_to(self.folder.resolve())
-        return found if inside and found.is_file() else None
+        try:
+            inside = found.resolve().is_relative_to(self.folder.resolve())
+            return found if inside and found.is_file() else None
+        except (OSError, ValueError):
+            # Too long for a name, or with a byte that none has.
+            return None
 
     def by_image(self, seen: Mapping[str, Seen]) -> dict[str, list[Line]]:
         """Image id -> its lines, in the file's order; lines of images that are not among the `seen` are left out."""
@@ -135,13 +142,14 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
 
     Published splits are kept: images are drawn from their own split, and where none is published to validate with,
     from those to train on. An image that is published in two splits is in the one that trains less. A line that gives
-    an image the caption of a line before is left out. The user is told of both.
+    an image the caption of a line before is left out, and its weight is added to that line's; an image's heaviest line
+    is its first. The user is told of both.
 
     Raises:
         InputError: there are too few images or lines.
     """
     found_lines = listing.by_image(seen).values()
-    images = [list(unique_everseen(image, attrgetter("caption"))) for image in found_lines]
+    images = [_each_once(image) for image in found_lines]
     if repeated := sum(map(len, found_lines)) - sum(map(len, images)):
         print(f"{listing.file}: {repeated} lines left out that repeat the image and the caption of another")
     pools = _pools(listing.file, images)
@@ -158,6 +166,20 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
         if sum(map(len, found["train"])) >= counts.train:
             return found
     raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
+
+
+def _each_once(image: Iterable[Line]) -> list[Line]:
+    """An image's captions, each once and the heaviest first."""
+    lines = map_reduce(image, attrgetter("caption"), reducefunc=_together).values()
+    return sorted(lines, key=lambda line: -(line.weight or 0))
+
+
+def _together(lines: list[Line]) -> Line:
+    """Lines of one image and caption as one: their weights' sum, in the split that trains least."""
+    weights = [line.weight for line in lines if line.weight is not None]
+    splits = {line.split for line in lines}
+    split = next((split for split in _HELD_OUT_FIRST if split in splits), "")
+    return replace(lines[0], split=split, weight=fsum(weights) if weights else None)
 
 
 def _pools(file: Path, images: Iterable[list[Line]]) -> dict[str, list[list[Line]]]:

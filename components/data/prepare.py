@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from components.core import folders
-from components.core.checking import load_checked
+from components.core.checking import check_methods, load_checked, table_files
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project, start
@@ -49,6 +49,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
             lost = sum(one.images for one in unusable)
             print(f"prepare: {lost} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
+    if any(pair.weight is not None for pair in test):
+        _tell_unused(settings, pairs_folder)
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:
@@ -56,6 +58,13 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     with atomic_folder(evaluation_folder) as folder:
         for name, (table, rows) in source.evaluation(settings, test).items():
             table.write(folder / f"{name}.parquet", rows)
+
+
+def _tell_unused(settings: Settings, pairs_folder: Path) -> None:
+    """Name the entries of `methods` that the pairs' weights say nothing to."""
+    if unweighted := check_methods(settings.methods, table_files(settings)):
+        what = "which count all rows the same"
+        print(f"prepare: weights of {pairs_folder} are not used by {', '.join(unweighted)}, {what}")
 
 
 def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[Pair]:

@@ -43,7 +43,7 @@ class Pair:
     """One image and its caption; `name` is the path of the image's file, where it has one.
 
     `image` is where the picture lies, or its encoded bytes where it lies nowhere.
-    `paraphrase` and `negation` are the caption's as its publisher gives them, where it does.
+    `paraphrase` and `negation` are the caption's as its publisher gives them, where it does; `weight` as in `PAIRS`.
     """
 
     split: str
@@ -53,6 +53,7 @@ class Pair:
     name: str = ""
     paraphrase: str = ""
     negation: str = ""
+    weight: float | None = None
 
     @cached_property
     def id(self) -> str:
@@ -68,6 +69,7 @@ class Pair:
     def row(self) -> dict[str, object]:
         """The pair as a row of `components.core.records.PAIRS`."""
         told = {"id": self.id, "image_id": self.image_id, "caption": self.caption, "facts": self.facts}
+        told["weight"] = self.weight
         if isinstance(self.image, bytes):
             return told | {"image": self.image, "file": None, "position": None, "size": None}
         seen = self.image

@@ -65,6 +65,7 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
+    weighted=lambda _hyper: True,
     visits=lambda _hyper: "pairs",
     trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
     tower=_tower,

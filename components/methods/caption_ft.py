@@ -55,6 +55,7 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda hyper: frozenset({"image", hyper.column}),
     losses=_losses,
+    weighted=lambda _hyper: True,
     rows=lambda hyper: frozenset(hyper.rows),
     trains=lambda hyper: (TEXT_BLOCKS if hyper.scope == "blocks" else TEXT_TOWER,),
 )

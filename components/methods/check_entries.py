@@ -46,8 +46,10 @@ class StandIns(MetaPathFinder, Loader):
         """There is nothing to run."""
 
 
-def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, str]) -> None:
+def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, str]) -> list[str]:
     """Have the method of each entry take its keys, and compare what it needs with what the entry says it `reads`.
+
+    Returns the entries whose method makes no use of pairs' weights.
 
     Args:
         entries: the block `methods` of params.yaml.
@@ -58,6 +60,7 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
     """
     from components.methods.registry import find_method
 
+    unweighted = []
     for name, entry in entries.items():
         given = dict(entry)
         with told_of(f"params.yaml: methods.{name}"):
@@ -65,6 +68,9 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
         reads = given.pop("reads", None)
         hyper = method.settings(given, name)
         _check_reads(name, reads, holders_of(method.needs(hyper)), tables)
+        if not method.weighted(hyper):
+            unweighted.append(name)
+    return unweighted
 
 
 def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, str]) -> None:
@@ -93,12 +99,12 @@ def _listed(files: Sequence[Path]) -> str:
 
 
 def main() -> None:
-    """Check the JSON object on stdin; a fault is one line on stderr."""
+    """Check the JSON object on stdin; what `check_entries` returns is JSON on stdout, a fault is one line on stderr."""
     asked = json.load(sys.stdin)
     if "--with-libraries" not in sys.argv:
         sys.meta_path.insert(0, StandIns())
     try:
-        check_entries(asked["entries"], asked["tables"])
+        print(json.dumps(check_entries(asked["entries"], asked["tables"])))
     except InputError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         raise SystemExit(REFUSED) from None

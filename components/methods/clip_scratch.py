@@ -39,6 +39,7 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
+    weighted=lambda _hyper: True,
     visits=lambda _hyper: "pairs",
     tower=lambda base, _hyper: with_random_weights(base),
 )

@@ -81,6 +81,7 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
     losses=_losses,
+    weighted=lambda _hyper: True,
     neighbours=_neighbours,
     files=_files,
 )

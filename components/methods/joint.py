@@ -150,6 +150,7 @@ METHOD = Joint(
     hyper=Hyper,
     columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
     losses=_losses,
+    weighted=lambda hyper: all(part.method.weighted(part.hyper) for part in hyper.members.values()),
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
     visits=_visits,
     neighbours=_neighbours,

@@ -55,5 +55,6 @@ METHOD = Method(
     hyper=Hyper,
     columns=lambda _hyper: frozenset({"image", DRAWN}),
     losses=_losses,
+    weighted=lambda _hyper: True,
     draws=_draws,
 )

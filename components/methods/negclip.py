@@ -63,4 +63,5 @@ METHOD = Method(
     hyper=Hyper,
     columns=_columns,
     losses=_losses,
+    weighted=lambda _hyper: True,
 )

@@ -53,5 +53,6 @@ METHOD = Method(
     hyper=Hyper,
     columns=_columns,
     losses=_losses,
+    weighted=lambda _hyper: True,
     rows=lambda _hyper: frozenset({"caption", "paraphrase_1", "paraphrase_2"}),
 )

@@ -30,6 +30,7 @@ from components.methods.contract.optimisation import Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
 from components.training.rows.batches import OtherImages, Source, TableSource
 from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
+from components.training.rows.query_log import has_weights
 from components.training.rows.sources import Images, Wanted, table_source
 from components.training.shards.contents import shards_hash
 from components.training.shards.source import ShardSource
@@ -83,13 +84,19 @@ def load_data(
     rows = with_image_ids(join_rows(columns, files.validated, images.pairs), image_of)
     inputs = input_files(columns, files.validated, images.pairs)
     watched, inputs = _watched(rows, files.validated, inputs)
+    logged = has_weights(images.pairs)
+    if logged:
+        inputs |= {"pairs": images.pairs}
     watched = with_image_ids(watched, image_of)
     held = choose_held_out(watched, settings.train.held_out, settings.train.seed)
 
     def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
         seed, cache, visits = settings.train.seed, settings.train.state / "tokens", method.visits(hyper)
-        near = method.neighbours(hyper).count
-        return table_source(chosen, wanted, images, encoder.tokenizer, batch_size, seed, cache, world, visits, near)
+        near, weighted = method.neighbours(hyper).count, method.weighted(hyper)
+        tokenizer = encoder.tokenizer
+        return table_source(
+            chosen, wanted, images, tokenizer, batch_size, seed, cache, world, visits, near, weighted=weighted
+        )
 
     def gallery(ids: list[str]) -> Callable[[], Vectors]:
         return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)
@@ -101,6 +108,8 @@ def load_data(
     training: Source
     streamed: dict[str, str] = {}
     if settings.train.shards is not None and pixels:
+        if logged and world.leads:
+            print(f"train.shards: shards hold neither the weights of {images.pairs} nor which images a query has")
         published = Published.read(files.leaks)
         training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, world)
         streamed = {"shards": shards_hash(settings.train.shards, world)} | published.hashes()

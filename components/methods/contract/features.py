@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,11 +17,16 @@ class Feature:
         all: the rows of all ranks, `[global batch, dim]`.
         first: where this rank's rows start.
         count: how many rows are this rank's.
+        weights: of this rank's rows, `[batch]`, with the mean 1 over the global batch; None where all count the same.
+        alike: which rows of the global batch are true of which of this rank's rows too and so are no negatives of
+            them, bool `[batch, global batch]`, the row itself left out; None where there are no such rows.
     """
 
     all: Tensor
     first: int
     count: int
+    weights: Tensor | None = None
+    alike: Tensor | None = None
 
     @property
     def own(self) -> Tensor:
@@ -29,8 +34,12 @@ class Feature:
         return self.all[self.first : self.first + self.count]
 
     def with_(self, function: Callable[..., Tensor], *others: Feature) -> Feature:
-        """`function` of these rows and the same rows of `others`; it must treat every row alone."""
-        return Feature(function(self.all, *(other.all for other in others)), self.first, self.count)
+        """`function` of these rows and the same rows of `others`; it must treat every row alone.
+
+        What is made of several columns, such as a difference of two images, is `alike` no other row.
+        """
+        made = function(self.all, *(other.all for other in others))
+        return replace(self, all=made, alike=None if others else self.alike)
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,23 @@ def contrast(anchor: Feature, positive: Feature, *negatives: Feature, scale: Ten
 
     Args:
         anchor: unit rows; only this rank's are scored, so that no rank holds all logits.
-        positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives.
+        positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives, but for those that are
+            `alike` it where both columns say so.
         negatives: more unit rows to tell apart, hard negatives say.
         scale: the logit scale, exponentiated; a scalar.
 
     Returns:
-        The mean over this rank's rows, a scalar.
+        The mean over this rank's rows, each times its weight, a scalar.
     """
     candidates = torch.cat([positive.all, *(negative.all for negative in negatives)]) if negatives else positive.all
     logits = scale * anchor.own @ candidates.T
+    if anchor.alike is not None and positive.alike is not None:
+        hidden = F.pad(anchor.alike, (0, logits.shape[1] - anchor.alike.shape[1]))
+        logits = logits.masked_fill(hidden, -torch.inf)
     targets = torch.arange(anchor.first, anchor.first + anchor.count, device=logits.device)
-    return F.cross_entropy(logits, targets)
+    if anchor.weights is None:
+        return F.cross_entropy(logits, targets)
+    return (anchor.weights.to(logits) * F.cross_entropy(logits, targets, reduction="none")).mean()
 
 
 def info_nce(one: Feature, other: Feature, scale: Tensor) -> Tensor:

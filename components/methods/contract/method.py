@@ -45,6 +45,8 @@ class Method:
         visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
             one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
         neighbours: where the row is looked for whose columns are called `neighbour.<column>`.
+        weighted: whether its losses count a row as its pair's weight says (column `weight` of `PAIRS`), which those do
+            that are sums of `contrast`; for others all rows count the same.
         draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
         trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
             image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
@@ -62,6 +64,7 @@ class Method:
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
     visits: Callable[[Any], Visits] = lambda _hyper: "images"
     neighbours: Callable[[Any], Neighbours] = lambda _hyper: Neighbours()
+    weighted: Callable[[Any], bool] = lambda _hyper: False
     draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base

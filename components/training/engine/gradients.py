@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
+from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
@@ -225,7 +226,13 @@ def _columns(
     trained = everyone[: len(own)].detach().requires_grad_() if own else None
     parts = [*(trained if trained is not None else ()), *everyone[len(own) :]]
     labels = [*texts, *images, *cached]
-    return {label: Feature(part, world.rank * rows, rows) for label, part in zip(labels, parts, strict=True)}, trained
+    weights, alike = (_moved(facts, objective.device) for facts in (batch.weights, batch.alike))
+    columns = {
+        # A neighbour is another row than the one that it stands beside.
+        label: Feature(part, world.rank * rows, rows, weights, None if label.startswith(NEIGHBOUR) else alike)
+        for label, part in zip(labels, parts, strict=True)
+    }
+    return columns, trained
 
 
 def _in_order(rows: list[Tensor], found: list[Tensor | None]) -> Tensor:

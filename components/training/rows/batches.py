@@ -6,7 +6,7 @@ The order is a function of seed and epoch, so that a resumed run continues exact
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from components.core.errors import InputError
 from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.visits import Visits
+from components.training.rows.query_log import QueryLog
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Batch:
         pixels: images by image column, uint8 `[batch, 3, size, size]`; for an image tower that trains.
         cursor: where the source goes on after this batch.
         lost: samples that could not be used, between the batch before and this one.
+        weights, alike: of the rows, see `Feature`.
     """
 
     ids: list[str]
@@ -41,6 +43,8 @@ class Batch:
     pixels: Mapping[str, Tensor]
     cursor: int
     lost: int = 0
+    weights: Tensor | None = None
+    alike: Tensor | None = None
 
 
 class Source(Protocol):
@@ -156,6 +160,7 @@ class TableSource:
         draws: made-up text column -> the columns it is drawn from with their shares.
         neighbours: rows of the nearest other images, `[rows, count]`; None where no column asks for one.
         others: the images that `neighbours` are rows of, where these are no rows of this source.
+        log: what a query log says of the rows; None where they are of none.
         rank, ranks: which share of every global batch is delivered.
     """
 
@@ -171,6 +176,7 @@ class TableSource:
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     neighbours: Rows | None = None
     others: OtherImages | None = None
+    log: QueryLog | None = None
     rank: int = 0
     ranks: int = 1
 
@@ -199,7 +205,11 @@ class TableSource:
             partner = self.neighbours[np.arange(rows), rng.integers(self.neighbours.shape[1], size=rows)]
         for place, chosen in enumerate(self.sampler.epoch(epoch)[cursor:], start=cursor + 1):
             share = len(chosen) // self.ranks
-            yield self._batch(chosen[self.rank * share : (self.rank + 1) * share], drawn, partner, place)
+            own = slice(self.rank * share, (self.rank + 1) * share)
+            batch = self._batch(chosen[own], drawn, partner, place)
+            if self.log is not None:
+                batch = replace(batch, weights=self.log.weights_of(chosen, own), alike=self.log.alike(chosen, own))
+            yield batch
 
     def _batch(self, rows: Rows, drawn: Mapping[str, Rows], partner: Rows | None, cursor: int) -> Batch:
         tokens: dict[str, Tokens] = {}

@@ -27,6 +27,7 @@ from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.visits import Visits
 from components.training.rows.batches import OtherImages, Rows, Sampler, TableSource, Vectors, groups_of
 from components.training.rows.examples import IMAGE_IDS, Columns
+from components.training.rows.query_log import QueryLog
 
 _MOST_PIXELS = 8e9
 """Bytes of decoded images that are held in memory."""
@@ -87,6 +88,7 @@ def table_source(
     world: World | None = None,
     visits: Visits = "images",
     near: int = Neighbours.count,
+    weighted: bool = False,
 ) -> TableSource:
     """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
 
@@ -95,6 +97,7 @@ def table_source(
         cache: folder of token files.
         visits: what an epoch visits once.
         near: how many nearest images a neighbour is drawn from.
+        weighted: whether rows come with their pairs' weights, where these have any.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
@@ -127,6 +130,7 @@ def table_source(
         draws=wanted.draws,
         neighbours=neighbours,
         others=images.others,
+        log=QueryLog.read(images.pairs, rows["id"].tolist(), weighted=weighted),
         rank=world.rank,
         ranks=world.size,
     )
