@@ -35,6 +35,11 @@ def test_round_trip(path: Path) -> None:
     assert CAPTION_QUERIES.read(path, ["text"]).column_names == ["text"]
 
 
+def test_a_nullable_column_that_is_not_given_is_null(path: Path) -> None:
+    PAIRS.write(path, {"id": ["a", "b"], "image_id": ["x", "y"], "image": [b"x", b"y"], "caption": ["c", "d"]})
+    assert PAIRS.read(path).select(["facts", "weight"]).to_pydict() == {"facts": [None] * 2, "weight": [None] * 2}
+
+
 @pytest.mark.parametrize(("value", "row"), [(["x", None, "z"], 1), (["x", "y", ""], 2), ([None, "", "z"], 0)])
 def test_null_or_empty_text(path: Path, value: list[str | None], row: int) -> None:
     _write_raw(path, text=value)

@@ -109,6 +109,19 @@ def write_webdataset(folder: Path) -> None:
         write_tar(folder / f"set-{split}-00000.tar", members)
 
 
+def write_query_log(folder: Path) -> None:
+    """Images, and a log in which every click is a line."""
+    write_pictures(folder)
+    lines = [
+        f"{text}\t{number}.png\t{split}"
+        for split, numbers in PUBLISHED.items()
+        for number in numbers
+        for take, text in enumerate(captions(number))
+        for _ in range(1 + take)
+    ]
+    (folder / "queries.tsv").write_text("\n".join(["query\timage\tsplit", *lines]) + "\n")
+
+
 WRITERS = {
     "flickr8k": ("flickr", write_flickr8k),
     "flickr30k": ("flickr", write_flickr30k),
@@ -116,5 +129,6 @@ WRITERS = {
     "coco": ("coco", write_coco),
     "huggingface": ("huggingface", write_huggingface),
     "webdataset": ("webdataset", write_webdataset),
+    "query_log": ("query_log", write_query_log),
 }
 """Format -> the source that reads it, and what writes a small folder of it."""

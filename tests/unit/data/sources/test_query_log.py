@@ -1,0 +1,300 @@
+"""Pairs of a query log: lines become weighted pairs whatever their order, faults are told with file and line."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+import zlib
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from components.core.errors import InputError
+from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
+from components.core.settings import Counts, Prepare, Settings
+from components.data import prepare
+from components.data.source import Unusable
+from components.data.sources import find_source
+from components.data.sources.query_log import read_listing
+from tests.unit.data.sources.published_folders import picture, write_pictures
+
+Rows = list[tuple[str, ...]]
+HEADER = "query\timage\tweight"
+ROWS: Rows = [
+    ("red bus", "0.png", "9"),
+    ("red bus", "1.png", "0.5"),
+    ("a bus", "0.png", "3"),
+    ("dog", "2.png", ""),
+    ("dog, wet", "3.png", "2"),
+    ("dog", "4.png", "1e2"),
+    ("cat", "5.png", "7"),
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    """Writes a folder of six images and the given rows; returns settings that name it."""
+
+    def make(rows: Rows = ROWS, header: str = HEADER, **changes: Any) -> Settings:
+        folder = tmp_path / "shop"
+        write_pictures(folder, range(6))
+        (folder / "queries.tsv").write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n", "utf-8")
+        counts = {"train": 4, "val": 1, "test": 1}
+        raw_params["prepare"] |= {"source": "query_log", "folder": str(folder), "counts": counts} | changes
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _pairs(settings: Settings) -> list[Any]:
+    return list(find_source("query_log").usable(settings, []))
+
+
+def _split(rows: Rows, test: str = "0.png", val: str = "2.png") -> Rows:
+    """The rows with a split each: of these two images, and of all others to train on."""
+    split_of = {test: "test", val: "val"}
+    return [(*row, split_of.get(row[1], "train")) for row in rows]
+
+
+def _training_weights(settings: Settings) -> dict[tuple[str, bytes], float]:
+    """Query and image -> weight."""
+    return {(pair.caption, pair.image): pair.weight for pair in _pairs(settings) if pair.split == "train"}
+
+
+def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Any, tmp_path: Path) -> None:
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    rows = [row for split in SPLITS for row in PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist()]
+    told = {(query, picture(int(image[0]))): float(weight or 1) for query, image, weight in ROWS}
+    assert all(told[row["caption"], row["image"]] == row["weight"] for row in rows)
+    assert len(rows) >= 6
+
+
+def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_queries(world: Any, tmp_path: Path) -> None:
+    prepare.run(world(_split(ROWS), f"{HEADER}\tsplit"), tmp_path / "pairs", tmp_path / "evaluation")
+    (tested,) = PAIRS.read(tmp_path / "pairs" / "test.parquet").to_pylist()
+    assert (tested["caption"], tested["weight"]) == ("red bus", 9)
+    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
+    assert {query["text"] for query in queries} == {"red bus", "a bus"}
+    assert {query["image_id"] for query in queries} == {tested["image_id"]}
+
+
+def test_lines_of_one_query_and_image_add_up(world: Any) -> None:
+    rows = [*ROWS, ("cat", "5.png", "2"), (" cat ", "5.png", ""), ("Cat", "5.png", "4")]
+    found = _training_weights(world(_split(rows), f"{HEADER}\tsplit", counts={"train": 5, "val": 1, "test": 1}))
+    assert (found["cat", picture(5)], found["Cat", picture(5)]) == (10, 4)
+    assert found["red bus", picture(1)] == 0.5
+
+
+def test_a_copy_of_an_image_has_its_clicks_too(world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = world(_split([*ROWS, ("cat", "copy.png", "5")]), f"{HEADER}\tsplit")
+    shutil.copy(tmp_path / "shop" / "5.png", tmp_path / "shop" / "copy.png")
+    assert _training_weights(settings)["cat", picture(5)] == 12
+    assert "queries.tsv: 1 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
+
+
+def test_an_image_of_two_splits_is_in_the_one_that_trains_less_by_whichever_line(world: Any) -> None:
+    rows = [*_split(ROWS), ("cat", "5.png", "1", "val")]
+    pairs = _pairs(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
+    assert [(pair.split, pair.weight) for pair in pairs if pair.image == picture(5)] == [("val", 8)]
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["dog", "cat", "red bus", "Dog"]),
+        st.sampled_from([f"{number}.png" for number in range(6)]),
+        st.floats(1e-3, 1e12),
+        st.sampled_from(["", "train", "test"]),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(LINES, st.randoms(use_true_random=False))
+@examples(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_order_of_lines_does_not_matter(tmp_path: Path, lines: Rows, rng: random.Random) -> None:
+    """Sums of floats depend on the order of summing in their last digits."""
+    shuffled = rng.sample(lines, len(lines))
+    one, other = (_listed(tmp_path, rows) for rows in (lines, shuffled))
+    assert one == other
+    exact: dict[tuple[str, str, str], Fraction] = {}
+    for query, image, weight, split in lines:
+        exact[image, query, split] = exact.get((image, query, split), Fraction(0)) + Fraction(weight)
+    assert {place[:3]: place[3] for place in one} == {key: float(total) for key, total in exact.items()}
+
+
+def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]]:
+    names = ("query", "image", "weight", "split")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    settings = Prepare(source="query_log", counts=Counts(train=1, val=1, test=1), folder=folder)
+    return [(line.image, line.caption, line.split, line.weight) for line in read_listing(settings).lines]
+
+
+def test_the_order_of_lines_changes_no_pair(world: Any) -> None:
+    settings = world()
+    first = _pairs(settings)
+    assert _pairs(world([*reversed(ROWS)])) == first
+
+
+NAMED = [{"query": query, "image": image, "weight": weight, "split": ""} for query, image, weight in ROWS]
+FORMATS: dict[str, Callable[[Path], object]] = {
+    "queries.csv": lambda path: path.write_text(
+        "query,image,clicks\n" + "".join(f'"{query}",{image},{weight}\n' for query, image, weight in ROWS)
+    ),
+    "queries.jsonl": lambda path: path.write_text(
+        "".join(json.dumps(row | {"weight": float(row["weight"] or 1)}) + "\n" for row in NAMED)
+    ),
+    "queries.parquet": lambda path: pq.write_table(
+        pa.table(
+            {
+                "image": [row["image"] for row in NAMED],
+                "query": [row["query"] for row in NAMED],
+                "clicks": [float(row["weight"]) if row["weight"] else None for row in NAMED],
+                "session": list(range(len(NAMED))),
+            }
+        ),
+        path,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_pairs(name: str, world: Any, tmp_path: Path) -> None:
+    settings = world()
+    expected = _pairs(settings)
+    (tmp_path / "shop" / "queries.tsv").unlink()
+    FORMATS[name](tmp_path / "shop" / name)
+    assert _pairs(settings) == expected
+
+
+def test_two_logs_are_refused(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    FORMATS["queries.csv"](tmp_path / "shop" / "queries.csv")
+    with pytest.raises(InputError, match=r"has queries\.tsv and queries\.csv: keep the one"):
+        _pairs(settings)
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf", "1e999", "many", "3 or 4", "1e301"])
+def test_a_weight_that_is_no_number_above_zero_is_named_with_its_line(world: Any, weight: str) -> None:
+    with pytest.raises(InputError, match=rf"queries\.tsv: line 4 has weight '{weight}': write a number above 0"):
+        _pairs(world([*ROWS[:2], ("a bus", "0.png", weight), *ROWS[3:]]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "shown"), [("true", "True"), ("[1]", r"\[1\]"), ("NaN", "nan"), ("1" + "0" * 400, "10000")]
+)
+def test_a_weight_of_another_kind_is_refused(world: Any, tmp_path: Path, weight: str, shown: str) -> None:
+    settings = world()
+    (tmp_path / "shop" / "queries.tsv").unlink()
+    line = f'{{"query": "dog", "image": "2.png", "weight": {weight}}}\n'
+    (tmp_path / "shop" / "queries.jsonl").write_text(line)
+    with pytest.raises(InputError, match=rf"queries\.jsonl: line 1 has weight '{shown}"):
+        _pairs(settings)
+
+
+def _bomb() -> bytes:
+    """A PNG of a few hundred bytes that says it has 30,000 times 30,000 pixels."""
+    parts = [b"\x89PNG\r\n\x1a\n"]
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
+    for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(99_999))), (b"IEND", b"")):
+        crc = struct.pack(">I", zlib.crc32(kind + content))
+        parts += [struct.pack(">I", len(content)), kind, content, crc]
+    return b"".join(parts)
+
+
+def _log(content: str | bytes) -> Callable[[Path], object]:
+    raw = content.encode() if isinstance(content, str) else content
+    return lambda folder: (folder / "queries.tsv").write_bytes(raw)
+
+
+def _as_json(line: str) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        (folder / "queries.tsv").unlink()
+        (folder / "queries.jsonl").write_text(line)
+
+    return write
+
+
+def _link(folder: Path) -> None:
+    (folder / "3.png").rename(folder.parent / "secret.png")
+    (folder / "3.png").symlink_to(folder.parent / "secret.png")
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no log": (lambda folder: (folder / "queries.tsv").unlink(), r"queries\.tsv is missing: write one line"),
+    "a cut line": (_log("query\timage\ndog"), r"queries\.tsv: line 2 has 1 fields, the first line 2: write spaces"),
+    "no columns": (_log("dog\t0.png\n"), r"the first line must name the columns query and image, separated by a tab"),
+    "a column twice": (_log("query\timage\tclicks\tweight\n"), "the first line names the column weight twice"),
+    "another encoding": (_log("query\timage\ncafé\t0.png\n".encode("latin-1")), r"queries\.tsv is not UTF-8"),
+    "half a letter": (
+        _as_json('{"query": "\\ud800", "image": "0.png"}\n'),
+        r"queries\.jsonl: line 1 has no text as query",
+    ),
+    "a number of too many digits": (_as_json('{"query": ' + "9" * 5000 + "}\n"), r"queries\.jsonl: line 1 is no JSON"),
+    "nesting without end": (_as_json("[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is no JSON"),
+    "cut JSON": (_as_json('{"query": "dog", "ima\n'), r"queries\.jsonl: line 1 is no JSON"),
+    "an empty query": (_log("query\timage\n  \t0.png\n"), r"queries\.tsv: line 2 \(0\.png\) has an empty caption"),
+    "a query without end": (_log(f"query\timage\n{'dog ' * 500}\t0.png\n"), "has a caption of 500 words"),
+    "a field that is too long": (_log(f"query\timage\n{'x' * 140_000}\t0.png\n"), "line 2 cannot be read"),
+    "an unknown split": (_log("query\timage\tsplit\ndog\t0.png\tmost\n"), "line 2 has split 'most'"),
+    "a missing image": (lambda folder: (folder / "3.png").unlink(), r"line 6 names 3\.png, which is not in"),
+    "an image out of the folder": (_link, r"line 6 names 3\.png, which is not in"),
+    "a cut picture": (lambda folder: (folder / "3.png").write_bytes(picture(3)[:40]), r"3\.png is no readable image"),
+    "a bomb": (lambda folder: (folder / "3.png").write_bytes(_bomb()), r"3\.png (has 30000x30000 pixels|is no read)"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_told_in_one_line(fault: str, world: Any, tmp_path: Path) -> None:
+    harm, message = FAULTS[fault]
+    settings = world()
+    harm(tmp_path / "shop")
+    with pytest.raises(InputError, match=message) as caught:
+        _pairs(settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd", "a\0b.png", "x" * 5000, ""])
+def test_a_name_that_is_no_image_of_the_folder_is_left_out_and_listed(world: Any, tmp_path: Path, name: str) -> None:
+    settings = world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts={"train": 6, "val": 1, "test": 1})
+    shutil.copy(tmp_path / "shop" / "0.png", tmp_path / "secret.png")
+    unusable: list[Unusable] = []
+    try:
+        pairs = list(find_source("query_log").usable(settings, unusable))
+    except InputError as error:
+        pytest.fail(str(error))
+    assert [one.images for one in unusable] == [1]
+    assert "line 9 names" in unusable[0].reason
+    assert "secret" not in {pair.caption for pair in pairs}
+
+
+def test_prepare_lists_what_it_left_out(world: Any, tmp_path: Path) -> None:
+    settings = world(max_unusable_share=0.5)
+    (tmp_path / "shop" / "4.png").write_bytes(b"no image at all")
+    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
+    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
+    assert "4.png is no readable image" in reason
+
+
+def test_prepare_names_the_methods_that_weights_say_nothing_to(
+    world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], raw_params: dict[str, Any]
+) -> None:
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
+    told = set(line.partition("are not used by ")[2].rpartition(", which")[0].split(", "))
+    without = ("semclip", "pc_clip", "joint")
+    assert told == {name for name, entry in raw_params["methods"].items() if entry["method"] in without}
+    raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}
+    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
+    assert "weights of" not in capsys.readouterr().out
