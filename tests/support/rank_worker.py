@@ -24,9 +24,13 @@ from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 
 BATCH = 8
+LOGGED = ("coco_ft", "paraclip", "conclip")
+"""Methods that make use of weights."""
 
 
-def one_step(name: str, language_model: Path, folder: Path, world: World, micro_batch: int | None) -> None:
+def one_step(
+    name: str, language_model: Path, folder: Path, world: World, micro_batch: int | None, logged: bool = False
+) -> None:
     """Train one step of `name` and write what came of it to `folder`, from the leading rank."""
     torch.manual_seed(0)
     found = subject(name, Encoder.create("tiny", "tiny", TINY, "test"), language_model)
@@ -37,7 +41,7 @@ def one_step(name: str, language_model: Path, folder: Path, world: World, micro_
             model=found.encoder.model,
             trained=found.trained,
             losses=lambda features: found.method.losses(features, found.hyper),
-            source=SyntheticSource(found, BATCH, BATCH, world.rank, world.size),
+            source=SyntheticSource(found, BATCH, BATCH, world.rank, world.size, logged),
             optimisation=Optimisation(lr=1e-4, batch_size=BATCH, epochs=1),
             extra=found.extra,
             engine=Engine(world=world, micro_batch=micro_batch),
@@ -58,6 +62,8 @@ def main() -> None:
         for name in entries():
             one_step(name, language_model, folder / "whole", world, None)
             one_step(name, language_model, folder / "pieces", world, 3)
+        for name in LOGGED:
+            one_step(name, language_model, folder / "logged", world, 3, logged=True)
 
 
 if __name__ == "__main__":

@@ -105,13 +105,17 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
 
 @dataclass
 class SyntheticSource:
-    """`count` rows in batches of `size`, in another order each epoch; implements `Source`."""
+    """`count` rows in batches of `size`, in another order each epoch; implements `Source`.
+
+    With `logged` they are a query log's: row i weighs i + 1, and rows 2i and 2i + 1 are of one query.
+    """
 
     found: Subject
     count: int
     size: int
     rank: int = 0
     ranks: int = 1
+    logged: bool = False
 
     @property
     def steps_per_epoch(self) -> int:
@@ -128,5 +132,11 @@ class SyntheticSource:
         order = np.random.default_rng(epoch).permutation(self.count)
         share = self.size // self.ranks
         for step in range(cursor, self.steps_per_epoch):
-            start = step * self.size + self.rank * share
-            yield batch(self.found, order[start : start + share].tolist(), step + 1)
+            rows = order[step * self.size : (step + 1) * self.size]
+            own = slice(self.rank * share, (self.rank + 1) * share)
+            made = batch(self.found, rows[own].tolist(), step + 1)
+            if self.logged:
+                weights = torch.from_numpy((rows + 1) / (rows + 1).mean()).float()
+                same = torch.from_numpy((rows[:, None] // 2 == rows // 2) & (rows[:, None] != rows))
+                made = replace(made, weights=weights[own], alike=same[own])
+            yield made

@@ -80,12 +80,27 @@ def random_columns(names: Iterable[str], rows: int = 8) -> dict[str, Tensor]:
 
 
 def as_features(
-    columns: Mapping[str, Tensor], extra: nn.Module | None = None, first: int = 0, count: int | None = None
+    columns: Mapping[str, Tensor],
+    extra: nn.Module | None = None,
+    first: int = 0,
+    count: int | None = None,
+    weights: Tensor | None = None,
+    alike: Tensor | None = None,
 ) -> Features:
-    """What the losses of the rank that holds `count` rows from `first` on see; all rows by default."""
-    rows = {
-        name: Feature(values, first, count if count is not None else len(values)) for name, values in columns.items()
-    }
+    """What the losses of the rank that holds `count` rows from `first` on see; all rows by default.
+
+    `weights` and `alike` are those of all rows.
+    """
+    rows = {}
+    for name, values in columns.items():
+        own = slice(first, first + (count if count is not None else len(values)))
+        rows[name] = Feature(
+            values,
+            first,
+            own.stop - first,
+            None if weights is None else weights[own],
+            None if alike is None or name.startswith("neighbour.") else alike[own],
+        )
     return Features(rows, torch.tensor(SCALE, dtype=torch.float64), extra if extra is not None else nn.Module())
 
 

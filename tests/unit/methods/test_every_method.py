@@ -30,14 +30,14 @@ def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
     return random_columns(method.columns(hyper))
 
 
-def _losses(entry: dict[str, Any], columns: dict[str, Tensor], first: int = 0, count: int | None = None) -> Any:
+def _losses(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Any:
     method, hyper = configured(entry)
     torch.manual_seed(0)
-    return method.losses(as_features(columns, extra_of(method, hyper), first, count), hyper)
+    return method.losses(as_features(columns, extra_of(method, hyper), *rank, **facts), hyper)
 
 
-def _total(entry: dict[str, Any], columns: dict[str, Tensor], first: int = 0, count: int | None = None) -> Tensor:
-    return torch.stack(list(_losses(entry, columns, first, count).values())).sum()
+def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Tensor:
+    return torch.stack(list(_losses(entry, columns, *rank, **facts).values())).sum()
 
 
 def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings: Settings) -> None:
@@ -155,6 +155,45 @@ def test_gradients_of_two_ranks_average_to_those_of_one_process(entry: dict[str,
     parts = [torch.autograd.grad(_total(entry, columns, first, 4), list(columns.values())) for first in (0, 4)]
     for name, whole, lower, upper in zip(columns, one, *parts, strict=True):
         assert torch.allclose(whole, (lower + upper) / 2, atol=1e-9), name
+
+
+WEIGHTS = torch.tensor([4.0, 0.5, 0.25, 1.0, 0.75, 0.5, 0.5, 0.5], dtype=torch.float64)
+ALIKE = torch.zeros(8, 8, dtype=torch.bool)
+ALIKE[[0, 1, 2, 6], [1, 0, 6, 2]] = True
+
+
+def _is_weighted(entry: dict[str, Any]) -> bool:
+    method, hyper = configured(entry)
+    return method.weighted(hyper)
+
+
+WEIGHTED = {name: entry for name, entry in (ENTRIES | CASES).items() if _is_weighted(entry)}
+every_weighted = pytest.mark.parametrize("entry", WEIGHTED.values(), ids=list(WEIGHTED))
+
+
+@every_weighted
+def test_a_weighted_loss_is_the_mean_of_its_rows_losses_times_their_weights(entry: dict[str, Any]) -> None:
+    columns = _columns(entry)
+    rows = [_total(entry, columns, weights=8 * one).item() for one in torch.eye(8, dtype=torch.float64)]
+    assert sum(rows) / 8 == pytest.approx(_total(entry, columns).item(), abs=1e-9)
+    expected = sum(weight * row for weight, row in zip(WEIGHTS.tolist(), rows, strict=True)) / 8
+    assert _total(entry, columns, weights=WEIGHTS).item() == pytest.approx(expected, abs=1e-9)
+    assert expected != pytest.approx(sum(rows) / 8, abs=1e-3)
+
+
+@every_variant
+def test_ranks_average_to_one_process_with_weights_and_rows_that_are_alike(entry: dict[str, Any]) -> None:
+    columns, facts = _columns(entry), {"weights": WEIGHTS, "alike": ALIKE}
+    ranks = [_total(entry, columns, first, 4, **facts).item() for first in (0, 4)]
+    assert sum(ranks) / 2 == pytest.approx(_total(entry, columns, **facts).item(), abs=1e-9)
+
+
+@every_variant
+def test_images_of_one_query_are_not_told_from_one_another(entry: dict[str, Any]) -> None:
+    """Fewer negatives cost less; PC-CLIP's differences of images are of no query."""
+    columns = _columns(entry)
+    plain, less = _total(entry, columns).item(), _total(entry, columns, alike=ALIKE).item()
+    assert less == plain if entry["method"] == "pc_clip" else less < plain - 1e-6
 
 
 @every_entry

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -275,6 +276,58 @@ def test_inputs_are_all_files_that_the_rows_depend_on(world: World) -> None:
     rewrites = world.files.validated / "rewrites.parquet"
     assert _load(world, "clip_scratch").data.inputs == {"pairs": pairs, "paraphrases": paraphrases}
     assert _load(world, "rewrite_ft").data.inputs == {"rewrites": rewrites, "paraphrases": paraphrases}
+
+
+def _logged(world: World, folder: Path, weights: list[float | None] | None = None) -> World:
+    """The world with these weights of its training pairs, and with one query for its first ten images."""
+    shutil.copytree(world.files.pairs, folder / "pairs")
+    path = folder / "pairs" / "train.parquet"
+    rows = PAIRS.read(path).to_pylist()
+    for place, row in enumerate(rows):
+        row["weight"] = weights[place] if weights is not None else 1.0 + place
+        if place < 10:
+            row["caption"] = "red bus"
+    PAIRS.write(path, pa.Table.from_pylist(rows, PAIRS.schema))
+    files = changed(world.files, pairs=folder / "pairs", embeddings=folder / "embeddings")
+    embed(world_settings(folder), files.embeddings, files.pairs, files.base)
+    return changed(world, folder=folder, files=files)
+
+
+def test_weights_reach_the_methods_that_declare_them(world: World, tmp_path: Path) -> None:
+    logged = _logged(world, tmp_path)
+    ids = list(logged.captions)
+    for name, weighted in (("paraclip", True), ("coco_ft", True), ("semclip", False), ("joint", False)):
+        data = _load(logged, name).data
+        assert data.inputs["pairs"] == logged.files.pairs / "train.parquet"
+        assert data.held_rows is not None
+        for batch in [*data.source.epoch(0), next(data.held_rows.epoch(0))]:
+            places = np.array([ids.index(pair) for pair in batch.ids])
+            assert batch.alike is not None
+            one_query = (places < 10)[:, None] & (places < 10) & ~np.eye(len(places), dtype=bool)
+            assert (batch.alike.numpy() == one_query).all()
+            assert (batch.weights is not None) == weighted
+            if batch.weights is not None:
+                np.testing.assert_allclose(batch.weights.numpy(), (places + 1) / (places + 1).mean(), rtol=1e-6)
+
+
+def test_pairs_without_weights_give_the_batches_that_they_always_gave(world: World, tmp_path: Path) -> None:
+    logged = _logged(world, tmp_path, [None] * len(world.captions))
+    data = _load(logged, "paraclip").data
+    assert set(data.inputs) == {"paraphrases"}
+    for batch, before in zip(data.source.epoch(0), _load(world, "paraclip").data.source.epoch(0), strict=True):
+        assert (batch.weights, batch.alike) == (None, None)
+        assert batch.ids == before.ids
+        assert all((batch.tokens[name] == before.tokens[name]).all() for name in before.tokens)
+
+
+def test_that_shards_hold_no_weights_is_told(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logged = _logged(world, tmp_path)
+    write_shards(logged.files.pairs / "train.parquet", tmp_path / "shards", 30)
+    train = {"shards": {"urls": str(tmp_path / "shards"), "columns": {"caption": "txt"}}}
+    _load(logged, "coco_ft", train, image_tower="trained")
+    assert "train.shards: shards hold neither the weights of" in capsys.readouterr().out
+    _load(world, "coco_ft", train, image_tower="trained")
+    assert "shards" not in capsys.readouterr().out
 
 
 def test_nothing_is_held_out_where_that_is_asked_for_or_rows_are_few(world: World) -> None:

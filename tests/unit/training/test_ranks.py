@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from tests.support.rank_worker import one_step
+from tests.support.rank_worker import LOGGED, one_step
 from tests.support.synthetic_training import entries
 
 TOLERANCE = 1e-5
@@ -37,11 +37,13 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory, language_model: Path) ->
     return folder
 
 
+CASES = [(name, kind) for name in entries() for kind in ("whole", "pieces")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["whole", "pieces"])
-@pytest.mark.parametrize("name", entries())
+@pytest.mark.parametrize(("name", "kind"), [*CASES, *((name, "logged") for name in LOGGED)])
 def test_two_ranks_equal_one(name: str, kind: str, two_ranks: Path, language_model: Path, tmp_path: Path) -> None:
-    one_step(name, language_model, tmp_path, World(), None)
+    one_step(name, language_model, tmp_path, World(), None, kind == "logged")
     losses = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
     assert json.loads((two_ranks / kind / f"{name}.json").read_text("utf-8")) == pytest.approx(
         losses, rel=TOLERANCE, abs=1e-6

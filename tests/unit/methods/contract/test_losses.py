@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -72,6 +73,54 @@ def test_the_mean_of_the_ranks_is_the_loss_of_the_global_batch(ranks: int) -> No
     torch.testing.assert_close(
         torch.stack([info_nce(part[0], part[1], scale) for part in parts]).mean(), info_nce(whole[0], whole[1], scale)
     )
+
+
+SIMILAR = torch.tensor([[0.9, 0.1, 0.3], [0.2, 0.5, 0.8], [0.4, 0.6, 0.7]])
+
+
+def _facts(weights: list[float] | None = None, alike: list[list[int]] | None = None) -> tuple[Feature, Feature]:
+    """Two columns whose products are `SIMILAR`, with these facts of their rows."""
+    facts = {
+        "weights": None if weights is None else torch.tensor(weights),
+        "alike": None if alike is None else torch.tensor(alike, dtype=torch.bool),
+    }
+    return Feature(SIMILAR, 0, 3, **facts), Feature(torch.eye(3), 0, 3, **facts)  # type: ignore[arg-type]
+
+
+def _picking(row: int, among: list[int]) -> float:
+    """What it costs row `row` of the first column to find its own among these of the second, at scale 2."""
+    return -math.log(math.exp(2 * SIMILAR[row, row]) / sum(math.exp(2 * SIMILAR[row, column]) for column in among))
+
+
+def test_the_weighted_loss_is_the_weighted_mean_of_the_rows() -> None:
+    """Weights 3, 1 and 2 come divided by their mean."""
+    one, other = _facts([1.5, 0.5, 1.0])
+    rows = [_picking(row, [0, 1, 2]) for row in range(3)]
+    assert contrast(one, other, scale=torch.tensor(2.0)).item() == pytest.approx(
+        (3 * rows[0] + 1 * rows[1] + 2 * rows[2]) / (3 + 1 + 2), abs=1e-6
+    )
+
+
+def test_rows_that_are_alike_are_no_negatives_of_each_other() -> None:
+    one, other = _facts(alike=[[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    rows = [_picking(0, [0, 2]), _picking(1, [1, 2]), _picking(2, [0, 1, 2])]
+    assert contrast(one, other, scale=torch.tensor(2.0)).item() == pytest.approx(sum(rows) / 3, abs=1e-6)
+
+
+def test_hard_negatives_of_a_row_that_is_alike_stay() -> None:
+    one, other = _facts(alike=[[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+    hard = Feature(torch.zeros(1, 3), 0, 1)
+    rows = [-math.log(math.exp(2 * SIMILAR[row, row]) / (math.exp(2 * SIMILAR[row, row]) + 1)) for row in range(3)]
+    assert contrast(one, other, hard, scale=torch.tensor(2.0)).item() == pytest.approx(sum(rows) / 3, abs=1e-6)
+
+
+def test_only_columns_that_both_say_so_are_alike() -> None:
+    (one, other), (plain, _) = _facts(alike=[[0, 1, 0], [1, 0, 0], [0, 0, 0]]), _facts()
+    expected = contrast(plain, plain, scale=torch.tensor(2.0))
+    assert torch.equal(contrast(plain, replace(one, all=plain.all), scale=torch.tensor(2.0)), expected)
+    difference = other.with_(torch.sub, other).with_(lambda rows: rows)
+    assert difference.alike is None
+    assert one.with_(lambda rows: 2 * rows).alike is one.alike
 
 
 def test_a_temperature_stands_in_for_the_logit_scale() -> None:

@@ -6,6 +6,7 @@ import math
 import shutil
 import sysconfig
 import weakref
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,54 @@ def test_gradients_are_those_of_plain_autograd(micro_batch: int | None) -> None:
     expected = {name: weights.grad.clone() for name, weights in trained(model).items()}
     _assert_close(_gradients(model, [batch], micro_batch), expected)
     assert "logit_scale" in expected
+
+
+def _weighted(rows: int) -> Batch:
+    """A batch of a query log: row i weighs i + 1, and the first two rows are of one query."""
+    weights, alike = torch.arange(1.0, rows + 1), torch.zeros(rows, rows, dtype=torch.bool)
+    alike[[0, 1], [1, 0]] = True
+    return replace(toy_batch(range(rows)), weights=weights / weights.mean(), alike=alike)
+
+
+def _plain_weighted(model: Any, batch: Batch) -> Tensor:
+    """The sum of weights times row losses by the sum of weights, as autograd alone would differentiate it."""
+    texts = {name: model.encode_text(torch.from_numpy(ids).long()) for name, ids in batch.tokens.items()}
+    unit = {name: nn.functional.normalize(rows, dim=-1) for name, rows in (texts | dict(batch.features)).items()}
+    weights, own = torch.arange(1.0, len(batch.ids) + 1), torch.arange(len(batch.ids))
+    total = torch.zeros(())
+    for one, other in (("image", "caption"), ("caption", "paraphrase")):
+        logits = model.logit_scale.exp() * unit[one] @ unit[other].T
+        # The first two rows' chances against each other are none.
+        logits = logits - 1e9 * nn.functional.pad(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), (0, len(own) - 2) * 2)
+        rows = sum(nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T))
+        total = total + (weights * rows).sum() / weights.sum() / 2
+    return total
+
+
+@pytest.mark.parametrize("micro_batch", [None, 1, 3, 5, 100])
+def test_gradients_of_weighted_rows_are_those_of_plain_autograd(micro_batch: int | None) -> None:
+    model, batch = toy_model(), _weighted(7)
+    loss = _plain_weighted(model, batch)
+    loss.backward()
+    expected = {name: weights.grad.clone() for name, weights in trained(model).items()}
+    _assert_close(_gradients(model, [batch], micro_batch), expected)
+    outcome = evaluate(toy_objective(model, micro_batch), batch)
+    assert float(sum(outcome.values())) == pytest.approx(float(loss.detach()), rel=1e-5)
+    plain = evaluate(toy_objective(model, micro_batch), toy_batch(range(7)))
+    assert float(sum(plain.values())) != pytest.approx(float(loss.detach()), rel=1e-3)
+
+
+def test_a_neighbour_is_not_alike_what_the_row_beside_it_is() -> None:
+    batch = _weighted(4)
+    features = dict(batch.features) | {"neighbour.image": batch.features["image"]}
+    seen: dict[str, bool] = {}
+
+    def losses(found: Features) -> dict[str, Tensor]:
+        seen.update({name: column.alike is not None for name, column in found.columns.items()})
+        return {"any": info_nce(found["caption"], found["neighbour.image"], found.scale)}
+
+    backward(toy_objective(toy_model(), losses=losses), replace(batch, features=features), lambda loss: loss)
+    assert seen == {"caption": True, "paraphrase": True, "image": True, "neighbour.image": False}
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])

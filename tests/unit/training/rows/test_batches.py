@@ -10,9 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from components.core.errors import InputError
 from components.training.rows.batches import Batch, Sampler, TableSource, groups_of
+from components.training.rows.query_log import QueryLog
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=80), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
@@ -179,6 +181,27 @@ def test_ranks_share_every_batch() -> None:
             assert (np.concatenate([part.tokens[name] for part in parts]) == ids).all()
         for name, features in batch.features.items():
             assert torch.equal(torch.cat([part.features[name] for part in parts]), features)
+
+
+def test_a_query_logs_rows_have_weights_and_say_which_rows_are_alike() -> None:
+    queries, images = np.arange(ROWS) // 2, np.arange(ROWS)
+    clicked = csr_array((np.ones(ROWS, np.bool_), (queries, images)))
+    log = QueryLog(queries, images, clicked, np.arange(1.0, ROWS + 1))
+    whole = list(_source(log=log).epoch(2))
+    shares = [list(_source(log=log, rank=rank, ranks=2).epoch(2)) for rank in range(2)]
+    pairs = 0
+    for place, batch in enumerate(whole):
+        rows = np.array(_rows(batch))
+        assert batch.weights is not None
+        assert batch.alike is not None
+        np.testing.assert_allclose(batch.weights.numpy(), (rows + 1) / (rows + 1).mean(), rtol=1e-6)
+        same = (rows[:, None] // 2 == rows // 2) & (rows[:, None] != rows)
+        assert (batch.alike.numpy() == same).all()
+        pairs += same.sum()
+        for name in ("weights", "alike"):
+            assert torch.equal(torch.cat([getattr(share[place], name) for share in shares]), getattr(batch, name))
+    assert pairs
+    assert all(batch.weights is None and batch.alike is None for batch in _source().epoch(2))
 
 
 def _drawn(source: TableSource, epoch: int) -> dict[int, int]:
