@@ -117,7 +117,10 @@ def test_hard_negatives_of_a_row_that_is_alike_stay() -> None:
 def test_only_columns_that_both_say_so_are_alike() -> None:
     (one, other), (plain, _) = _facts(alike=[[0, 1, 0], [1, 0, 0], [0, 0, 0]]), _facts()
     expected = contrast(plain, plain, scale=torch.tensor(2.0))
-    assert torch.equal(contrast(plain, replace(one, all=plain.all), scale=torch.tensor(2.0)), expected)
+    said = replace(one, all=plain.all)
+    for pair in ((plain, said), (said, plain)):
+        assert torch.equal(contrast(*pair, scale=torch.tensor(2.0)), expected)
+    assert contrast(said, said, scale=torch.tensor(2.0)) < expected
     difference = other.with_(torch.sub, other).with_(lambda rows: rows)
     assert difference.alike is None
     assert one.with_(lambda rows: 2 * rows).alike is one.alike
