@@ -25,7 +25,7 @@ class QueryLog:
     Attributes:
         queries: the query of each row, `[rows]`.
         images: the image of each row, `[rows]`.
-        clicked: which image was ever clicked for which query, sparse `[queries, images]`.
+        clicked: which image was ever clicked for which query, sparse `[images, queries]`.
         weights: of each row's pair, `[rows]`; None where all rows count the same.
     """
 
@@ -51,7 +51,7 @@ class QueryLog:
         # A query that is typed in another case or with other spaces is the same.
         queries, _ = pd.factorize(table["caption"].map(lambda query: " ".join(query.casefold().split())))
         images, _ = pd.factorize(table["image_id"])
-        clicked = csr_array((np.ones(len(table), np.bool_), (queries, images)))
+        clicked = csr_array((np.ones(len(table), np.bool_), (images, queries)))
         places = table["id"].drop_duplicates()
         rows = pd.Series(places.index, index=places)[list(ids)].to_numpy()
         weights = table["weight"].fillna(1.0).to_numpy()[rows] if weighted else None
@@ -74,11 +74,12 @@ class QueryLog:
         They are those whose image was clicked for the row's query, and those for whose query the row's image was: a
         query's images are not told from one another, whichever of their queries stands beside them.
         """
-        rows = batch[own]
-        theirs = self.clicked[self.queries[rows]][:, self.images[batch]]
-        mine = self.clicked[self.queries[batch]][:, self.images[rows]]
-        found = (theirs + mine.T).toarray()
-        found[np.arange(len(rows)), np.arange(len(batch))[own]] = False
+        # Each once, and by image: a query that half of all users type has as many images, an image has few queries.
+        images, of_image = np.unique(self.images[batch], return_inverse=True)
+        queries, of_query = np.unique(self.queries[batch], return_inverse=True)
+        clicked = self.clicked[images][:, queries].toarray()[of_image][:, of_query]
+        found = clicked[own] | clicked.T[own]
+        found[np.arange(len(found)), np.arange(len(batch))[own]] = False
         return torch.from_numpy(found)
 
 

@@ -185,7 +185,7 @@ def test_ranks_share_every_batch() -> None:
 
 def test_a_query_logs_rows_have_weights_and_say_which_rows_are_alike() -> None:
     queries, images = np.arange(ROWS) // 2, np.arange(ROWS)
-    clicked = csr_array((np.ones(ROWS, np.bool_), (queries, images)))
+    clicked = csr_array((np.ones(ROWS, np.bool_), (images, queries)))
     log = QueryLog(queries, images, clicked, np.arange(1.0, ROWS + 1))
     whole = list(_source(log=log).epoch(2))
     shares = [list(_source(log=log, rank=rank, ranks=2).epoch(2)) for rank in range(2)]
