@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
@@ -51,10 +52,18 @@ class Towers(nn.Module):
 
     def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for what was not given."""
-        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None):
+        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
             of_images = None if pixels is None else self._image(normalise(pixels)).float()
         return of_texts, of_images
+
+    def _attention(self) -> AbstractContextManager[None]:
+        """On a processor torch's fused attention has a bfloat16 backward pass several times as slow as plain products.
+
+        Plain ones also keep its scores in float32.
+        """
+        slow = self._device_type == "cpu" and self._autocast is not None and torch.is_grad_enabled()
+        return sdpa_kernel(SDPBackend.MATH) if slow else nullcontext()
 
 
 @dataclass(frozen=True)
