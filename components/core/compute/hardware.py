@@ -47,7 +47,7 @@ _AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 def bf16_is_native(device: str) -> bool:
     """Whether `device` multiplies bfloat16 matrices in hardware: a processor does with AVX512-BF16 or AMX."""
     if device.startswith("cuda"):
-        return bool(torch.cuda.is_bf16_supported())
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has = torch.cpu.get_capabilities()
     # What torch is told to use, `ATEN_CPU_CAPABILITY`, may be less than what the processor has.
     used = "AVX512" in torch.backends.cpu.get_cpu_capability()

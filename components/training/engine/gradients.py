@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ from components.core.compute.distributed import World
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
-from components.training.rows.batches import Batch, Rows
+
+if TYPE_CHECKING:
+    from components.training.rows.batches import Batch, Rows
 
 Passed = tuple[Tensor | None, Tensor | None]
 """Features of a pass's texts and of its images."""

@@ -79,10 +79,10 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [pick_autocast(name, "cpu") for name in ("fp32", "bf16")] == [None, torch.bfloat16]
     with pytest.raises(InputError, match=r"train\.precision 'fp16' needs a GPU"):
         pick_autocast("fp16", "cpu")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
     found = [pick_autocast(name, "cuda:1") for name in ("auto", "fp32", "bf16", "fp16")]
     assert found == [torch.bfloat16, None, torch.bfloat16, torch.float16]
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     assert pick_autocast("auto", "cuda") is None
 
 
