@@ -14,6 +14,7 @@ from components.base.scratch import pretrain
 from components.base.timm_tower import timm_encoder
 from components.core import folders
 from components.core.checking import load_checked
+from components.core.compute.hardware import pick_device, pick_precision
 from components.core.errors import InputError, told_of
 from components.core.files import write_json
 from components.core.project import run_in_project, start
@@ -47,7 +48,10 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
     inputs = {"pairs": train_pairs}
     with told_of("params.yaml: base"):
         model_config(settings.base.model)
-    with tracked_run("base", "base", settings, settings.base.model_dump(mode="json"), inputs) as tracked:
+    precision = pick_precision(settings.train.precision, pick_device(settings.train.device))
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
+    params = settings.base.model_dump(mode="json") | {"train": settings.train.model_dump(mode="json")}
+    with tracked_run("base", "base", settings, params, inputs) as tracked:
         encoder, checkpoints = pretrain(settings, train_pairs, tracked)
         encoder.sidecar = encoder.sidecar.model_copy(
             update={

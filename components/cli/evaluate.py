@@ -42,6 +42,10 @@ def evaluate(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Score even where there is a result already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored and what is missing.")] = False,
+    precision: Annotated[
+        Literal["fp32", "bf16"],
+        typer.Option(help="What the towers compute in; bf16 has results of its own, as <encoder>-bf16."),
+    ] = "fp32",
     list_all: Annotated[
         bool, typer.Option("--list", help="List benchmarks, families and collections, and end.")
     ] = False,
@@ -56,6 +60,8 @@ def evaluate(
     cliptune evaluate --encoder base --benchmark sts --json
 
     cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data /data/benchmarks --dry-run
+
+    cliptune evaluate --encoder base --benchmark coco_p --data /data/benchmarks --precision bf16
     """
 
     def command() -> None:
@@ -76,7 +82,7 @@ def evaluate(
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
-        outcomes = {name: run_all(find_encoder(name), chosen, plan) for name in names}
+        outcomes = {name: run_all(find_encoder(name, precision=precision), chosen, plan) for name in names}
         if as_json:
             print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
         else:
@@ -205,7 +211,8 @@ def _show(encoder: str, outcomes: list[Outcome]) -> None:
         if outcome.report is None:
             console.print(f"{outcome.benchmark}: {outcome.state}. {outcome.fault}".rstrip(". "), markup=False)
             continue
-        title = f"{outcome.benchmark}, {outcome.state}" + (", partial data" if outcome.report.partial else "")
+        marks = (("partial data", outcome.report.partial), ("bf16", outcome.report.precision == "bf16"))
+        title = ", ".join([outcome.benchmark, outcome.state, *(mark for mark, holds in marks if holds)])
         shown = table_of(("metric", "value", "95% interval"), title)
         plain = {name: value for name, value in outcome.report.metrics.items() if name.count("/") == 1}
         for name, value in (plain or outcome.report.metrics).items():

@@ -16,7 +16,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import psutil
 from safetensors import SafetensorError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -106,6 +105,9 @@ def _own_path(path: Path) -> Path:
 
     They would stay for ever, and DVC takes all that lies in a folder for a part of it.
     """
+    # Here, so that the training engine needs nothing that torch and open_clip do not bring (tests/benchmarks/gpu.py).
+    import psutil
+
     host = f".{path.name}.{socket.gethostname()}-"
     for left in path.parent.glob(f"{escape(host)}*"):
         process = left.name.removeprefix(host).partition(".")[0]

@@ -38,6 +38,7 @@ class PublishedReport(BaseModel):
         data_hash: of the benchmark's files.
         partial: what was amiss with the data; results with anything here are not comparable with published ones.
         options: what the user chose for this benchmark.
+        precision: what the encoder computed in; published figures are compared with `fp32`.
         seconds: how long it took, features from the cache included.
         metrics: by full name.
     """
@@ -52,6 +53,7 @@ class PublishedReport(BaseModel):
     data_hash: str
     partial: tuple[str, ...] = ()
     options: dict[str, Any] = {}
+    precision: str = "fp32"
     seconds: float
     metrics: dict[str, Result]
 
@@ -179,6 +181,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: P
         data_hash=data_hash,
         partial=tuple(context.notes),
         options=chosen,
+        precision=under_test.precision,
         seconds=time.perf_counter() - started,
         metrics=summarise(benchmark, scores, plan.bootstrap, plan.seed),
     )

@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
+
 from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.encoding.sentence_encoder import SentenceEncoder, load_sentence_encoder
 from components.core.errors import InputError, told_of
 from components.core.files import content_hash
 from components.encoders.adapter.encoder import Encoder
@@ -17,8 +20,13 @@ from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
 
 
-def find_encoder(name: str, models: Path = DEFAULT.models) -> EncoderUnderTest:
+def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp32") -> EncoderUnderTest:
     """Load the encoder behind `name`; the forms are tried from the most to the least specific.
+
+    Args:
+        name: see `cliptune evaluate --encoder`.
+        models: the folder of this project's encoders.
+        precision: what its towers compute in, `fp32` or `bf16`.
 
     Raises:
         InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
@@ -30,7 +38,26 @@ def find_encoder(name: str, models: Path = DEFAULT.models) -> EncoderUnderTest:
     """
     check_name(name, models)
     found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))
-    return next(under_test for under_test in found if under_test is not None)
+    under_test = next(under_test for under_test in found if under_test is not None)
+    return in_bf16(under_test) if precision == "bf16" else under_test
+
+
+def in_bf16(under_test: EncoderUnderTest) -> EncoderUnderTest:
+    """The encoder with towers that compute in bfloat16: another encoder to caches, results and tables.
+
+    It has no folder, whose MLflow run tells what the encoder does in float32.
+    """
+    encoder, tower = under_test.encoder, under_test.image_tower_sha256
+    assert isinstance(encoder, Encoder | SentenceEncoder)
+    encoder.autocast = torch.bfloat16
+    return replace(
+        under_test,
+        name=f"{under_test.name}-bf16",
+        sha256=content_hash(under_test.sha256, "bf16"),
+        image_tower_sha256=None if tower is None else content_hash(tower, "bf16"),
+        folder=None,
+        precision="bf16",
+    )
 
 
 def encoder_under_test(name: str, encoder: Encoder) -> EncoderUnderTest:
@@ -48,10 +75,7 @@ def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
         if (folder / SIDECAR).is_file():
             return replace(encoder_under_test(folder.resolve().name, Encoder.load(folder)), folder=folder)
         if is_sentence_encoder(folder):
-            from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
-
-            found: EncoderUnderTest = load_sentence_encoder(folder)
-            return found
+            return load_sentence_encoder(folder)
     return None
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from components.captions.engines.embedded import EmbeddedEngine
-from components.captions.local_model.language_model import LanguageModel, bf16_is_native, load_language_model
+from components.captions.local_model.language_model import LanguageModel, load_language_model
 from components.core.compute.distributed import World
+from components.core.compute.hardware import bf16_is_native
 from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.settings import Settings
@@ -37,7 +38,7 @@ def train(settings: Settings, job: Job, world: World, device: str) -> None:
     done = job.is_done()
     world.wait()
     if not done:
-        dtype = torch.bfloat16 if bf16_is_native() else torch.float32
+        dtype = torch.bfloat16 if bf16_is_native(device) else torch.float32
         _train(settings, job, Place(world, device, None if dtype == torch.float32 else dtype), dtype)
     elif world.leads:
         print(f"{job.name}: trained already on these lessons")

@@ -20,7 +20,7 @@ from components.core import folders
 from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
-from components.core.compute.hardware import pick_autocast, pick_device
+from components.core.compute.hardware import pick_autocast, pick_device, pick_precision
 from components.core.errors import InputError
 from components.core.files import content_hash, write_json
 from components.core.project import run_in_project, start
@@ -101,6 +101,9 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")
+        # The run's parameters and its checkpoints' name say what was computed in, not what it was chosen by.
+        precision = pick_precision(settings.train.precision, device)
+        settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
         torch.manual_seed(settings.train.seed)
         base = Encoder.load(files.base)
         averaged = base.model.state_dict() if entry.hyper.weight_ensemble < 1 else {}

@@ -10,7 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from tests.benchmarks.training import compare, measure, show
+from tests.benchmarks import training
+from tests.benchmarks.training import compare, compare_precisions, measure, show
 from tests.benchmarks.training_memory import BATCH, BATCHES, MICRO_BATCH, MICRO_BATCHES, Point, curve, plot
 from tests.benchmarks.training_ours import Ours
 from tests.benchmarks.training_peer import Peer
@@ -20,7 +21,6 @@ OURS = Ours(
     losses=[3.0, 2.25, 1.5],
     seconds=[5.0, 0.5, 0.5],
     processor=[1.0, 2.0, 3.0],
-    embed_seconds=0.25,
     shares={"text forward": 1.0},
     flop_utilisation=None,
     mismatched_loss=4.0,
@@ -30,7 +30,7 @@ OURS = Ours(
 
 @pytest.mark.integration
 def test_both_sides_train_the_same_weights_on_the_same_rows() -> None:
-    found = measure("ViT-S-32-alt", 4, 1, None, "cpu", "fp32", torch.get_num_threads())
+    found = measure("ViT-S-32-alt", 4, 1, None, "cpu", ("fp32", "bf16"), torch.get_num_threads())
     assert found == json.loads(json.dumps(found))
     assert found["first_step_loss_difference"] <= 1e-4
     # The second loss is equal only if gradients, learning rate and optimiser are.
@@ -39,6 +39,11 @@ def test_both_sides_train_the_same_weights_on_the_same_rows() -> None:
     assert abs(found["first_step_loss_mismatched"] - found["first_step_loss_ours"]) > 0.01
     assert found["samples_per_second_peer"] > 0
     assert found["samples_per_second_ours"] > 0
+    # Rounded to three digits, the losses stay those of the same training.
+    assert found["bf16"]["largest_loss_difference"] <= 0.05
+    assert found["bf16"]["first_step_loss_ours"] != found["first_step_loss_ours"]
+    assert found["speedup_bf16_vs_fp32"] > 0
+    assert found["speedup_vs_open_clip_train_bf16"] == found["bf16"]["speedup_vs_open_clip_train"] > 0
     shares = found["time_shares"]
     assert shares.keys() == {"text forward", "optimiser", "data wait", "loss, backward and clipping"}
     assert all(share > 0 for share in shares.values())
@@ -49,7 +54,7 @@ def test_both_sides_train_the_same_weights_on_the_same_rows() -> None:
 
 
 def test_rates_leave_out_the_first_step() -> None:
-    found = compare(PEER, OURS, 8)
+    found = compare([(PEER, OURS)], 8, 0.25)
     assert found["samples_per_second_peer"] == 8 / 5
     assert found["samples_per_second_ours"] == 16
     assert found["speedup_vs_open_clip_train"] == 10
@@ -57,8 +62,49 @@ def test_rates_leave_out_the_first_step() -> None:
     assert found["speedup_in_processor_time"] == 10
 
 
+def test_speedups_are_medians_over_rounds() -> None:
+    slow = replace(OURS, seconds=[9.0, 2.0, 2.0])
+    found = compare([(PEER, OURS), (PEER, slow), (PEER, slow)], 8, 0.25)
+    assert found["speedup_vs_open_clip_train"] == 2.5
+    assert found["samples_per_second_ours"] == 4
+    assert found["samples_per_second_peer"] == 8 / 5
+
+
+def test_precisions_are_compared_round_by_round() -> None:
+    mixed = replace(OURS, seconds=[9.0, 0.25, 0.25], processor=[1.0, 1.25, 1.5])
+    busy = replace(OURS, seconds=[9.0, 2.0, 2.0]), replace(mixed, seconds=[9.0, 1.0, 1.0])
+    runs = {"fp32": [(PEER, OURS), (PEER, busy[0])], "bf16": [(PEER, mixed), (PEER, busy[1])]}
+    found = compare_precisions(runs, 8, 0.25)
+    assert found["speedup_bf16_vs_fp32"] == 2
+    assert found["speedup_bf16_vs_fp32_in_processor_time"] == 4
+    assert found["speedup_vs_open_clip_train_bf16"] == (20 + 5) / 2
+
+
+def test_what_was_not_measured_has_no_figure() -> None:
+    found = compare_precisions({"fp32": [(PEER, OURS)]}, 8, 0.25)
+    assert set(found.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "native", "measured"),
+    [
+        (None, "cpu", True, ("fp32", "bf16")),
+        (None, "cpu", False, ("fp32",)),
+        (None, "cuda", True, ("bf16", "fp32")),
+        (None, "cuda", False, ("fp32",)),
+        ("bf16", "cpu", False, ("bf16",)),
+        ("fp32", "cpu", True, ("fp32",)),
+    ],
+)
+def test_both_precisions_are_measured_where_both_are_in_hardware(
+    wanted: str | None, device: str, native: bool, measured: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "bf16_is_native", lambda _device: native)
+    assert training._precisions(wanted, device) == measured
+
+
 def test_the_embedding_is_paid_once() -> None:
-    found = compare(PEER, OURS, 8)
+    found = compare([(PEER, OURS)], 8, 0.25)
     # An epoch is a step of 5 s against one of 0.5 s; embedding its 8 images takes 2 s.
     assert found["break_even_epochs"] == pytest.approx(2 / 4.5)
     assert found["speedup_with_embedding_by_epochs"]["1"] == 5 / 2.5
@@ -66,14 +112,14 @@ def test_the_embedding_is_paid_once() -> None:
 
 
 def test_loss_differences_are_those_of_the_same_steps() -> None:
-    found = compare(PEER, OURS, 8)
+    found = compare([(PEER, OURS)], 8, 0.25)
     assert found["first_step_loss_difference"] == 0
     assert found["largest_loss_difference"] == 0.25
 
 
 def test_a_slower_engine_never_breaks_even() -> None:
     slow = replace(OURS, seconds=[9.0, 9.0, 9.0])
-    assert compare(PEER, slow, 8)["break_even_epochs"] is None
+    assert compare([(PEER, slow)], 8, 0.25)["break_even_epochs"] is None
 
 
 def test_the_memory_curve_becomes_a_picture(tmp_path) -> None:

@@ -2,7 +2,7 @@
 
 Both train the text tower of one model with random weights on the same images and captions, image tower locked, with
 the same batch, optimiser and number of threads. A data set is one batch, so every step's loss can be compared whatever
-the order. The last line is one JSON object.
+the order. Where bfloat16 is in hardware, both also train in it. The last line is one JSON object.
 
     python -m tests.benchmarks.training --batch 64
 """
@@ -12,34 +12,48 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.core.compute.hardware import pick_device
+from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.errors import InputError, run_command
 from tests.benchmarks.training_data import Prepared, prepare
 from tests.benchmarks.training_memory import curve, plot
-from tests.benchmarks.training_ours import Ours, hyper_parameters, run_ours
+from tests.benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
 from tests.benchmarks.training_peer import Peer, run_peer
 
 EPOCHS = (1, 5, 10, 32)
 """Lengths of a training for which the speed-up is also told with the embedding counted in."""
 
 
+Rounds = list[tuple[Peer, Ours]]
+"""What both sides did in one precision, one after the other, so that what else the machine does slows both."""
+
+
 def measure(
-    model: str, batch: int, steps: int, micro_batch: int | None, device: str, precision: str, threads: int
+    model: str,
+    batch: int,
+    steps: int,
+    micro_batch: int | None,
+    device: str,
+    precisions: Sequence[str],
+    threads: int,
+    rounds: int = 1,
 ) -> dict[str, Any]:
     """Run both sides and compare them.
 
     Args:
-        steps: how many are timed; one more comes before them and is not.
+        steps: how many are timed of each run; one more comes before them and is not.
+        precisions: the first is the one that everything is told of; `fp32` and `bf16` are compared where both are.
+        rounds: how often both sides run in each precision, in turn.
 
     Raises:
         InputError: the model is unknown.
@@ -48,19 +62,24 @@ def measure(
     hyper = hyper_parameters(batch, steps + 1)
     with tempfile.TemporaryDirectory(prefix="training-benchmark-") as folder:
         data = prepare(Path(folder), model, batch, seed=0)
-        peer = run_peer(data, model, hyper, device, precision, threads)
-        ours = run_ours(data, hyper, device, precision, micro_batch)
+        embedding = embed_images(data)
+        runs: dict[str, Rounds] = {precision: [] for precision in precisions}
+        for _ in range(rounds):
+            for precision, sides in runs.items():
+                peer = run_peer(data, model, hyper, device, precision, threads)
+                sides.append((peer, run_ours(data, hyper, device, precision, micro_batch)))
         facts = {
             "model": model,
             "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
             "threads": threads,
-            "precision": precision,
+            "precision": precisions[0],
             "batch": batch,
             "micro_batch": micro_batch,
             "steps": steps,
+            "rounds": rounds,
             **_texts(data),
         }
-        return facts | compare(peer, ours, batch)
+        return facts | compare(runs[precisions[0]], batch, embedding) | compare_precisions(runs, batch, embedding)
 
 
 def _texts(data: Prepared) -> dict[str, float]:
@@ -71,26 +90,31 @@ def _texts(data: Prepared) -> dict[str, float]:
     }
 
 
-def compare(peer: Peer, ours: Ours, batch: int) -> dict[str, Any]:
-    """Rates are medians over all steps but the first, which allocates memory."""
-    theirs, own = statistics.median(peer.seconds[1:]), statistics.median(ours.seconds[1:])
-    without_wait = statistics.median(a - b for a, b in zip(peer.seconds[1:], peer.waits[1:], strict=True))
-    embedding = ours.embed_seconds * batch
+def compare(rounds: Rounds, batch: int, embedding: float) -> dict[str, Any]:
+    """Both sides in one precision.
+
+    Rates are medians over all steps but each run's first, which allocates memory; speed-ups are medians over rounds.
+
+    Args:
+        embedding: seconds that embedding an image takes, once.
+    """
+    theirs, own = (statistics.median(_timed_steps(rounds, side)) for side in (0, 1))
+    once = embedding * batch
+    (peer, ours), *_ = rounds
     differences = [abs(a - b) for a, b in zip(ours.losses, peer.losses, strict=True)]
+    utilisation = [one.flop_utilisation for _, one in rounds if one.flop_utilisation is not None]
     return {
-        "speedup_vs_open_clip_train": theirs / own,
-        "speedup_without_peers_data_wait": without_wait / own,
-        "speedup_of_fastest_steps": min(peer.seconds[1:]) / min(ours.seconds[1:]),
-        "speedup_in_processor_time": _processor_seconds(peer) / _processor_seconds(ours),
-        "processors_used_peer": _processors_used(peer),
-        "processors_used_ours": _processors_used(ours),
-        "speedup_with_embedding_by_epochs": {
-            str(epochs): epochs * theirs / (epochs * own + embedding) for epochs in EPOCHS
-        },
-        "break_even_epochs": embedding / (theirs - own) if theirs > own else None,
+        "speedup_vs_open_clip_train": _ratio(rounds, _seconds),
+        "speedup_without_peers_data_wait": _ratio(rounds, _without_wait),
+        "speedup_of_fastest_steps": min(_timed_steps(rounds, 0)) / min(_timed_steps(rounds, 1)),
+        "speedup_in_processor_time": _ratio(rounds, _processor_seconds),
+        "processors_used_peer": statistics.median(_processors_used(one) for one, _ in rounds),
+        "processors_used_ours": statistics.median(_processors_used(one) for _, one in rounds),
+        "speedup_with_embedding_by_epochs": {str(epochs): epochs * theirs / (epochs * own + once) for epochs in EPOCHS},
+        "break_even_epochs": once / (theirs - own) if theirs > own else None,
         "samples_per_second_ours": batch / own,
         "samples_per_second_peer": batch / theirs,
-        "samples_per_second_embedding": 1 / ours.embed_seconds,
+        "samples_per_second_embedding": 1 / embedding,
         "first_step_loss_ours": ours.losses[0],
         "first_step_loss_peer": peer.losses[0],
         "first_step_loss_difference": differences[0],
@@ -99,8 +123,38 @@ def compare(peer: Peer, ours: Ours, batch: int) -> dict[str, Any]:
         "last_step_loss_ours": ours.losses[-1],
         "last_step_loss_peer": peer.losses[-1],
         "time_shares": ours.shares,
-        "flop_utilisation": ours.flop_utilisation,
+        "flop_utilisation": statistics.median(utilisation) if utilisation else None,
     }
+
+
+def compare_precisions(runs: dict[str, Rounds], batch: int, embedding: float) -> dict[str, Any]:
+    """What bfloat16 changes, on this side and before the peer; None where one of the two was not measured."""
+    alone = compare(runs["bf16"], batch, embedding) if "bf16" in runs else None
+    both = [(plain, mixed) for (_, plain), (_, mixed) in zip(runs.get("fp32", ()), runs.get("bf16", ()), strict=False)]
+    return {
+        "speedup_bf16_vs_fp32": _ratio(both, _seconds) if both else None,
+        "speedup_bf16_vs_fp32_in_processor_time": _ratio(both, _processor_seconds) if both else None,
+        "speedup_vs_open_clip_train_bf16": alone["speedup_vs_open_clip_train"] if alone else None,
+        "bf16": alone,
+    }
+
+
+def _timed_steps(rounds: Rounds, side: int) -> list[float]:
+    return [seconds for sides in rounds for seconds in sides[side].seconds[1:]]
+
+
+def _ratio(pairs: Sequence[tuple[Peer | Ours, Ours]], seconds: Callable[[Any], float]) -> float:
+    """The median of how many times as long the first of a pair takes as the second."""
+    return statistics.median(seconds(one) / seconds(other) for one, other in pairs)
+
+
+def _seconds(side: Peer | Ours) -> float:
+    return statistics.median(side.seconds[1:])
+
+
+def _without_wait(side: Peer | Ours) -> float:
+    waits = side.waits[1:] if isinstance(side, Peer) else [0.0] * len(side.seconds[1:])
+    return statistics.median(a - b for a, b in zip(side.seconds[1:], waits, strict=True))
 
 
 def _processor_seconds(side: Peer | Ours) -> float:
@@ -124,6 +178,11 @@ def show(found: dict[str, Any], console: Console) -> None:
         losses = [found[f"{step}_step_loss_{side}"] for side in ("peer", "ours")]
         sides.add_row(f"{step} step's loss", *(f"{loss:.6f}" for loss in losses), f"{abs(losses[0] - losses[1]):.1e}")
     console.print(sides)
+    if found["speedup_bf16_vs_fp32"] is not None:
+        console.print(
+            f"in bfloat16 {found['speedup_bf16_vs_fp32']:.2f} times as fast as in float32, and "
+            f"{found['speedup_vs_open_clip_train_bf16']:.2f} times as fast as open_clip_train in bfloat16"
+        )
     fewest = min(found["processors_used_peer"], found["processors_used_ours"])
     if found["device"] == "cpu" and fewest < 0.9 * found["threads"]:
         console.print(
@@ -148,13 +207,23 @@ def show(found: dict[str, Any], console: Console) -> None:
         console.print(f"batch {point['batch']} in micro-batches of {point['micro_batch']}: {point['peak_gb']:.2f} GB")
 
 
+def _precisions(wanted: str | None, device: str) -> tuple[str, ...]:
+    if wanted is not None or not bf16_is_native(device):
+        return (wanted or "fp32",)
+    return ("bf16", "fp32") if device == "cuda" else ("fp32", "bf16")
+
+
 def main(
     batch: Annotated[int, typer.Option(help="Rows of a contrastive batch, on both sides.")] = 64,
     steps: Annotated[int, typer.Option(help="Timed steps of each side.")] = 4,
     model: Annotated[str, typer.Option(help="An open_clip model with a CLIP text tower.")] = "ViT-B-32",
     micro_batch: Annotated[int | None, typer.Option(help="Texts that go through our tower at once.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[str | None, typer.Option(help="fp32 or bf16; fp32 on a processor, bf16 on a GPU.")] = None,
+    precision: Annotated[
+        Literal["fp32", "bf16"] | None,
+        typer.Option(help="The only one to measure; both where bfloat16 is in hardware, first a GPU's bf16."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How often both sides run in each precision, in turn.")] = 3,
     threads: Annotated[int, typer.Option(help="Threads of each side.")] = torch.get_num_threads(),
     memory: Annotated[bool, typer.Option("--memory", help="Also measure the peak memory of large batches.")] = False,
     picture: Annotated[Path | None, typer.Option("--plot", help="Where to write the memory curve (PNG).")] = None,
@@ -165,16 +234,15 @@ def main(
 
     python -m tests.benchmarks.training --batch 128 --memory --plot reports/training_memory.png
 
-    python -m tests.benchmarks.training --model ViT-S-32-alt --batch 8 --steps 2
+    python -m tests.benchmarks.training --model ViT-S-32-alt --batch 8 --steps 2 --rounds 1
     """
 
     def command() -> None:
-        if steps < 1:
-            raise InputError("--steps must be at least 1: the first step of each side is not timed")
+        if steps < 1 or rounds < 1:
+            raise InputError("--steps and --rounds must be at least 1: the first step of each run is not timed")
         where = pick_device(device)
-        chosen = precision or ("bf16" if where == "cuda" else "fp32")
         points = curve(model, threads) if memory else []
-        found = measure(model, batch, steps, micro_batch, where, chosen, threads)
+        found = measure(model, batch, steps, micro_batch, where, _precisions(precision, where), threads, rounds)
         if memory:
             found["memory"] = [asdict(point) for point in points]
             if picture is not None:

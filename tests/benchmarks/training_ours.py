@@ -40,7 +40,6 @@ class Ours:
         losses: before each step's update.
         seconds: whole steps, waiting for data included.
         processor: processor time used by the end of each step, over all threads, in seconds.
-        embed_seconds: per image, by the stage that does it once.
         shares: of a step's time, by what it is spent on.
         flop_utilisation: share of the hardware's peak; None where that is not known.
         mismatched_loss: the first step's with every image given the next row's caption.
@@ -49,7 +48,6 @@ class Ours:
     losses: list[float]
     seconds: list[float]
     processor: list[float]
-    embed_seconds: float
     shares: dict[str, float]
     flop_utilisation: float | None
     mismatched_loss: float
@@ -67,14 +65,24 @@ def hyper_parameters(batch: int, steps: int) -> Any:
     return find_method("caption_ft").settings(given)
 
 
+def embed_images(data: Prepared) -> float:
+    """Run stage `embed`; returns the seconds per image of what it repeats for every image, decoding included."""
+    settings = load_settings()
+    embed.run(settings, data.files.embeddings, data.files.pairs, data.files.base)
+    encoder = Encoder.load(data.files.base)
+    images = PAIRS.read(data.files.pairs / "train.parquet", ["image"])["image"].to_pylist()
+    encoder.image_features(images[:1])
+    start = time.perf_counter()
+    encoder.image_features(images)
+    return (time.perf_counter() - start) / len(images)
+
+
 def run_ours(data: Prepared, hyper: Any, device: str, precision: str, micro_batch: int | None) -> Ours:
-    """Embed the images, train for `hyper.epochs` steps, then as many more to see where the time goes."""
+    """Train for `hyper.epochs` steps on embedded images, then as many more to see where the time goes."""
     settings = load_settings()
     train = settings.train.model_copy(update={"state": data.folder / "state", "held_out": 0, "shards": None})
     settings = settings.model_copy(update={"train": train})
-    embed.run(settings, data.files.embeddings, data.files.pairs, data.files.base)
     encoder, method = Encoder.load(data.files.base), find_method("caption_ft")
-    embed_seconds = _embedding_pace(encoder, data)
     source = load_data(settings, method, hyper, encoder, data.files, World(), device).source
     autocast = pick_autocast(precision, device)
     model = encoder.model.to(device)
@@ -102,20 +110,10 @@ def run_ours(data: Prepared, hyper: Any, device: str, precision: str, micro_batc
         losses=[step.losses["infonce"] for step, _ in steps],
         seconds=[hyper.batch_size / pace.samples_per_second for pace in paces],
         processor=[seconds for _, seconds in steps],
-        embed_seconds=embed_seconds,
         shares=_shares(run, device),
         flop_utilisation=statistics.median(utilisation) if utilisation else None,
         mismatched_loss=mismatched,
     )
-
-
-def _embedding_pace(encoder: Encoder, data: Prepared) -> float:
-    """Seconds per image of what stage `embed` repeats for every image, decoding included."""
-    images = PAIRS.read(data.files.pairs / "train.parquet", ["image"])["image"].to_pylist()
-    encoder.image_features(images[:1])
-    start = time.perf_counter()
-    encoder.image_features(images)
-    return (time.perf_counter() - start) / len(images)
 
 
 def _mismatched_loss(objective: Objective, batch: Batch) -> float:

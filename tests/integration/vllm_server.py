@@ -100,7 +100,7 @@ def greedy_requests(model: str) -> list[Request]:
 def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
     """What the embedded engine answers to each chat of `greedy_requests`, in float32."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "bf16_is_native", lambda: False)
+        patch.setattr(embedded, "bf16_is_native", lambda _device: False)
         engine = embedded.make(embedded.Options(base=str(smollm2)))
         replies = [reply for batch in engine.answer(greedy_requests(engine.model)) for reply in batch]
     return {reply.request.chat: reply.answer for reply in replies}

@@ -48,7 +48,8 @@ class World:
 def world_settings(state: Path, **train: Any) -> Settings:
     """The repository's settings with small batches: six steps of sixteen rows."""
     raw = every_method()
-    raw["train"] = {"state": str(state), "log_every": 1, "validate_every": 2, "held_out": HELD_OUT} | train
+    small = {"log_every": 1, "validate_every": 2, "held_out": HELD_OUT}
+    raw["train"] = {"state": str(state), "precision": "fp32"} | small | train
     for entry in raw["methods"].values():
         entry |= {"batch_size": 16, "epochs": 1, "warmup_steps": 1, "accumulate": 1}
     return Settings.model_validate(raw)

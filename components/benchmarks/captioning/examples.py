@@ -61,12 +61,13 @@ class _Places(ImageEncoder):
     def embed_pixels(self, pixels: Tensor) -> Features:
         """Tokens `[pictures, tokens * dim]` of pixels `[pictures, 3, size, size]`."""
         tower = self.encoder.model.visual
-        found = tower.forward_intermediates(
-            pixels if pixels.is_floating_point() else normalise(pixels),
-            indices=1,
-            normalize_intermediates=True,
-            output_fmt="NCHW",
-        )
+        with self.encoder.mixed():
+            found = tower.forward_intermediates(
+                pixels if pixels.is_floating_point() else normalise(pixels),
+                indices=1,
+                normalize_intermediates=True,
+                output_fmt="NCHW",
+            )
         places = found["image_intermediates"][-1].float()
         side = min(GRID, *places.shape[-2:])
         places = nn.functional.adaptive_avg_pool2d(places, side).flatten(2).transpose(1, 2) @ tower.proj.float()

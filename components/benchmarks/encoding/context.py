@@ -64,6 +64,7 @@ class EncoderUnderTest:
         image_tower_sha256: hash of everything that its image features depend on; None for a text encoder.
         image_size: pixels of a side that its image tower sees; 0 for a text encoder.
         folder: where it was loaded from, if that is an encoder's folder of this project.
+        precision: what its towers compute in, `fp32` or `bf16`; both hashes change with it.
     """
 
     name: str
@@ -72,6 +73,7 @@ class EncoderUnderTest:
     image_tower_sha256: str | None = None
     image_size: int = 0
     folder: Path | None = None
+    precision: str = "fp32"
 
 
 @dataclass

@@ -17,6 +17,7 @@ from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 from components.core.metrics import Features
 from components.core.progress import bar
+from components.encoders.adapter.encoder import unit_rows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,12 +40,15 @@ class SentenceEncoder:
 
     def __init__(self, model: SentenceTransformer) -> None:
         self._model = model
+        self.autocast: torch.dtype | None = None
+        """Element type of mixed precision; None for float32."""
 
     def embed_texts(self, texts: Sequence[str], batch_size: int = _BATCH, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]` in the order given; a bar named `title` shows progress."""
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         vectors = np.zeros((len(texts), self._model.get_embedding_dimension() or 0), dtype=np.float32)
-        with bar(title, len(texts), "text") if title else nullcontext() as progress:
+        mixed = torch.autocast(self._model.device.type, self.autocast, enabled=self.autocast is not None)
+        with mixed, bar(title, len(texts), "text") if title else nullcontext() as progress:
             for rows in chunked(order, _SHARE):
                 vectors[rows] = self._model.encode(
                     [texts[row] for row in rows],
@@ -54,7 +58,8 @@ class SentenceEncoder:
                 )
                 if progress is not None:
                     progress.update(len(rows))
-        return vectors
+        # What was scaled in bfloat16 has length one to three digits.
+        return vectors if self.autocast is None else unit_rows(vectors)[0]
 
 
 def load_sentence_encoder(folder: Path) -> EncoderUnderTest:

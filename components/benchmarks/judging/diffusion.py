@@ -211,7 +211,8 @@ def _encoder_states(
         raise InputError(f"encoder '{under_test.name}' has no text tower of open_clip: choose a {TOWERS[tower]}")
     tokens = encoder.tokenizer([text])
     padded = _padded(tokens, encoder.tokenizer.lengths(tokens), tokenizer.pad_token_id)
-    states, pooled = tower_states(encoder.model, padded, under_test.name)
+    with encoder.mixed():
+        states, pooled = (part.float() for part in tower_states(encoder.model, padded, under_test.name))
     found, dim = tuple(states.shape[1:]), pooled.shape[-1]
     if found != wanted or (tower == "second" and dim != config.projection_dim):
         raise InputError(

@@ -14,14 +14,10 @@ from more_itertools import batched
 from pydantic import PositiveInt
 from torch import Tensor
 
-from components.captions.local_model.language_model import (
-    LanguageModel,
-    bf16_is_native,
-    load_language_model,
-    revision_of,
-)
+from components.captions.local_model.language_model import LanguageModel, load_language_model, revision_of
 from components.captions.local_model.shared_prefix import shared_inputs, shared_length
 from components.captions.request import Reply, Request, Said, Sampling
+from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.errors import InputError
 from components.core.settings import Block
 
@@ -70,7 +66,7 @@ class EmbeddedEngine:
                     "`pictures` to false, or let a model with engine 'server' or 'vllm' answer it"
                 )
             if self._loaded is None:
-                dtype = torch.bfloat16 if bf16_is_native() else torch.float32
+                dtype = torch.bfloat16 if bf16_is_native(pick_device("auto")) else torch.float32
                 self._loaded = load_language_model(self.adapter, dtype, self.base)
             prompts = [self._prompt(self._loaded, request) for request in window]
             order = sorted(range(len(window)), key=lambda row: (window[row].sampling.json, len(prompts[row])))

@@ -45,21 +45,6 @@ def revision_of(adapter: Path | None, base: str | None = None) -> str:
     return f"{revision}+{file_hash(weights)[:16]}"
 
 
-def bf16_is_native() -> bool:
-    """Whether this processor multiplies bfloat16 matrices in hardware."""
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    capability = torch.backends.cpu.get_cpu_capability()
-    return "AVX512" in capability and "avx512_bf16" in _cpu_flags()
-
-
-def _cpu_flags() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return ""
-
-
 def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | None = None) -> LanguageModel:
     """Load the model; an adapter is merged into the weights, so that it costs nothing per token.
 

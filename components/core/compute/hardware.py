@@ -41,19 +41,35 @@ def pick_device(wanted: str) -> str:
     return wanted
 
 
-def pick_autocast(precision: str, device: str) -> torch.dtype | None:
-    """Element type of mixed precision, None for float32; `auto` means bfloat16 on a GPU that has it.
+_AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def bf16_is_native(device: str) -> bool:
+    """Whether `device` multiplies bfloat16 matrices in hardware: a processor does with AVX512-BF16 or AMX."""
+    if device.startswith("cuda"):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    has = torch.cpu.get_capabilities()
+    # What torch is told to use, `ATEN_CPU_CAPABILITY`, may be less than what the processor has.
+    used = "AVX512" in torch.backends.cpu.get_cpu_capability()
+    return used and bool(has.get("avx512_bf16") or has.get("amx_bf16"))
+
+
+def pick_precision(wanted: str, device: str) -> str:
+    """`fp32`, `bf16` or `fp16`; `auto` takes bf16 where the device has it in hardware, else fp32.
 
     Raises:
         InputError: `fp16` is wanted on a processor, where it is neither faster nor safe.
     """
-    if precision == "fp16" and not device.startswith("cuda"):
+    if wanted == "auto":
+        return "bf16" if bf16_is_native(device) else "fp32"
+    if wanted == "fp16" and not device.startswith("cuda"):
         raise InputError("params.yaml: train.precision 'fp16' needs a GPU: set it to 'auto' or 'fp32'")
-    if precision in ("bf16", "fp16"):
-        return {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    if precision == "auto" and device.startswith("cuda") and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return None
+    return wanted
+
+
+def pick_autocast(precision: str, device: str) -> torch.dtype | None:
+    """Element type of mixed precision, None for float32; see `pick_precision`."""
+    return _AUTOCAST[pick_precision(precision, device)]
 
 
 def peak_flops(device: str) -> float | None:

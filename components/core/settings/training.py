@@ -28,6 +28,8 @@ class Train(Block):
     seed: Seed = 0
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Of the towers' passes; weights, optimiser and losses are float32. `auto`: bf16 where the GPU, or the processor
+    by AVX512-BF16 or AMX, multiplies it in hardware, else fp32."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     micro_batch: PositiveInt | None = None

@@ -36,12 +36,14 @@ class Encoder:
         sidecar: what is known about it.
         tokenizer: what turns its texts into token ids.
         extra: tensors that its method needs besides the towers, by name.
+        autocast: element type of mixed precision when it embeds; None for float32.
     """
 
     model: Any
     sidecar: Sidecar
     tokenizer: Tokenizer
     extra: dict[str, Tensor] = field(default_factory=dict)
+    autocast: torch.dtype | None = None
 
     @staticmethod
     def create(name: str, model_name: str, config: dict[str, Any], method: str) -> Encoder:
@@ -182,7 +184,13 @@ class Encoder:
     def embed_pixels(self, pixels: Tensor) -> Vectors:
         """Unit vectors `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised float32."""
         self.model.eval()
-        return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
+        with self.mixed():
+            return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
+
+    def mixed(self) -> torch.autocast:
+        """Within it the towers compute in the encoder's precision."""
+        device = self.model.logit_scale.device.type
+        return torch.autocast(device, self.autocast, enabled=self.autocast is not None)
 
     @torch.inference_mode()
     def pixel_features(self, pixels: Tensor) -> Vectors:
@@ -205,11 +213,13 @@ class Encoder:
         self.model.eval()
         result = np.empty((len(order), self.sidecar.embed_dim), dtype=np.float32)
         progress = bar(title, len(order), unit) if title else None
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            result[rows] = features(rows).cpu().numpy()
-            if progress is not None:
-                progress.update(len(rows))
+        # One block around all batches: it keeps the weights it has rounded.
+        with self.mixed():
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                result[rows] = features(rows).cpu().numpy()
+                if progress is not None:
+                    progress.update(len(rows))
         if progress is not None:
             progress.close()
         return result

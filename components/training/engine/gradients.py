@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
@@ -24,7 +25,9 @@ from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
-from components.training.rows.batches import Batch, Rows
+
+if TYPE_CHECKING:
+    from components.training.rows.batches import Batch, Rows
 
 Passed = tuple[Tensor | None, Tensor | None]
 """Features of a pass's texts and of its images."""
@@ -52,10 +55,18 @@ class Towers(nn.Module):
 
     def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for what was not given."""
-        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None):
+        with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
             of_images = None if pixels is None else self._image(normalise(pixels)).float()
         return of_texts, of_images
+
+    def _attention(self) -> AbstractContextManager[None]:
+        """On a processor torch's fused attention has a bfloat16 backward pass several times as slow as plain products.
+
+        Plain ones also keep its scores in float32.
+        """
+        slow = self._device_type == "cpu" and self._autocast is not None and torch.is_grad_enabled()
+        return sdpa_kernel(SDPBackend.MATH) if slow else nullcontext()
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from components.core.compute.hardware import peak_flops, peak_memory
-from components.tracking import TrackedRun
 from components.training.engine.gradients import MicroBatch, Towers
+
+if TYPE_CHECKING:
+    from components.tracking import TrackedRun
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +15,12 @@ from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_ten
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.features import Features
-from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
-from components.training.rows.batches import Source
+
+if TYPE_CHECKING:
+    from components.methods.contract.optimisation import Optimisation
+    from components.training.rows.batches import Source
 
 
 @dataclass(frozen=True)

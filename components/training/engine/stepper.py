@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +14,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective, Outcome, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
-from components.training.rows.batches import Batch
+
+if TYPE_CHECKING:
+    from components.methods.contract.optimisation import Optimisation
+    from components.training.rows.batches import Batch
 
 SCHEDULES: dict[str, Callable[[int, int, float], float]] = {
     "cosine": lambda step, total, _: 0.5 * (1 + math.cos(math.pi * step / total)),

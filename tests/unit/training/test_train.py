@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from components.cli.write_shards import write_shards
+from components.core.compute import hardware
 from components.core.compute.distributed import World as Ranks
 from components.core.errors import InputError
 from components.core.files import write_json
@@ -290,6 +291,34 @@ def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options
         _run(world, entry | {"lr": 1e30}, folder, **options)
     (found,) = set((world.folder / "state").glob("tried-*")) - before or {Path("an earlier one")}
     return found.name
+
+
+def test_auto_is_what_it_stands_for_in_the_runs_parameters_and_its_weights(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for native, precision in ((True, "auto"), (True, "bf16"), (False, "auto"), (False, "fp32")):
+        monkeypatch.setattr(hardware, "bf16_is_native", lambda _device, native=native: native)
+        folder = _run(
+            world, {"method": "paraclip", "warmup_steps": 1}, tmp_path / f"{native}", precision, precision=precision
+        )
+        found[native, precision] = _last_run().data.params["train.precision"], _state(folder)["text_projection"]
+    assert [precision for precision, _ in found.values()] == ["bf16", "bf16", "fp32", "fp32"]
+    mixed, same_mixed, plain, same_plain = (weights for _, weights in found.values())
+    assert torch.equal(mixed, same_mixed)
+    assert torch.equal(plain, same_plain)
+    assert not torch.equal(mixed, plain)
+
+
+def test_auto_does_not_go_on_from_another_precisions_checkpoint(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"method": "paraclip", "warmup_steps": 0}
+    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: False)
+    _checkpoints_of(world, entry, tmp_path, precision="fp32")
+    assert _checkpoints_of(world, entry, tmp_path, precision="auto") == "an earlier one"
+    monkeypatch.setattr(hardware, "bf16_is_native", lambda _device: True)
+    assert _checkpoints_of(world, entry, tmp_path, precision="auto") != "an earlier one"
 
 
 def test_a_changed_language_model_begins_anew(world: World, tmp_path: Path, language_model: Path) -> None:

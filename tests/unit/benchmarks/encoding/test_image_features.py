@@ -21,7 +21,7 @@ from components.benchmarks.encoding.pictures import SQUASHED, picture_bytes, pic
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
-from components.registry.encoder_lookup import encoder_under_test
+from components.registry.encoder_lookup import encoder_under_test, find_encoder
 from tests.support.toy_context import ToyEncoder, colour_image
 
 UNDER_TEST = EncoderUnderTest("toy", ToyEncoder({}), "toy", "tower", 8)
@@ -198,6 +198,21 @@ def test_a_real_encoder_sees_what_it_sees_elsewhere(tmp_path: Path, tiny_encoder
     found = ImageFeatures(tmp_path / "cache").of(under_test, [picture_file(path) for path in images])
     wanted = tiny_encoder.embed_images([path.read_bytes() for path in images])
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_features_of_two_precisions_are_kept_apart(tmp_path: Path, tiny_encoder: Encoder) -> None:
+    tiny_encoder.save(tmp_path / "mine")
+    colour_image(tmp_path / "a.png", (255, 90, 0))
+    pictures, cache = [picture_file(tmp_path / "a.png")], ImageFeatures(tmp_path / "cache")
+    found = [
+        np.array(cache.of(find_encoder(str(tmp_path / "mine"), precision=precision), pictures))
+        for precision in ("bf16", "fp32", "bf16")
+    ]
+    np.testing.assert_array_equal(found[1], tiny_encoder.embed_images([(tmp_path / "a.png").read_bytes()]))
+    np.testing.assert_array_equal(found[0], found[2])
+    assert not np.array_equal(found[0], found[1])
+    # One list and one collection of pictures for each.
+    assert [len(list((tmp_path / "cache").glob(f"*.{kind}"))) for kind in ("npy", "db")] == [2, 2]
 
 
 class Shown(ToyEncoder):

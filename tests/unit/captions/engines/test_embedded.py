@@ -24,7 +24,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def _float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where bfloat16 is native the engine uses it, and sums in an order that depends on the batch."""
-    monkeypatch.setattr(embedded, "bf16_is_native", lambda: False)
+    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
 
 
 def _engine(base: str, batch_size: int = 64) -> EmbeddedEngine:

@@ -21,7 +21,7 @@ SHOWN = "one word for a big dog is hound, and one word for a small cat is kitten
 def test_answers_are_those_of_whole_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampling: Sampling
 ) -> None:
-    monkeypatch.setattr(embedded, "bf16_is_native", lambda: False)
+    monkeypatch.setattr(embedded, "bf16_is_native", lambda _device: False)
     base = str(save_tiny_language_model(tmp_path / "tiny"))
     shared: list[int] = []
     real = embedded.shared_length

@@ -6,7 +6,14 @@ import psutil
 import pytest
 import torch
 
-from components.core.compute.hardware import peak_flops, peak_memory, peak_of, pick_autocast, pick_device
+from components.core.compute.hardware import (
+    peak_flops,
+    peak_memory,
+    peak_of,
+    pick_autocast,
+    pick_device,
+    pick_precision,
+)
 from components.core.errors import InputError
 
 
@@ -49,14 +56,33 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (pick_device("auto"), pick_device("cpu"), pick_device("cuda")) == ("cuda", "cpu", "cuda")
 
 
+@pytest.mark.parametrize(
+    ("has", "used", "native"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, "AVX512", True),
+        ({"avx512_bf16": False, "amx_bf16": True}, "AVX512", True),
+        ({"avx512_bf16": False, "amx_bf16": False}, "AVX512", False),
+        ({"avx512_bf16": True, "amx_bf16": True}, "AVX2", False),
+        ({}, "DEFAULT", False),
+    ],
+)
+def test_auto_is_bf16_on_processors_that_multiply_it(
+    has: dict[str, bool], used: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: used)
+    assert pick_precision("auto", "cpu") == ("bf16" if native else "fp32")
+    assert pick_autocast("auto", "cpu") == (torch.bfloat16 if native else None)
+
+
 def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [pick_autocast(name, "cpu") for name in ("auto", "fp32", "bf16")] == [None, None, torch.bfloat16]
+    assert [pick_autocast(name, "cpu") for name in ("fp32", "bf16")] == [None, torch.bfloat16]
     with pytest.raises(InputError, match=r"train\.precision 'fp16' needs a GPU"):
         pick_autocast("fp16", "cpu")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
     found = [pick_autocast(name, "cuda:1") for name in ("auto", "fp32", "bf16", "fp16")]
     assert found == [torch.bfloat16, None, torch.bfloat16, torch.float16]
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     assert pick_autocast("auto", "cuda") is None
 
 

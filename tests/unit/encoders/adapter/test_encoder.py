@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from components.core.errors import InputError
-from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 
 
 def test_round_trip_keeps_features_and_sidecar(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
@@ -32,6 +32,22 @@ def test_texts_come_back_in_the_order_given(tiny_encoder: Encoder) -> None:
     together = tiny_encoder.embed_texts(texts, batch_size=2)
     alone = np.concatenate([tiny_encoder.embed_texts([text]) for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_encoder: Encoder, png: Any) -> None:
+    texts, images = ["a dog", "a much longer text about two dogs"], [png((250, 0, 0)), png((0, 90, 250))]
+    pixels = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    def embedded() -> list[Vectors]:
+        return [tiny_encoder.embed_texts(texts), tiny_encoder.embed_images(images), tiny_encoder.embed_pixels(pixels)]
+
+    exact = embedded()
+    tiny_encoder.autocast = torch.bfloat16
+    for vectors, wanted in zip(embedded(), exact, strict=True):
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+        assert not np.array_equal(vectors, wanted)
+        assert (vectors * wanted).sum(axis=1).min() > 0.999
 
 
 def test_image_tower_hash_ignores_the_text_tower(tiny_encoder: Encoder) -> None:

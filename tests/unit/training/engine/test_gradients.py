@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from components.encoders.adapter.images import normalise
 from components.methods.contract.features import Features
@@ -50,6 +51,34 @@ def test_mixed_precision_gives_float32_features_that_are_near() -> None:
         assert found.dtype == torch.float32
         assert not torch.equal(found, expected)
         torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
+
+
+class _Calls(TorchDispatchMode):
+    """Notes the operations of its block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+FUSED = "_scaled_dot_product_flash_attention_for_cpu.default"
+
+
+@pytest.mark.parametrize(
+    ("autocast", "gradients", "fused"),
+    [(None, True, True), (torch.bfloat16, False, True), (torch.bfloat16, True, False)],
+)
+def test_training_in_bfloat16_does_without_fused_attention_whose_backward_pass_is_slow(
+    autocast: torch.dtype | None, gradients: bool, fused: bool
+) -> None:
+    towers = Towers(toy_model(), "cpu", autocast)
+    with _Calls() as calls, torch.set_grad_enabled(gradients):
+        towers(TEXTS, PIXELS)
+    assert (FUSED in calls.names) == fused
 
 
 @pytest.mark.slow

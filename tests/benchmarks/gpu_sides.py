@@ -1,0 +1,234 @@
+"""The two sides of the GPU benchmark, and embedding; imports nothing that torch and open_clip do not bring."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import open_clip
+import torch
+from open_clip_train.params import parse_args
+from open_clip_train.train import train_one_epoch
+from torch import Tensor, nn
+
+from components.core.compute.hardware import peak_memory, pick_autocast
+from components.encoders.adapter.images import normalise
+from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
+from components.training.engine.gradients import Towers
+from components.training.engine.meter import Meter
+from components.training.engine.run import Engine, Run
+from components.training.engine.stepper import Stepper, make_optimiser
+
+_SHORTEST, _LONGEST = 8, 32
+"""Tokens of a text, start and end token included: captions have 8 to 32, evenly, which is longer than most do."""
+_LR, _DECAY, _BETAS, _EPS = 1e-5, 0.1, (0.9, 0.98), 1e-6
+_AT_MOST_S = 40.0
+"""After which a part takes no further step."""
+
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured: a model by its open_clip configuration, and one batch.
+
+    Attributes:
+        tokens: of the texts, `[batch, context]`.
+        lengths: up to and with each text's end token, `[batch]`.
+        pixels: uint8 `[batch, 3, size, size]`.
+        steps: how many are timed at most; `warmup` come before them.
+    """
+
+    name: str
+    config: dict[str, Any]
+    device: str
+    precision: str
+    batch: int
+    tokens: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+    pixels: Tensor
+    steps: int = 30
+    warmup: int = 5
+
+    @staticmethod
+    def of(name: str, config: dict[str, Any], device: str, precision: str, batch: int, **counts: int) -> Setup:
+        """A batch of noise: what a step costs depends on sizes and lengths alone."""
+        rng = np.random.default_rng(0)
+        vocabulary, context = config["text_cfg"]["vocab_size"], config["text_cfg"]["context_length"]
+        lengths = rng.integers(_SHORTEST, _LONGEST, batch, endpoint=True)
+        tokens = rng.integers(1, vocabulary - 2, (batch, context)).astype(np.int32)
+        tokens[np.arange(context) >= lengths[:, None]] = 0
+        # Start and end token are the two last; the end token has the highest id, by which towers find it.
+        tokens[:, 0], tokens[np.arange(batch), lengths - 1] = vocabulary - 2, vocabulary - 1
+        size = config["vision_cfg"]["image_size"]
+        pixels = torch.from_numpy(rng.integers(0, 256, (batch, 3, size, size), dtype=np.uint8))
+        return Setup(name, config, device, precision, batch, tokens, lengths, pixels, **counts)
+
+    def model(self) -> Any:
+        """The model with the same random weights at every call; a trained CLIP's logit scale."""
+        torch.manual_seed(0)
+        if self.device == "cuda":
+            # As open_clip_train does; it matters for float32 alone.
+            torch.backends.cuda.matmul.allow_tf32 = True
+        model = open_clip.CLIP(**self.config, output_dict=True).to(self.device)
+        nn.init.constant_(model.logit_scale, math.log(100))
+        return model
+
+    def facts(self) -> dict[str, Any]:
+        """What the figures are of."""
+        return {
+            "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
+            "torch": torch.__version__,
+            "open_clip": open_clip.__version__,
+            "model": self.name,
+            "precision": self.precision,
+            "batch": self.batch,
+            "tokens_mean": float(self.lengths.mean()),
+            "tokens_longest": int(self.lengths.max()),
+            "tokens_context": self.tokens.shape[1],
+        }
+
+
+def train_peer(setup: Setup, *, compiled: bool) -> Figures:
+    """`open_clip_train --lock-image`'s own loop on a batch that is on the device already."""
+    precision = {"bf16": "amp_bf16", "fp32": "fp32"}[setup.precision]
+    options = ["--model", setup.name, "--batch-size", str(setup.batch), "--precision", precision, "--lock-image"]
+    arguments = parse_args([*options, "--skip-scheduler", "--log-every-n-steps", str(10**6)])
+    alone = {"device": setup.device, "rank": 0, "local_rank": 0, "world_size": 1, "distributed": False}
+    for name, value in (alone | {"distill": False, "wandb": False, "save_logs": False}).items():
+        setattr(arguments, name, value)
+    model = setup.model()
+    model.lock_image_tower(unlocked_groups=0, freeze_bn_stats=False)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in trained if (parameter.ndim < 2) == small], "weight_decay": decay}
+        for small, decay in ((True, 0.0), (False, _DECAY))
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=_LR, betas=_BETAS, eps=_EPS)
+    losses: list[Tensor] = []
+    loss = open_clip.create_loss(arguments)
+
+    def noted(**output: Any) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = loss(**output)
+        losses.append(found["contrastive_loss"].detach())
+        return found
+
+    batches = _Batches(setup)
+    data = {"train": SimpleNamespace(set_epoch=lambda _epoch: None, dataloader=batches)}
+    _forget_peak(setup.device)
+    fast = torch.compile(model) if compiled else model
+    train_one_epoch(fast, data, noted, 0, optimiser, None, None, None, arguments)
+    _wait(setup.device)
+    rate = batches.timed * setup.batch / (time.monotonic() - batches.since)
+    return _figures(setup, rate, losses[0], losses[-1])
+
+
+class _Batches:
+    """The loader that open_clip_train is given: one batch again and again, for so many steps or so long."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.num_batches = setup.warmup + setup.steps
+        self.num_samples = self.num_batches * setup.batch
+        self.timed = 0
+        self.since = math.nan
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        setup = self._setup
+        images = normalise(setup.pixels.to(setup.device))
+        texts = torch.from_numpy(setup.tokens).long().to(setup.device)
+        for _ in range(setup.warmup):
+            yield images, texts
+        _wait(setup.device)
+        self.since = time.monotonic()
+        while self.timed < setup.steps and time.monotonic() < self.since + _AT_MOST_S:
+            self.timed += 1
+            yield images, texts
+
+
+def train_ours(setup: Setup, *, compiled: bool) -> Figures:
+    """This engine's step on the batch's image features, computed once."""
+    model = setup.model().eval()
+    autocast = pick_autocast(setup.precision, setup.device)
+    with torch.no_grad():
+        features = Towers(model, setup.device, autocast)(None, setup.pixels.to(setup.device))[1]
+    assert features is not None
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith("visual."))
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    batch: Any = SimpleNamespace(
+        ids=[str(row) for row in range(setup.batch)],
+        tokens={"caption": setup.tokens},
+        lengths={"caption": setup.lengths},
+        features={"image": features.cpu()},
+        pixels={},
+        cursor=1,
+        lost=0,
+    )
+    plan, source = optimisation(setup.batch), SimpleNamespace(describe=dict)
+    run: Any = Run("gpu", model, trained, _losses, source, plan, engine=Engine(setup.device, autocast, None, compiled))
+    stepper, meter = Stepper(run, make_optimiser(trained, plan), per_epoch=1), Meter(setup.device)
+    _forget_peak(setup.device)
+    losses = [stepper.step([batch], meter).outcome.losses["infonce"] for _ in range(setup.warmup)]
+    meter.look()
+    started, steps = time.monotonic(), 0
+    while steps < setup.steps and time.monotonic() < started + _AT_MOST_S:
+        losses.append(stepper.step([batch], meter).outcome.losses["infonce"])
+        steps += 1
+    pace = meter.look()
+    # The peaks that are known are those of 16-bit arithmetic.
+    share = pace.flop_utilisation if setup.precision == "bf16" else None
+    return _figures(setup, pace.samples_per_second, losses[0], losses[-1]) | {"flop_utilisation": share}
+
+
+def optimisation(batch: int) -> Any:
+    """The fields of `components.methods.contract.optimisation.Optimisation`, whose module needs pydantic."""
+    return SimpleNamespace(
+        lr=_LR, batch_size=batch, epochs=1, weight_decay=_DECAY, decay_all=False, warmup_steps=0, schedule="constant",
+        gamma=0.9, betas=_BETAS, eps=_EPS, clip_gradient=None, accumulate=1, image_tower="frozen",
+        learn_logit_scale=True, ema=None, weight_ensemble=1.0,
+    )  # fmt: skip
+
+
+def _losses(features: Features) -> dict[str, Tensor]:
+    return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
+
+
+def embed(setup: Setup, *, compiled: bool) -> Figures:
+    """The image tower on decoded pixels that come from pinned memory, batch after batch."""
+    towers = Towers(setup.model().eval(), setup.device, pick_autocast(setup.precision, setup.device), compiled)
+    pixels = setup.pixels.pin_memory() if setup.device == "cuda" else setup.pixels
+    _forget_peak(setup.device)
+    with torch.no_grad():
+        for _ in range(setup.warmup):
+            towers(None, pixels.to(setup.device, non_blocking=True))
+        _wait(setup.device)
+        started, batches = time.monotonic(), 0
+        while batches < 2 * setup.steps and time.monotonic() < started + _AT_MOST_S / 2:
+            towers(None, pixels.to(setup.device, non_blocking=True))
+            batches += 1
+            _wait(setup.device)
+    return _figures(setup, batches * setup.batch / (time.monotonic() - started))
+
+
+def _figures(setup: Setup, rate: float, first: Tensor | None = None, last: Tensor | None = None) -> Figures:
+    losses = {"first_step_loss": first, "last_step_loss": last}
+    found = {name: float(loss) for name, loss in losses.items() if loss is not None}
+    return {"samples_per_second": rate, "peak_memory_gb": peak_memory(setup.device) / 1e3} | found
+
+
+def _forget_peak(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
