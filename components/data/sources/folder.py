@@ -111,7 +111,8 @@ def _csv(file: Path) -> Iterator[Row]:
 
 
 def _jsonl(file: Path) -> Iterator[Row]:
-    for number, text in enumerate(_text(file).splitlines(), 1):
+    # Not `splitlines`: JSON may hold characters such as U+2028 that it takes for the end of a line.
+    for number, text in enumerate(_text(file).split("\n"), 1):
         if not text.strip():
             continue
         try:
