@@ -163,7 +163,8 @@ def _csv(kind: RowFiles, file: Path) -> Iterator[Row]:
 
 
 def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
-    for number, text in enumerate(_read(file).splitlines(), 1):
+    # Not `splitlines`: JSON may hold characters such as U+2028 that it takes for the end of a line.
+    for number, text in enumerate(_read(file).split("\n"), 1):
         if not text.strip():
             continue
         try:

@@ -68,7 +68,12 @@ class Pair:
 
     def row(self) -> dict[str, object]:
         """The pair as a row of `components.core.records.PAIRS`."""
-        told = {"id": self.id, "image_id": self.image_id, "caption": self.caption, "facts": self.facts}
+        told: dict[str, object] = {
+            "id": self.id,
+            "image_id": self.image_id,
+            "caption": self.caption,
+            "facts": self.facts,
+        }
         told["weight"] = self.weight
         if isinstance(self.image, bytes):
             return told | {"image": self.image, "file": None, "position": None, "size": None}

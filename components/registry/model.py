@@ -29,7 +29,7 @@ waits to be tried. A version's page says what it was trained on, what it scored 
 """What the columns of MLflow's database hold."""
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
-_CORE = ("__init__", "errors", "files", "progress", "record_files")
+_CORE = ("__init__", "errors", "files", "progress", "record_files", "rgb")
 """Of `components.core` what an encoder imports, and the packages that all of it imports; a test compares both."""
 _PACKAGES = (
     "mlflow",

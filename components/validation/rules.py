@@ -75,13 +75,13 @@ class Rule:
 def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[Rule]:
     """The rules of every row of a table; `context_length` is the encoder's, in tokens.
 
-    A limit of null is none, and a check that is switched off has none.
+    A limit of null is none, and a check that is switched off has none; see `Limits.filters`.
     """
     values = limits.model_dump() | {"context_length": context_length}
     rules = []
     for answer in table.answers:
         rules.append(Rule(f"rejected_{answer.column}", f"{answer.column}_rejected"))
-        for check in (check for check in answer.checks if check.applies(limits)):
+        for check in (check for check in answer.checks if check.applies(limits) and (limits.filters or check.always)):
             low, high = (None if name is None else values[name] for name in (check.low, check.high))
             if not check.is_number or low is not None or high is not None:
                 rules.append(Rule(measured(check.column, answer), f"{answer.column}_{check.reason}", low, high))

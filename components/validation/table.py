@@ -46,6 +46,7 @@ class Check:
         low: the limit of `validate` that is the smallest number allowed.
         high: the one that is the largest; with neither, the column names a fault and must be null.
         switch: the one that turns the check on; off where that is null or false.
+        always: whether it rejects although `validate.filters` is off.
     """
 
     column: str
@@ -54,6 +55,7 @@ class Check:
     low: str | None = None
     high: str | None = None
     switch: str | None = None
+    always: bool = False
 
     def applies(self, limits: Limits) -> bool:
         """Whether a table's limits leave it on."""

@@ -49,6 +49,15 @@ def colour_image(path: Path, colour: Sequence[int], size: tuple[int, int] = (8, 
     Image.new("RGB", size, (colour[0], colour[1], colour[2])).save(path)
 
 
+def wide_image(path: Path, middle: Sequence[int], sides: Sequence[int]) -> None:
+    """Write an image four times as wide as high: a square cut out of it has the middle's colour, all of it more of the
+    sides'."""
+    colour_image(path, sides, (32, 8))
+    with Image.open(path) as image:
+        image.paste((middle[0], middle[1], middle[2]), (12, 0, 20, 8))
+        image.save(path)
+
+
 def _drawn(text: str, dim: int) -> Sequence[float]:
     generator = np.random.default_rng(list(text.encode()))
     drawn: Sequence[float] = generator.normal(size=dim).tolist()

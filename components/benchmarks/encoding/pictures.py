@@ -95,7 +95,7 @@ def _fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    from components.encoders.adapter.rgb import rgb
+    from components.core.rgb import rgb
 
     return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
 

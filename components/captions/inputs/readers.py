@@ -24,8 +24,9 @@ from components.core.records import GENERATIONS, PAIRS
 def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
 
-    With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. Data
-    sources give images in random order, so the first are a random sample.
+    With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. The
+    first are a random sample where `prepare` shuffles images (`components.data.listing.share`); sources that stream
+    keep the order of their files.
     """
     captions = _captions(path, pictures=ask.pictures)
     if ask.one_per_image:

@@ -62,7 +62,8 @@ def _names(file: Path) -> list[str]:
 
 def _rows(file: Path) -> list[str]:
     try:
-        return file.read_text("utf-8-sig").splitlines()
+        # Not `splitlines`: captions may hold characters such as U+2028 that it takes for the end of a line.
+        return file.read_text("utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise InputError(f"{file} is missing: {_HOW}") from None
     except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
 from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS, PARAPHRASE_QUERIES
-from components.encoders.adapter.rgb import rgb
+from components.core.rgb import rgb
 from components.evaluation.results import Folders
 
 

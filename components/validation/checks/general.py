@@ -41,10 +41,12 @@ def _faults(view: View) -> list[Any]:
 
 COMMON = (
     Check("words", "length", each(lambda text, _: float(len(text.split()))), "min_words", "max_words"),
-    Check("tokens", "tokens", lambda view: list(view.probes.token_lengths(view.texts)), high="context_length"),
+    Check(
+        "tokens", "tokens", lambda view: list(view.probes.token_lengths(view.texts)), high="context_length", always=True
+    ),
     Check("copied", "copies", each(_copies)),
     Check("echo", "echo", _echoes),
-    Check("leak", "leak", lambda view: [view.probes.find_leak(text) for text in view.texts]),
+    Check("leak", "leak", lambda view: [view.probes.find_leak(text) for text in view.texts], always=True),
     Check("injection", "injection", _injections, switch="reject_injections"),
     Check("language", "language", each(lambda text, _: find_foreign(text)), switch="language"),
     Check(

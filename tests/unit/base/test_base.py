@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -21,10 +23,19 @@ from components.core.compute import hardware
 from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.encoders.adapter.architecture import has_quick_gelu, model_config
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import make_client
 from tests.conftest import TINY
 from tests.support.toy_world import drawing, sentence
+
+ROOT = Path(__file__).parents[3]
+NAMED_BASES = [
+    found
+    for name in ("README.md", "docs/papers.md")
+    for found in re.findall(r"base: \{[^}]*\}", (ROOT / name).read_text())
+]
+"""Blocks `base` of params.yaml that documents tell to write."""
 
 
 def _settings(raw: dict[str, Any], **base: Any) -> Settings:
@@ -72,6 +83,21 @@ def test_a_model_with_one_activation_needs_no_twin() -> None:
 def test_weights_for_differently_normalised_images_are_refused() -> None:
     with pytest.raises(InputError, match="expect images with mean"):
         check_published("ViT-L-14", "laion2b_s32b_b82k", quick_gelu=False)
+
+
+def test_documents_name_the_bases_of_pc_clips_tables() -> None:
+    tags = {yaml.safe_load(named)["base"].get("pretrained") for named in NAMED_BASES}
+    assert {"laion2b_s39b_b160k", "laion2b_s32b_b79k"} <= tags
+
+
+@pytest.mark.parametrize("named", NAMED_BASES)
+def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, Any]) -> None:
+    base = _settings(raw_params, **{"source": "open_clip", **yaml.safe_load(named)["base"]}).base
+    config = model_config(base.model)
+    if base.source == "timm":
+        assert timm.is_model(config["vision_cfg"]["timm_model_name"])
+    else:
+        check_published(base.model, str(base.pretrained), has_quick_gelu(config))
 
 
 def test_a_published_weights_file_becomes_a_safetensors_encoder(

@@ -110,7 +110,7 @@ def _ambiguous(folder: Path) -> None:
 
 def _few(folder: Path) -> None:
     _write_own(folder)
-    lines = (folder / "captions.tsv").read_text().splitlines()
+    lines = (folder / "captions.tsv").read_text().split("\n")
     (folder / "captions.tsv").write_text("\n".join(lines[:9]) + "\n")
 
 
@@ -118,7 +118,7 @@ def _few(folder: Path) -> None:
     ("write", "options", "message"),
     [
         (lambda _: None, (), "set is no folder"),
-        (Path.mkdir, (), "set is in no format that is known here (coco: dataset_coco.json; flickr: "),
+        (Path.mkdir, (), "set is in no format that is known here (coco: dataset_coco.json; "),
         (_damaged, (), "captions.tsv: the first line must name the columns image and caption"),
         (_ambiguous, (), "set is what coco (dataset_coco.json), folder (captions.tsv) read"),
         (_few, (), "set has 4 images: at least 10 are needed"),

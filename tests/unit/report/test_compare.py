@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from components.benchmarks.bootstrap import Interval, interval
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
-from components.evaluation.results import Folders, read_report, read_scores, write_results
+from components.evaluation.results import Folders, Report, Result, read_report, read_scores, write_results
 from components.report import compare
 from components.report.comparison import Cell, Comparison, headline, read_csv
+from components.report.comparison import compare as compared
 from components.report.terminal import show
 
 Make = Callable[..., Settings]
@@ -79,6 +81,25 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
     assert cell.value.value == pytest.approx(1)
     assert cell.delta == interval(np.array([0.5, 0.75, 0.0]), 50, seed=0)
     assert comparison.cells[PRIMARY]["base"].delta is None
+
+
+def test_differences_resample_pictures() -> None:
+    """Ten queries about each of eight pictures are eight observations: what is better on five of them is no proof."""
+    pictures = np.repeat(np.arange(8), 10)
+    gained = np.where(pictures < 5, 1.0, -1.0)
+    found = [Scores({"m": values}, pictures={"m": pictures}) for values in (np.zeros(80), gained)]
+    reports = [
+        Report(
+            encoder=name, protocol="p", data_hash="d", encoder_sha256="e",
+            metrics={"m": Result(value=float(scores.values["m"].mean()), higher_is_better=True)},
+        )
+        for name, scores in zip(("base", "tuned"), found, strict=True)
+    ]  # fmt: skip
+    cell = compared(reports, found, resamples=1000, seed=0).cells["m"]["tuned"]
+    assert cell.delta == interval(gained, 1000, 0, pictures=pictures)
+    assert cell.verdict == ""
+    alone = [Scores(scores.values) for scores in found]
+    assert compared(reports, alone, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"
 
 
 def test_the_csv_reads_back_as_it_was(evaluated: Folders, make_settings: Make) -> None:

@@ -18,7 +18,7 @@ from components.benchmarks.files.convert_cc_neg import convert
 from components.benchmarks.protocols.choices import composite_score, held_out
 from components.benchmarks.published import cc_neg, find_published
 from components.core.errors import InputError
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.toy_context import colour_image, toy_context, wide_image
 
 TABLE = {"red": (1, 0, 0), "no red": (0, 1, 0), "rosy": (1, 0, 0), "crimson": (0.9, 0.1, 0), "leaf": (0, 1, 0)}
 AUTHORS = "/workspace/datasets/cc3m/ccneg_images/cc3m_subset_images_extracted_final"
@@ -115,6 +115,14 @@ def test_semclip_by_hand(tmp_path: Path) -> None:
     assert named["original_over_negation"] == [1, 0], "the second is a tie"
     assert scores.scalars == {"cc_neg_semclip/composite_score": pytest.approx((1 + 0.5 + 0) / 3)}
     assert context.notes == ["ccneg_paraphrased.csv: 29 found, 228,246 published"]
+
+
+def test_semclip_sees_all_of_a_wide_picture(tmp_path: Path) -> None:
+    """Its images are squashed (the released src/dataset.py), so the red sides outweigh the green middle."""
+    _write_csv(tmp_path, [("1", "red", "leaf", "red")] * 10)
+    wide_image(tmp_path / cc_neg.IMAGES / "000000001.jpg", middle=(0, 255, 0), sides=(255, 0, 0))
+    scores = find_published("cc_neg_semclip").score(toy_context(tmp_path, TABLE, allow_partial=True))
+    assert scores.values["cc_neg_semclip/original_over_negation"].tolist() == [1]
 
 
 def test_semclip_refuses_other_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from components.benchmarks.published import find_published
 from components.benchmarks.published.sugar_crepe import SUBSETS, TYPES
 from components.core.errors import InputError
-from tests.support.toy_context import colour_image, toy_context
+from tests.support.toy_context import colour_image, toy_context, wide_image
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
 RIGHT = {"filename": "a.png", "caption": "red", "negative_caption": "green"}
@@ -173,6 +173,15 @@ def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(tmp_path: P
     told = find_published(name).tested
     assert told is not None
     assert told(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
+
+
+def test_semclips_released_code_sees_all_of_a_wide_picture(tmp_path: Path) -> None:
+    """Its images are squashed (the released src/dataset.py), so the red sides outweigh the green middle."""
+    _semclip_file(tmp_path, [("a.png", "red", "red", "green")] * 10)
+    wide_image(tmp_path / "images" / "a.png", middle=(0, 255, 0), sides=(255, 0, 0))
+    name = "sugar_crepe_pp_semclip_released"
+    found = find_published(name).score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
+    assert found.values[f"{name}/original_over_negation"].tolist() == [1]
 
 
 def test_semclips_released_file_of_too_few_or_other_rows_is_refused(tmp_path: Path) -> None:

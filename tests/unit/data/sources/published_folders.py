@@ -26,8 +26,8 @@ def picture(number: int) -> bytes:
 
 
 def captions(number: int) -> list[str]:
-    """What two people say of a picture."""
-    return [f"picture {number} .", f"number {number} in red ."]
+    """What two people say of a picture; Python's `splitlines` would end a line within the second."""
+    return [f"picture {number} .", f"number {number} in\u2028red ."]
 
 
 def write_pictures(folder: Path, numbers: Any = range(10)) -> None:

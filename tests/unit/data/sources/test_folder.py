@@ -277,10 +277,12 @@ def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
 
 
 def _jsonl(rows: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-NAMED = [{"image": name, "caption": f"{text}, quoted", "split": ""} for name, text in ROWS]
+# Python's `splitlines` ends a line at either of the two characters.
+TEXTS = [(name, f"{text}, quoted\x85and\u2028parted") for name, text in ROWS]
+NAMED = [{"image": name, "caption": text, "split": ""} for name, text in TEXTS]
 FORMATS: dict[str, Callable[[Path], object]] = {
     "captions.csv": lambda path: path.write_text(
         "image,caption,split\n" + "".join(f'{row["image"]},"{row["caption"]}",\n' for row in NAMED)
@@ -298,7 +300,7 @@ FORMATS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_pairs(name: str, world: Any, tmp_path: Path) -> None:
-    settings = world([(name, f"{text}, quoted") for name, text in ROWS])
+    settings = world(TEXTS)
     expected = _pairs(settings)
     (tmp_path / "pictures" / "captions.tsv").unlink()
     FORMATS[name](tmp_path / "pictures" / name)

@@ -12,14 +12,23 @@ def rgb(image: Image.Image) -> Image.Image:
 
     Raises:
         OSError, SyntaxError: it cannot be decoded.
-        ValueError: its pixels are floats or 32-bit integers, and nothing says which of them is white.
+        ValueError: see `check_mode`.
     """
-    if image.mode in ("F", "I"):
-        raise ValueError(f"nothing says which pixel of Pillow's mode {image.mode} is white: save it with 8 or 16 bits")
+    check_mode(image)
     if image.mode.startswith("I;16"):
         white = 2 ** _bits(image) - 1
         image = Image.fromarray(np.rint(np.asarray(image) * (255.0 / white)).astype(np.uint8))
     return image.convert("RGB")
+
+
+def check_mode(image: Image.Image) -> None:
+    """Refuse an opened image that `rgb` cannot convert, before its pixels are decoded.
+
+    Raises:
+        ValueError: its pixels are floats or 32-bit integers, and nothing says which of them is white.
+    """
+    if image.mode in ("F", "I"):
+        raise ValueError(f"nothing says which pixel of Pillow's mode {image.mode} is white: save it with 8 or 16 bits")
 
 
 def _bits(image: Image.Image) -> int:

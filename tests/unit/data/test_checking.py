@@ -1,0 +1,45 @@
+"""What `prepare` says of encoded pictures."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.core.settings import Settings
+from components.data.checking import check_picture
+from components.data.source import UnusableError
+from components.data.sources import find_source
+
+
+def _tiff(kind: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)).save(buffer, "TIFF")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_what_no_encoder_can_be_shown_cannot_be_used(kind: Any) -> None:
+    with pytest.raises(UnusableError, match=r"x\.tif is no readable image \(.* save it with 8 or 16 bits\): replace"):
+        check_picture(_tiff(kind), "x.tif")
+
+
+def test_16_bits_can_be_used() -> None:
+    assert check_picture(_tiff(np.uint16), "x.tif") == _tiff(np.uint16)
+
+
+def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any], png: Any) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.png").write_bytes(_tiff(np.float32) if number == 2 else png((number, 0, 0)))
+    rows = "".join(f"{number}.png\tpicture {number}\n" for number in range(5))
+    (tmp_path / "captions.tsv").write_text(f"image\tcaption\n{rows}")
+    counts = {"train": 2, "val": 1, "test": 1}
+    raw_params["prepare"] |= {"source": "folder", "folder": str(tmp_path), "counts": counts, "max_unusable_share": 0.5}
+    unusable: list[Any] = []
+    pairs = list(find_source("folder").usable(Settings.model_validate(raw_params), unusable))
+    assert sorted(pair.caption for pair in pairs) == [f"picture {number}" for number in (0, 1, 3, 4)]
+    (told,) = unusable
+    assert "2.png is no readable image (nothing says which pixel of Pillow's mode F is white" in told.reason
