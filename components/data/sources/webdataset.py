@@ -7,6 +7,7 @@ while a shard is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,7 +98,7 @@ def describe(settings: Prepare) -> Described:
     images: dict[str, int] = {}
     captions: dict[str, int] = {}
     pictures: list[tuple[str, Callable[[], bytes]]] = []
-    missing, seen = 0, set[int]()
+    missing, told = 0, Counter[int]()
     for split, parts in read_splits(settings).items():
         for part in parts:
             opened = 0
@@ -106,13 +107,14 @@ def describe(settings: Prepare) -> Described:
                     missing += one.images if isinstance(one, Unusable) else 0
                     continue
                 captions[split] = captions.get(split, 0) + 1
-                if (known := int(image_id(one.raw), 16)) in seen:
+                known = int(image_id(one.raw), 16)
+                told[known] += 1
+                if told[known] > 1:
                     continue
-                seen.add(known)
                 images[split] = images.get(split, 0) + 1
                 if (opened := opened + 1) <= _FIRST:
                     pictures.append((one.place, partial(bytes, one.raw)))
-    return Described(images, captions, 1, pictures, missing)
+    return Described(images, captions, max(told.values(), default=0), pictures, missing)
 
 
 def find(folder: Path) -> str | None:

@@ -1,0 +1,175 @@
+"""From each source's published format to a champion: import, prepare, embed, train, evaluate, promote."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.core.profiles import overlaid
+from components.core.records import PAIRS
+from components.core.settings import Settings, load_settings
+from components.data import prepare
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.embed import run as embed
+from components.evaluation.evaluate import run as evaluate
+from components.registry.model import CHAMPION, find_alias
+from components.registry.promotion import promote
+from components.tracking import make_client
+from components.training.train import run as train
+from tests.support.shard_making import write_tar
+
+REPO = Path(__file__).parents[2]
+COLOURS = {
+    "red": (220, 20, 20),
+    "green": (20, 200, 20),
+    "blue": (20, 20, 220),
+    "yellow": (230, 230, 20),
+    "white": (245, 245, 245),
+    "black": (10, 10, 10),
+    "pink": (240, 130, 190),
+    "brown": (120, 70, 20),
+}
+EACH = 20
+"""Images of a colour."""
+ENTRY = {
+    "method": "caption_ft",
+    "reads": "data/pairs/train.parquet",
+    "scope": "tower",
+    "temperature": 0.1,
+    "lr": 0.003,
+    "batch_size": 16,
+    "epochs": 12,
+}
+Shown = Mapping[str, tuple[bytes, list[str]]]
+"""Name -> encoded picture and its captions."""
+
+
+def _shown() -> Shown:
+    """Noisy squares of a colour with two captions each."""
+    rng, names, found = np.random.default_rng(0), list(COLOURS), {}
+    for number in range(EACH * len(names)):
+        name = names[number % len(names)]
+        pixels = np.clip(np.array(COLOURS[name]) + rng.normal(0, 20, (16, 16, 3)), 0, 255).astype(np.uint8)
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, format="PNG")
+        found[f"{number:03d}.png"] = stream.getvalue(), [f"{name} square", f"something {name} number {number}"]
+    return found
+
+
+def _pictures(folder: Path, shown: Shown) -> None:
+    folder.mkdir(parents=True)
+    for name, (raw, _) in shown.items():
+        (folder / name).write_bytes(raw)
+
+
+def _folder(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    _pictures(folder, shown)
+    lines = [f'"{name}","{caption}"' for name, (_, captions) in shown.items() for caption in captions]
+    (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]) + "\n")
+
+
+def _coco(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    names = list(shown)
+    for part, own in (("train2017", names[:120]), ("val2017", names[120:])):
+        _pictures(folder / part, {name: shown[name] for name in own})
+        images = [{"id": number, "file_name": name} for number, name in enumerate(own)]
+        told = [{"image_id": number, "caption": text} for number, name in enumerate(own) for text in shown[name][1]]
+        path = folder / "annotations" / f"captions_{part}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"images": images, "annotations": told}))
+
+
+def _flickr(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    _pictures(folder / "Flicker8k_Dataset", shown)
+    names = list(shown)
+    for split, own in (("train", names[:120]), ("dev", names[120:140]), ("test", names[140:])):
+        (folder / f"Flickr_8k.{split}Images.txt").write_text("".join(f"{name}\n" for name in own))
+    lines = [f"{name}#{take}\t{text}" for name, (_, captions) in shown.items() for take, text in enumerate(captions)]
+    (folder / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
+
+
+def _huggingface(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    folder.mkdir()
+    column = [{"bytes": raw, "path": name} for name, (raw, _) in shown.items()]
+    rows = {"image": column, "caption": [captions for _, captions in shown.values()]}
+    pq.write_table(pa.table(rows), folder / "train-00000-of-00001.parquet", row_group_size=50)
+
+
+def _webdataset(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    told = [(name, raw, text) for name, (raw, captions) in shown.items() for text in captions]
+    for shard in range(4):
+        members = []
+        for number, (_, raw, text) in list(enumerate(told))[shard::4]:
+            members += [(f"{number:09d}.png", raw), (f"{number:09d}.txt", text.encode())]
+        write_tar(folder / f"{shard:05d}.tar", members)
+
+
+def _embeddings(folder: Path, shown: Shown, encoder: Encoder) -> None:
+    told = [(raw, captions[0]) for raw, captions in shown.values()]
+    (folder / "img_emb").mkdir(parents=True)
+    (folder / "metadata").mkdir()
+    np.save(folder / "img_emb/img_emb_0.npy", encoder.image_features([raw for raw, _ in told]).astype(np.float16))
+    pq.write_table(pa.table({"caption": [text for _, text in told]}), folder / "metadata/metadata_0.parquet")
+
+
+WRITERS = {
+    "folder": _folder,
+    "coco": _coco,
+    "flickr": _flickr,
+    "huggingface": _huggingface,
+    "webdataset": _webdataset,
+    "embeddings": _embeddings,
+}
+
+
+@pytest.fixture(params=WRITERS)
+def settings(
+    request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder
+) -> Settings:
+    """Those of the imported folder, in a project of their own that is the current folder."""
+    track_in(tmp_path)
+    shutil.copy(REPO / "params.yaml", tmp_path)
+    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
+        subprocess.run([*git, *command], check=True)
+    WRITERS[request.param](tmp_path / "shop", _shown(), tiny_encoder)
+    done = CliRunner().invoke(app, ["import", "shop"])
+    assert done.exit_code == 0, done.output
+    assert f"source '{request.param}'" in done.output
+    raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
+    raw |= {"methods": {"captions": ENTRY}, "encoders": ["base", "captions"]}
+    raw["promote"] |= {"validation": []}
+    raw["train"] = {"state": "state/train", "held_out": 0}
+    Path("params.yaml").write_text(yaml.safe_dump(raw))
+    return load_settings()
+
+
+def test_a_source_becomes_a_champion(settings: Settings, tiny_encoder: Encoder) -> None:
+    prepare.run(settings)
+    assert PAIRS.read(Path("data/pairs/train.parquet"), ["image"])["image"].null_count == settings.prepare.counts.train
+    tiny_encoder.save(Path("models/base"))
+    embed(settings)
+    train(settings, "captions")
+    recall = "retrieval/t2i_recall_at_5"
+    base, tuned = (evaluate(settings, name).metrics[recall].value for name in ("base", "captions"))
+    assert tuned > base, (base, tuned)
+    decision = promote(settings)
+    assert (decision.encoder, decision.outcome) == ("captions", "promoted"), decision.rules
+    champion = find_alias(make_client(), settings.promote.model, CHAMPION)
+    assert champion is not None
+    assert champion.tags["encoder"] == "captions"
