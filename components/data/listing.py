@@ -145,6 +145,8 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
     an image the caption of a line before is left out, and its weight is added to that line's; an image's heaviest line
     is its first. The user is told of both.
 
+    Images that cannot be used may be missing from what `counts` asks for.
+
     Raises:
         InputError: there are too few images or lines.
     """
@@ -156,14 +158,15 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
     for pool in pools.values():
         random.Random(f"folder-{seed}").shuffle(pool)
     found: dict[str, list[list[Line]]] = {}
+    unseen = [line.image for line in listing.lines if line.image not in seen]
     for split, wanted in (("test", counts.test), ("val", counts.val)):
         pool = pools.get(split, pools["train"])
-        if len(pool) < wanted:
+        if not pool or len(pool) + len(set(unseen)) < wanted:
             break
         found[split], pool[:] = pool[:wanted], pool[wanted:]
     else:
         found["train"] = pools["train"]
-        if sum(map(len, found["train"])) >= counts.train:
+        if sum(map(len, found["train"])) + len(unseen) >= counts.train:
             return found
     raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
 

@@ -20,6 +20,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from components.core.errors import InputError
+from components.core.files import image_id
 from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
 from components.core.settings import Counts, Prepare, Settings
 from components.data import prepare
@@ -66,16 +67,16 @@ def _split(rows: Rows, test: str = "0.png", val: str = "2.png") -> Rows:
     return [(*row, split_of.get(row[1], "train")) for row in rows]
 
 
-def _training_weights(settings: Settings) -> dict[tuple[str, bytes], float]:
+def _training_weights(settings: Settings) -> dict[tuple[str, str], float]:
     """Query and image -> weight."""
-    return {(pair.caption, pair.image): pair.weight for pair in _pairs(settings) if pair.split == "train"}
+    return {(pair.caption, pair.image_id): pair.weight for pair in _pairs(settings) if pair.split == "train"}
 
 
 def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Any, tmp_path: Path) -> None:
     prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
     rows = [row for split in SPLITS for row in PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist()]
-    told = {(query, picture(int(image[0]))): float(weight or 1) for query, image, weight in ROWS}
-    assert all(told[row["caption"], row["image"]] == row["weight"] for row in rows)
+    told = {(query, image_id(picture(int(image[0])))): float(weight or 1) for query, image, weight in ROWS}
+    assert all(told[row["caption"], row["image_id"]] == row["weight"] for row in rows)
     assert len(rows) >= 6
 
 
@@ -91,21 +92,21 @@ def test_the_strongest_query_of_a_held_out_image_makes_its_pair_and_all_are_quer
 def test_lines_of_one_query_and_image_add_up(world: Any) -> None:
     rows = [*ROWS, ("cat", "5.png", "2"), (" cat ", "5.png", ""), ("Cat", "5.png", "4")]
     found = _training_weights(world(_split(rows), f"{HEADER}\tsplit", counts={"train": 5, "val": 1, "test": 1}))
-    assert (found["cat", picture(5)], found["Cat", picture(5)]) == (10, 4)
-    assert found["red bus", picture(1)] == 0.5
+    assert (found["cat", image_id(picture(5))], found["Cat", image_id(picture(5))]) == (10, 4)
+    assert found["red bus", image_id(picture(1))] == 0.5
 
 
 def test_a_copy_of_an_image_has_its_clicks_too(world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = world(_split([*ROWS, ("cat", "copy.png", "5")]), f"{HEADER}\tsplit")
     shutil.copy(tmp_path / "shop" / "5.png", tmp_path / "shop" / "copy.png")
-    assert _training_weights(settings)["cat", picture(5)] == 12
+    assert _training_weights(settings)["cat", image_id(picture(5))] == 12
     assert "queries.tsv: 1 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
 
 
 def test_an_image_of_two_splits_is_in_the_one_that_trains_less_by_whichever_line(world: Any) -> None:
     rows = [*_split(ROWS), ("cat", "5.png", "1", "val")]
     pairs = _pairs(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
-    assert [(pair.split, pair.weight) for pair in pairs if pair.image == picture(5)] == [("val", 8)]
+    assert [(pair.split, pair.weight) for pair in pairs if pair.image_id == image_id(picture(5))] == [("val", 8)]
 
 
 LINES = st.lists(
