@@ -155,13 +155,19 @@ def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
     follows from what is right and wrong there, see `derived_lessons`.
 
     Raises:
-        InputError: the file is missing, or a row lacks what its task asks about.
+        InputError: the file is missing or cannot be read, or a row lacks what its task asks about.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream, delimiter="\t"))
+            reader = csv.DictReader(stream, delimiter="\t")
+            rows = list(reader)
     except FileNotFoundError:
         raise InputError(f"teacher set {path} is missing: restore it from git, or name another one") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"teacher set {path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except csv.Error as error:
+        told = f"line {reader.reader.line_num} cannot be read ({error}): close its quotes or shorten it"
+        raise InputError(f"teacher set {path}: {told}") from None
     lessons = [
         lesson for line, row in enumerate(rows, start=2) for name in tasks for lesson in _lessons(path, line, row, name)
     ]

@@ -19,9 +19,6 @@ def write_folder(model: Any, tokenizer: Any, output: Path) -> None:
     with atomic_folder(output) as folder:
         model.save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
-        # safetensors lets the owner alone read, and a server may run as somebody else.
-        for path in folder.iterdir():
-            path.chmod(0o644)
 
 
 def _without_quantisation(model: Any) -> Any:

@@ -57,6 +57,19 @@ def test_missing_file_is_named(path: Path) -> None:
         read_lessons(path, ["rewrite"])
 
 
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("caption\trewrite\nIMG\tcafé\n".encode("latin-1"), r"teacher\.tsv is not UTF-8 \(byte \d+\): save it"),
+        (f"caption\trewrite\nIMG\t{'x' * 200_000}\n".encode(), r"teacher\.tsv: line 2 cannot be read \(field larger"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(path: Path, raw: bytes, message: str) -> None:
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=message):
+        read_lessons(path, ["rewrite"])
+
+
 def test_a_file_without_rows_teaches_nothing(path: Path) -> None:
     path.write_text("caption\tparaphrase_1\tparaphrase_2\n")
     assert read_lessons(path, NAMES) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from importlib.metadata import version
 from pathlib import Path
@@ -79,11 +80,18 @@ def test_a_saved_student_has_its_adapter_in_its_weights(base: str, adapter: Path
     assert find_weights(str(tmp_path / "student")).revision != find_weights(base).revision
 
 
-def test_a_saved_folder_can_be_read_by_all_and_does_not_tell_where_it_was_made(base: str, tmp_path: Path) -> None:
-    save_model(tmp_path / "copy", None, torch.bfloat16, base)
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_a_saved_folder_can_be_read_by_whom_the_umask_lets_and_does_not_tell_where_it_was_made(
+    base: str, tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        save_model(tmp_path / "copy", None, torch.bfloat16, base)
+    finally:
+        os.umask(before)
     files = list((tmp_path / "copy").iterdir())
     assert {path.name for path in files} >= {"model.safetensors", "config.json", "tokenizer.json"}
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files)
+    assert all(stat.S_IMODE(path.stat().st_mode) == mode for path in files)
     assert not any(str(Path(base).parent).encode() in path.read_bytes() for path in files)
     saved = load_language_model(None, torch.float32, str(tmp_path / "copy")).model
     assert saved.config.dtype in (torch.bfloat16, torch.float32)

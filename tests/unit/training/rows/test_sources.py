@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.records import PAIRS
+from components.core.table import Table
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.methods.contract.neighbours import Neighbours
@@ -125,6 +126,20 @@ def test_images_are_decoded_where_the_image_tower_trains(images: Images, tmp_pat
     # Pairs that are shown neither as the one nor as the other stay encoded.
     assert source.pixels is not None
     assert len(source.pixels) == 8 < COUNT
+
+
+def test_the_whole_column_of_images_is_never_read(
+    images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it has more than 2 GiB Arrow cannot take rows of it, see `Table.take`."""
+
+    def read(table: Table, path: Path, columns: Sequence[str] | None = None) -> Any:
+        raise AssertionError(f"{table.name} is read whole: {path}, {columns}")
+
+    monkeypatch.setattr(Table, "read", read)
+    pixels = Images(IDS, IMAGE_IDS, images.pairs, SIZE)
+    source = table_source(ROWS[:4], Wanted(frozenset({"image"}), {}), pixels, TOKENIZER, 4, 0, tmp_path)
+    assert source.pixels is not None
 
 
 def test_more_images_than_memory_holds_are_refused(
