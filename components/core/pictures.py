@@ -33,6 +33,11 @@ def _holds(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+def is_picture(row: dict[str, Any]) -> bool:
+    """Whether a row with the columns `PICTURE` has one, and is not an embedding alone."""
+    return row["image"] is not None or (row["file"] is not None and row["size"] is not None)
+
+
 class Pictures:
     """Reads pictures; the files at hand stay open, so that pictures in the order of their file are read in one go.
 
@@ -65,7 +70,7 @@ class Pictures:
         if row["image"] is not None:
             return bytes(row["image"])
         file, position, size = row["file"], row["position"], row["size"]
-        if file is None or size is None:
+        if not is_picture(row):
             raise InputError(f"image {row['image_id']} is known by its embedding alone: this needs its picture")
         raw = self._read(file, position, size)
         if image_id(raw) != row["image_id"]:

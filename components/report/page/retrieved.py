@@ -6,8 +6,11 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
+from urllib.parse import quote
 
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
@@ -15,7 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
-from components.core.pictures import PICTURE, Pictures
+from components.core.pictures import PICTURE, Pictures, is_picture
 from components.core.records import PAIRS, PARAPHRASE_QUERIES
 from components.core.rgb import rgb
 from components.evaluation.results import Folders
@@ -102,6 +105,8 @@ class Picture:
 def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, Picture]:
     """The images of `rows` with their captions as description, `side` pixels long at most.
 
+    Of an image that is known by its embedding alone, the caption is drawn.
+
     Raises:
         InputError: an image cannot be decoded.
     """
@@ -109,13 +114,22 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     found: dict[int, Picture] = {}
     pairs = PAIRS.take(pairs_file, chosen, ["caption", *PICTURE])
     with Pictures() as pictures:
-        encoded = pictures.of(pairs)
+        encoded = [pictures.one(row) if is_picture(row) else None for row in pairs.to_pylist()]
     for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
-            found[row] = Picture(data_uri(image, side), caption)
+            found[row] = Picture(_drawn(caption, side) if image is None else data_uri(image, side), caption)
         except (UnidentifiedImageError, OSError, ValueError) as error:
             raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
     return found
+
+
+def _drawn(caption: str, side: int) -> str:
+    """A square with the words of a caption, as a data URI."""
+    lines = wrap(caption, 18)[:6]
+    spans = "".join(f'<tspan x="6" dy="16">{escape(line)}</tspan>' for line in lines)
+    text = f'<text y="4" font-family="sans-serif" font-size="12" fill="#444">{spans}</text>'
+    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 128 128" width="{side}" height="{side}">'
+    return "data:image/svg+xml," + quote(f'{frame}<rect width="128" height="128" fill="#eee"/>{text}</svg>')
 
 
 def data_uri(image: bytes, side: int = SIDE) -> str:

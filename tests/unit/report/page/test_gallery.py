@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import io
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -101,3 +103,13 @@ def test_a_broken_image_is_named(tmp_path: Path) -> None:
     PAIRS.write(tmp_path / "test.parquet", columns)
     with pytest.raises(InputError, match=r"test.parquet: row 0 holds no image"):
         read_pictures(tmp_path / "test.parquet", [0])
+
+
+def test_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
+    columns = {"id": ["a"], "image_id": ["x"], "caption": ['a <b> & "c" of many more words than one line holds']}
+    PAIRS.write(tmp_path / "test.parquet", {**columns, "file": ["img_emb_0.npy"], "position": [3]})
+    picture = read_pictures(tmp_path / "test.parquet", [0])[0]
+    kind, _, drawn = unquote(picture.src).partition(",")
+    assert kind == "data:image/svg+xml"
+    texts = [node.text for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}tspan")]
+    assert " ".join(map(str, texts)) == picture.alt == columns["caption"][0]
