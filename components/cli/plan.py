@@ -32,7 +32,7 @@ def plan(
     """
 
     def command() -> None:
-        from components.cli.planning import missing_data
+        from components.cli.planning import missing_data, unwatched
         from components.cli.planning import plan as planned
         from components.doctor.examine import surroundings
 
@@ -42,6 +42,8 @@ def plan(
             print_json([asdict(stage) for stage in stages])
         else:
             _print(stages)
+        for notice in unwatched(stages):
+            typer.echo(notice, err=True)
         for line in missing:
             typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
         if missing:

@@ -19,6 +19,9 @@ from components.doctor.check import Surroundings
 from components.doctor.checks import data
 from components.doctor.examine import Line, examine
 
+_UNWATCHED = ("language_model", "distractor_data")
+"""Keys of an entry of `methods` that name files which are no output of a stage."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -54,6 +57,23 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         else:
             planned.append(Planned(stage, "runs" if stage in changed else "up to date", changed.get(stage, "")))
     return planned
+
+
+def unwatched(stages: Iterable[Planned]) -> list[str]:
+    """What DVC cannot tell a change of, a line for each training that is up to date and may read such files."""
+    settings, lines = load_settings(), []
+    for stage in (one.stage for one in stages if one.state == "up to date"):
+        group, _, name = stage.partition("@")
+        entry = settings.methods.get(name, {}) if group == "train" else {}
+        files = [f"methods.{name}.{key}" for key in _UNWATCHED if entry.get(key) is not None]
+        if entry and settings.train.shards is not None and entry.get("image_tower") != "frozen":
+            files.append("train.shards (unless its image tower is frozen)")
+        if files:
+            lines.append(
+                f"dvc does not watch {' and '.join(files)}: after a change of these files run "
+                f"`dvc repro --force --single-item {stage}`"
+            )
+    return lines
 
 
 def _ask_dvc(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.planning import Planned, plan
+from components.cli.planning import Planned, plan, unwatched
 from components.core.errors import InputError
 from components.core.stage_graph import changes, read_graph
 from tests.support.dvc_project import make_project
@@ -123,3 +124,24 @@ def test_the_command_names_missing_data(project: Path) -> None:
     done = CliRunner().invoke(app, ["plan"])
     assert done.exit_code == 1
     assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
+
+
+def test_what_dvc_does_not_watch_is_told_of_trainings_that_are_up_to_date(project: Path) -> None:
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["methods"] |= {
+        "a": {"method": "adapted_lm", "reads": "data/pairs/train.parquet", "language_model": "models/lm"},
+        "b": {"method": "adapted_lm", "reads": "data/pairs/train.parquet", "image_tower": "frozen"},
+    }
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    _repro("compare")
+    notice = "dvc does not watch {}: after a change of these files run `dvc repro --force --single-item train@a`"
+    language_model = "methods.a.language_model"
+    done = CliRunner().invoke(app, ["plan"])
+    assert notice.format(language_model) in done.stderr
+    assert "train@b" not in done.stderr
+    params["train"]["shards"] = {"urls": "data/{0..9}.tar", "columns": {"caption": "txt"}}
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    shards = "train.shards (unless its image tower is frozen)"
+    assert unwatched(plan(["train"])) == [notice.format(f"{language_model} and {shards}")]
+    (project / "out" / "train@a.txt").unlink()
+    assert unwatched(plan(["train"])) == []
