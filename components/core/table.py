@@ -71,7 +71,8 @@ class Table:
         """
         wanted = list(columns) if columns is not None else self.schema.names
         with self._reading(path, wanted):
-            table = self._whole(pq.read_table(path, columns=wanted), wanted)
+            there = pq.read_schema(path).names
+            table = self._whole(pq.read_table(path, columns=[name for name in wanted if name in there]), wanted)
         self.check(table, path)
         return table
 

@@ -73,8 +73,8 @@ class Pair:
             "image_id": self.image_id,
             "caption": self.caption,
             "facts": self.facts,
+            "weight": self.weight,
         }
-        told["weight"] = self.weight
         if isinstance(self.image, bytes):
             return told | {"image": self.image, "file": None, "position": None, "size": None}
         seen = self.image

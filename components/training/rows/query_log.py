@@ -41,7 +41,7 @@ class QueryLog:
         Clicks count for all pairs of the table, whether or not they became rows.
 
         Raises:
-            InputError: the table is missing, damaged or of an earlier version.
+            InputError: the table is missing or damaged.
         """
         from scipy.sparse import csr_array
 
@@ -87,7 +87,7 @@ def has_weights(pairs: Path) -> bool:
     """Whether any pair of the table `pairs` has a weight, as those of a query log have.
 
     Raises:
-        InputError: the table is missing, damaged or of an earlier version.
+        InputError: the table is missing or damaged.
     """
     column = PAIRS.read(pairs, ["weight"])["weight"]
     return bool(column.null_count < len(column))
