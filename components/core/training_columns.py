@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.core.records import (
     DIFFERENCES,
@@ -20,8 +21,6 @@ from components.core.records import (
     SEMCLIP_ROWS,
 )
 from components.core.table import Table
-
-NEIGHBOUR = "neighbour."
 
 IMAGES = {"image": "id", "other_image": "other_id"}
 """Image columns and the column of pair ids that they come from."""

@@ -11,8 +11,8 @@ from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
+from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
-from components.core.training_columns import NEIGHBOUR
 from components.methods.contract.features import Features
 from components.methods.contract.method import Method
 from components.methods.contract.neighbours import Neighbours

@@ -169,6 +169,8 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
         lengths={"caption": setup.lengths},
         features={"image": features.cpu()},
         pixels={},
+        weights=None,
+        alike=None,
         cursor=1,
         lost=0,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from PIL import Image
 
@@ -64,8 +65,8 @@ def prepare(folder: Path, model: str, rows: int, seed: int) -> Prepared:
     encoder.save(files.base)
     pairs = _pairs(rows, encoder.sidecar.image_size, seed)
     for split in SPLITS:
-        columns = {name: [getattr(pair, name) for pair in pairs[split]] for name in PAIRS.schema.names}
-        PAIRS.write(files.pairs / f"{split}.parquet", columns)
+        table = pa.Table.from_pylist([pair.row() for pair in pairs[split]], schema=PAIRS.schema)
+        PAIRS.write(files.pairs / f"{split}.parquet", table)
     return Prepared(
         folder=folder,
         files=files,

@@ -17,7 +17,8 @@ import torch
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.core.records import PAIRS, UNUSABLE
+from components.core.pictures import Pictures
+from components.core.records import PAIRS, SPLITS, UNUSABLE
 from components.core.settings import Settings, Shards
 from components.core.storage import S3
 from components.data import prepare
@@ -61,7 +62,11 @@ def test_pairs_of_s3_equal_those_of_disk(uploaded: tuple[str, str], tmp_path: Pa
         given["counts"] = {"train": 80, "val": 10, "test": 10}
         settings = Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | given})
         prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
-        found.append({path.name: path.read_bytes() for path in (tmp_path / "pairs").iterdir()})
+        tables = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet") for split in SPLITS}
+        with Pictures() as pictures:
+            encoded = {split: pictures.of(rows.slice(0, 5)) for split, rows in tables.items()}
+        found.append((encoded, {split: rows.drop_columns("file").to_pylist() for split, rows in tables.items()}))
+        assert tables["train"]["file"][0].as_py().startswith(shards.partition("{")[0])
     assert found[0] == found[1]
     assert len(PAIRS.read(tmp_path / "pairs" / "train.parquet")) == 80
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()

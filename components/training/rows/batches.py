@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
-from components.core.training_columns import NEIGHBOUR
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.visits import Visits
 from components.training.rows.query_log import QueryLog

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.core.records import PAIRS
-from components.core.training_columns import HOLDERS, IMAGES, NEIGHBOUR, holders_of, table_file
+from components.core.training_columns import HOLDERS, IMAGES, holders_of, table_file
 
 IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
 """Columns of pair ids and the column of ids of these pairs' images."""
