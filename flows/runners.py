@@ -15,8 +15,8 @@ _HOST = "127.0.0.1"
 AnyRunner = TaskRunner[Any]
 
 
-def make_runner(scale: Scale) -> AnyRunner:
-    """The task runner that `synthesize.scale` describes; nothing is started before it is entered.
+def make_runner(scale: Scale, stage: str) -> AnyRunner:
+    """The task runner that a stage's `scale` describes; nothing is started before it is entered.
 
     Raises:
         InputError: the runner's package is not installed.
@@ -25,7 +25,7 @@ def make_runner(scale: Scale) -> AnyRunner:
         return _RUNNERS[scale.runner](scale)
     except ImportError as error:
         raise InputError(
-            f"params.yaml: synthesize.scale.runner '{scale.runner}' lacks a package ({error}): "
+            f"params.yaml: {stage}.scale.runner '{scale.runner}' lacks a package ({error}): "
             f"pip install cliptune[{scale.runner}]"
         ) from None
 

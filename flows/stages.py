@@ -16,6 +16,7 @@ from components.core.processes import CommandError
 from components.core.stage_graph import DVC
 from flows.gpus import gpu_tokens
 from flows.progress_artifact import progress_artifact
+from flows.shared_stages import make_parts
 from flows.supervised_commands import run_supervised
 from flows.waiting import when_free
 
@@ -59,20 +60,21 @@ def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
 
     Args:
         name: the stage, such as `train@paraclip`.
-        hours: how long it may take, waiting not counted.
+        hours: how long it may take, waiting not counted, nor shards of it that workers do first.
         ranks: how many GPUs it uses where it computes on one.
 
     Returns:
         Seconds that it took.
 
     Raises:
-        CommandError: the stage failed; the message has its last lines.
+        CommandError: the stage or a shard of it failed; the message has its last lines.
         StoppedError: the flow ended first.
         TimeLimitError: it took longer than `hours`; its processes were ended.
     """
     # Only with --wait-for-lock and single stages can two flows work in one checkout.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
     what, begun = f"stage {name}", time.monotonic()
+    make_parts(name)
     with gpu_tokens(name, ranks) as devices, progress_artifact(name) as on_line:
 
         def work() -> None:

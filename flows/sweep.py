@@ -1,4 +1,7 @@
-"""The flow behind `prefect deployment run sweep/<where>`: cleans up on a schedule what dead processes left behind."""
+"""The flow behind `prefect deployment run sweep/<where>`: cleans up on a schedule what dead processes left behind.
+
+It also tells when somebody made another version champion than the gate did.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from pydantic import PositiveFloat
 from components.core.settings import load_settings
 from components.core.worker_identity import is_gone
 from components.sweeping.finding import Finding
+from components.sweeping.moved_aliases import sweep_aliases
 from components.sweeping.store_leases import sweep_leases
 from components.sweeping.tracked_runs import sweep_runs
 from flows.heartbeat import HEARTBEAT, OWNER, heartbeat
@@ -29,7 +33,7 @@ _PAGE = 200
 
 @flow(name="sweep")
 def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hours: PositiveFloat = 24) -> None:
-    """Find runs and leases whose owner died, and end or release them; leaves the artifact `sweep`.
+    """Find runs and leases whose owner died, and end or release them; tell of a moved alias; leaves artifact `sweep`.
 
     A place that cannot be looked at fails the flow, after all others were swept.
 
@@ -41,6 +45,7 @@ def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hour
     places: list[tuple[str, Callable[[], list[Finding]]]] = [
         ("Prefect", lambda: sweep_flow_runs(silent_minutes * 60, dry_run)),
         ("MLflow", lambda: sweep_runs(silent_hours, dry_run)),
+        ("registry", lambda: sweep_aliases(load_settings().promote.model)),
         ("generation store", lambda: sweep_leases(load_settings().synthesize.store, dry_run)),
     ]
     findings: list[Finding] = []
@@ -100,4 +105,4 @@ def show_findings(findings: list[Finding], dry_run: bool) -> None:
         get_run_logger().info("%s: %s: %s: %s", finding.place, finding.subject, finding.reason, finding.done)
     mood = "What would be done about" if dry_run else "What was done about"
     rows = [asdict(finding) for finding in findings]
-    create_table_artifact(rows, key="sweep", description=f"{mood} {len(rows)} things that dead processes left behind.")
+    create_table_artifact(rows, key="sweep", description=f"{mood} {len(rows)} things.")

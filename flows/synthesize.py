@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import socket
-from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
-from prefect import Task, flow, task
+from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from pydantic import PositiveInt
 
 from components.core.errors import InputError
-from components.core.processes import CommandError
 from components.core.records import GENERATIONS
 from components.core.settings import Scale, Settings, load_settings
 from components.core.stage_graph import outdated, read_graph
 from flows.heartbeat import heartbeat
-from flows.runners import AnyRunner, make_runner
-from flows.shards import Outcome, run_shard
+from flows.runners import make_runner
+from flows.shards import Outcome, over_shards, summed
 from flows.stages import run_stage
-from flows.supervised_commands import stops_commands
 
 CAPTIONS = Path("data/captions")
 _STAGE = "synthesize@"
+_COMMAND = ("components.captions.synthesize", "--task")
 
 
 @flow(name="synthesize-captions")
@@ -54,41 +50,16 @@ def synthesize_captions(
     needed = graph.upstream(f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks))
     stale = outdated(graph, needed)
     outcomes: dict[str, list[Outcome]] = {}
-    with heartbeat(), make_runner(scale) as started:
+    with heartbeat(), make_runner(scale, "synthesize") as started:
         for stage in needed:
             if stage.startswith(_STAGE):
                 name = stage.removeprefix(_STAGE)
                 # What it reads may have been made again just as it was.
                 current = stage not in stale or stage not in outdated(graph, [stage])
-                outcomes[name] = [] if current else over_shards(started, name, scale.shards)
+                outcomes[name] = [] if current else over_shards(started, name, [*_COMMAND, name], scale.shards)
             if stage in stale:
                 run_stage.with_options(name=stage)(stage)
     show_captions({name: CAPTIONS / settings.synthesize.answers(name) for name in outcomes}, outcomes)
-
-
-def over_shards(runner: AnyRunner, name: str, shards: int) -> list[Outcome]:
-    """Have the runner's workers answer every shard of a prompt task.
-
-    Raises:
-        CommandError: shards failed; all others have ended.
-    """
-    home, host = str(Path.cwd()), socket.gethostname()
-    numbers = [f"{number}/{shards}" for number in range(shards)]
-    outcomes, faults = [], []
-    shard: Task[..., Any] = run_shard
-    with stops_commands():
-        where = {"home": home, "host": host, "process": os.getpid()}
-        futures = runner.map(shard, {"name": name, "shard": numbers, **where})
-        for future in futures:
-            try:
-                outcomes.append(future.result())
-            except Exception as fault:
-                faults.append(fault)
-    if faults:
-        raise CommandError(f"{len(faults)} of {shards} shards of {name} failed, the first so: {faults[0]}")
-    workers = len({outcome.worker for outcome in outcomes})
-    get_run_logger().info("%s: %d shards by %d workers: %s", name, shards, workers, _text(_sum(outcomes)))
-    return outcomes
 
 
 @task(cache_policy=NO_CACHE)
@@ -97,7 +68,7 @@ def show_captions(files: dict[str, Path], outcomes: dict[str, list[Outcome]]) ->
     rows: list[dict[str, Any]] = []
     for name, of_shards in outcomes.items():
         accepted = GENERATIONS.read(files[name], ["accepted"])["accepted"].to_pylist()
-        counts = _sum(of_shards)
+        counts = summed(of_shards)
         done = {key: counts[key] for key in ("replayed", "generated", "failed")}
         rows.append(
             {"task": name, "shards": len(of_shards), "rows": len(accepted), **done, "rejected": accepted.count(False)}
@@ -129,14 +100,3 @@ def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
         if name not in known:
             raise InputError(f"params.yaml has no block synthesize.tasks.{name}: choose from {', '.join(known)}")
     return tasks or known
-
-
-def _sum(outcomes: list[Outcome]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for outcome in outcomes:
-        total.update(outcome.counts)
-    return total
-
-
-def _text(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -1,19 +1,22 @@
-"""Stage `base`: the starting encoder, trained here, fetched by open_clip or timm, or read from a file.
+"""Stage `base`: the starting encoder, trained or fitted here, fetched by open_clip or timm, or read from a file.
 
 python -m components.base.base
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import open_clip
 
+from components.base.fitted import fit_towers
 from components.base.published import check_published, warn_of_activation
 from components.base.scratch import pretrain
 from components.base.timm_tower import timm_encoder
 from components.core import folders
 from components.core.checking import load_checked
+from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_device, pick_precision
 from components.core.errors import InputError, told_of
 from components.core.files import write_json
@@ -23,7 +26,7 @@ from components.core.settings import Settings
 from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.weights import load_weights
-from components.tracking import RUN_FILE, tracked_run
+from components.tracking import RUN_FILE, TrackedRun, tracked_run
 
 
 def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = folders.PAIRS) -> None:
@@ -32,8 +35,9 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     Raises:
         InputError: the model, tag or file is unknown, broken, or has another activation than its config.
     """
-    if settings.base.source == "scratch":
-        _train(settings, output, pairs_folder / "train.parquet")
+    trains = _trainer(settings)
+    if trains is not None:
+        _train(settings, trains, output, pairs_folder / "train.parquet")
         return
     fetch = {"open_clip": _from_open_clip, "timm": _from_timm, "file": _from_file}[settings.base.source]
     with told_of("params.yaml: base"):
@@ -44,7 +48,18 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     encoder.save(output)
 
 
-def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
+_Train = Callable[[Settings, Path, TrackedRun], tuple[Encoder, Checkpoints]]
+
+
+def _trainer(settings: Settings) -> _Train | None:
+    """What trains the base here, if anything does."""
+    base = settings.base
+    if base.source == "scratch":
+        return pretrain
+    return fit_towers if base.source == "timm" and base.fit is not None else None
+
+
+def _train(settings: Settings, trains: _Train, output: Path, train_pairs: Path) -> None:
     inputs = {"pairs": train_pairs}
     with told_of("params.yaml: base"):
         model_config(settings.base.model)
@@ -52,7 +67,7 @@ def _train(settings: Settings, output: Path, train_pairs: Path) -> None:
     settings = settings.model_copy(update={"train": settings.train.model_copy(update={"precision": precision})})
     params = settings.base.model_dump(mode="json") | {"train": settings.train.model_dump(mode="json")}
     with tracked_run("base", "base", settings, params, inputs) as tracked:
-        encoder, checkpoints = pretrain(settings, train_pairs, tracked)
+        encoder, checkpoints = trains(settings, train_pairs, tracked)
         encoder.sidecar = encoder.sidecar.model_copy(
             update={
                 "settings": settings.base.model_dump(mode="json"),
@@ -105,7 +120,8 @@ def open_clip_encoder(model: str, tag: str) -> Encoder:
 
 
 def _from_timm(settings: Settings) -> Encoder:
-    return timm_encoder(settings.base.model, settings.base.file, settings.train.seed)
+    base = settings.base
+    return timm_encoder(base.model, base.file, settings.train.seed, base.package)
 
 
 def _from_file(settings: Settings) -> Encoder:

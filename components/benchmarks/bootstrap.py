@@ -146,10 +146,21 @@ def resampled_means(values: Reals, resamples: int, generator: np.random.Generato
     return _resampled(lambda drawn: values[drawn].mean(axis=1), len(values), resamples, generator)
 
 
-def resampled_correlations(correlation: Correlation, resamples: int, generator: np.random.Generator) -> Reals:
-    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks."""
+def resampled_correlations(
+    correlation: Correlation, resamples: int, generator: np.random.Generator, pictures: Indices | None = None
+) -> Reals:
+    """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks.
+
+    Where `pictures` has the picture of each row `[rows]`, pictures are drawn, each with all its rows.
+    """
     finite(correlation.gold, correlation.predicted)
-    return _resampled(lambda drawn: _correlations(correlation, drawn), len(correlation.gold), resamples, generator)
+    if pictures is None:
+        return _resampled(lambda drawn: _correlations(correlation, drawn), len(correlation.gold), resamples, generator)
+    order = np.argsort(pictures, kind="stable")
+    rows_of = np.split(order, np.flatnonzero(np.diff(pictures[order])) + 1)
+    draws = generator.integers(0, len(rows_of), size=(resamples, len(rows_of)))
+    drawn = (np.concatenate([rows_of[picture] for picture in draw]) for draw in draws)
+    return np.array([_correlations(correlation, rows[None])[0] for rows in drawn])
 
 
 def _resampled(value: Callable[[Indices], Reals], rows: int, resamples: int, generator: np.random.Generator) -> Reals:
@@ -170,7 +181,9 @@ def correlation_value(correlation: Correlation) -> float:
     return float(_correlations(correlation, np.arange(len(correlation.gold))[None])[0])
 
 
-def correlation_interval(correlation: Correlation, resamples: int, seed: int) -> Interval:
+def correlation_interval(
+    correlation: Correlation, resamples: int, seed: int, pictures: Indices | None = None
+) -> Interval:
     """A correlation with the percentile interval of `resamples` resamples of its rows; each is ranked anew.
 
     The same number of rows and the same seed give the same resamples.
@@ -179,8 +192,9 @@ def correlation_interval(correlation: Correlation, resamples: int, seed: int) ->
         correlation: its columns, at least one row.
         resamples: how many resamples are drawn.
         seed: seed of the resampling.
+        pictures: the picture that each row is about `[rows]`; None where no picture has two rows.
     """
-    found = resampled_correlations(correlation, resamples, np.random.default_rng(seed))
+    found = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
     low, high = np.quantile(found, [0.025, 0.975])
     return Interval(correlation_value(correlation), float(low), float(high))
 
@@ -199,7 +213,7 @@ def paired_difference(
         first, second: values per query `[queries]`, or correlations, of two encoders on the same rows.
         resamples: how many resamples are drawn.
         seed: seed of the resampling.
-        strata, pictures: of each query, as in `interval`; correlations have none.
+        strata, pictures: of each query, as in `interval`; correlations have no strata.
 
     Raises:
         ValueError: one has values and the other a correlation, or they differ in kind or rows.
@@ -207,7 +221,8 @@ def paired_difference(
     if isinstance(first, Correlation) and isinstance(second, Correlation):
         if first.kind != second.kind or not np.array_equal(first.gold, second.gold):
             raise ValueError("correlations of different kind or rows have no paired difference")
-        draws = [resampled_correlations(one, resamples, np.random.default_rng(seed)) for one in (first, second)]
+        both = first, second
+        draws = [resampled_correlations(one, resamples, np.random.default_rng(seed), pictures) for one in both]
         low, high = np.quantile(draws[0] - draws[1], [0.025, 0.975])
         return Interval(correlation_value(first) - correlation_value(second), float(low), float(high))
     return interval(_difference(first, second), resamples, seed, strata, pictures)
@@ -266,6 +281,8 @@ def _difference(first: Reals | Correlation, second: Reals | Correlation) -> Real
 def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
     """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
     gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
+    if correlation.kind == "tau_c":
+        return np.array([_tau_c(*columns) for columns in zip(gold, predicted, strict=True)])
     if correlation.kind == "spearman":
         from scipy.stats import rankdata
 
@@ -278,3 +295,11 @@ def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
     found = np.zeros(len(drawn))
     np.divide(products, spread, out=found, where=~constant & (spread > 0))
     return found
+
+
+def _tau_c(gold: Reals, predicted: Reals) -> float:
+    from scipy.stats import kendalltau
+
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    return float(kendalltau(gold, predicted, variant="c", method="asymptotic").statistic)

@@ -29,9 +29,12 @@ def metrics(ties: str, *names: str, higher_is_better: bool = True) -> tuple[Metr
 
 @dataclass(frozen=True)
 class Correlation:
-    """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities."""
+    """A metric that is the correlation of two columns, `[rows]` each, such as human and cosine similarities.
 
-    kind: Literal["spearman", "pearson"]
+    `tau_c` is Kendall's for columns of different numbers of distinct values.
+    """
+
+    kind: Literal["spearman", "pearson", "tau_c"]
     gold: Reals
     predicted: Reals
 

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from more_itertools import batched
 
 from components.captions.asking.answers import write_answers
 from components.captions.asking.asking import Asked, ask
-from components.captions.asking.questions import Questions, Shard, questions_of
+from components.captions.asking.questions import Questions, questions_of
 from components.captions.engine import Engine
 from components.captions.engines import engine_of
 from components.captions.replay import import_replay
 from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked
-from components.core.profiles import overlaid
+from components.core.profiles import settings_with
 from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
+from components.core.work_shard import Shard
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000
@@ -74,7 +74,7 @@ def run(
     counts = Counts(asked.replayed, asked.generated, asked.failed, rejected, skipped)
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
-    print(f"{name}{f' shard {shard.number}/{shard.of}' if shard else ''}: {counts}")
+    print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
     return counts
 
 
@@ -116,7 +116,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
+        settings = load_checked() if profile is None else settings_with(profile)
         chosen = Shard.parse(shard) if shard is not None else None
         for name in [task] if task is not None else settings.synthesize.tasks:
             if dry_run:

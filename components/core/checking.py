@@ -29,15 +29,24 @@ REFUSED = 3
 
 
 def load_checked(path: Path = PARAMS) -> Settings:
-    """`load_settings`, and then `check_names` and `check_methods`.
+    """`load_settings`, and then `check_settings`.
 
     Raises:
         InputError: as each of them.
     """
     settings = load_settings(path)
+    check_settings(settings)
+    return settings
+
+
+def check_settings(settings: Settings) -> None:
+    """`check_names` and `check_methods`.
+
+    Raises:
+        InputError: as each of them.
+    """
     check_names(settings)
     check_methods(settings.methods, table_files(settings))
-    return settings
 
 
 def check_names(settings: Settings) -> None:

@@ -60,22 +60,27 @@ def read_embeddings(path: Path, first: int, count: int) -> npt.NDArray[np.floati
     return found
 
 
+def rows_of_file(file: pq.ParquetFile, columns: list[str], first: int, count: int) -> pa.Table:
+    """Up to `count` rows of a Parquet file from row `first` on; only the row groups that they are in are read."""
+    found, start = [file.schema_arrow.empty_table().select(columns)], 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        if start < first + count and first < end:
+            part = file.read_row_group(group, columns=columns).select(columns)
+            found.append(part.slice(max(0, first - start), min(end, first + count) - max(start, first)))
+        start = end
+    return pa.concat_tables(found)
+
+
 def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
     try:
         with pq.ParquetFile(path) as file:
             column = embedding_column(file.schema_arrow)
             if column is None:
                 raise InputError(f"{path} has no column of vectors: call it {COLUMNS[0]}")
-            rows, start = [], 0
-            for group in range(file.num_row_groups):
-                end = start + file.metadata.row_group(group).num_rows
-                if start < first + count and first < end:
-                    part = file.read_row_group(group, columns=[column]).column(0).combine_chunks()
-                    rows.append(part.slice(max(0, first - start), min(end, first + count) - max(start, first)))
-                start = end
+            told = rows_of_file(file, [column], first, count).column(0).combine_chunks()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
-    told = pa.chunked_array(rows).combine_chunks() if rows else pa.array([], pa.list_(pa.float32()))
     values = told.flatten().to_numpy(zero_copy_only=False)
     dim = len(values) // max(1, len(told))
     lengths = set(pa.compute.list_value_length(told).to_pylist())

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -142,6 +142,11 @@ def image_id(image: bytes) -> str:
 
 def content_hash(*parts: str | bytes) -> str:
     """SHA-256 over length-prefixed parts, so that no two different lists of parts collide."""
+    return hash_of_all(parts)
+
+
+def hash_of_all(parts: Iterable[str | bytes]) -> str:
+    """`content_hash` of parts that need not all be in memory."""
     digest = hashlib.sha256()
     for part in parts:
         raw = part.encode("utf-8") if isinstance(part, str) else part

@@ -109,12 +109,12 @@ def top_k(queries: Features, gallery: Features, k: int) -> Indices:
     finite(queries, gallery)
     best = np.empty((len(queries), k), dtype=np.int64)
     for rows, similarity in _blocks(queries, gallery):
-        best[rows] = _top(similarity, k)
+        best[rows] = best_columns(similarity, k)
     return best
 
 
-def _top(similarity: Features, k: int) -> Indices:
-    """As `top_k`, of similarities `[queries, items]`."""
+def best_columns(similarity: Features, k: int) -> Indices:
+    """As `top_k`, of similarities `[queries, items]`, of which there are at least k."""
     # The k-th best of the first items can only be too low a bound, and most other items are below it.
     first = similarity[:, : max(_SAMPLE, k)]
     bound = np.partition(first, first.shape[1] - k, axis=1)[:, first.shape[1] - k, None]
@@ -128,7 +128,7 @@ def _top(similarity: Features, k: int) -> Indices:
 
 
 def _top_of_level(similarity: Features, k: int) -> Indices:
-    """As `_top`, where so many items are alike that sorting those above a bound would sort nearly all."""
+    """As `best_columns`, where so many items are alike that sorting those above a bound would sort nearly all."""
     threshold = np.partition(similarity, similarity.shape[1] - k, axis=1)[:, similarity.shape[1] - k, None]
     above, level = similarity > threshold, similarity == threshold
     room = k - above.sum(axis=1, keepdims=True)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 _LOOK_EVERY, _GRACE = 1.0, 30.0
 """Seconds between looks at the parent, and until a process that does not end by itself is killed."""
@@ -24,13 +25,13 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def end_with_parent(parent: int) -> None:
-    """Have this process end once `parent` is no longer its parent, which may have been killed."""
-    threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
+def end_with_parent(lives: Callable[[], bool]) -> None:
+    """Have this process end once its parent, which may have been killed, no longer `lives`."""
+    threading.Thread(target=_end_with, args=(lives,), name="parent", daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
+def _end_with(lives: Callable[[], bool]) -> None:
+    while lives():
         time.sleep(_LOOK_EVERY)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE)

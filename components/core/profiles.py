@@ -11,10 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from yaml import safe_load
+
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import atomic_file
-from components.core.settings import PARAMS, load_settings
+from components.core.settings import PARAMS, Settings, load_settings
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -67,6 +69,15 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     yaml.dump(merged, stream)
     _check(stream.getvalue(), folder / f"{name}.yaml")
     return stream.getvalue()
+
+
+def settings_with(name: str) -> Settings:
+    """The settings of params.yaml with profile `name` laid over it; nothing is written.
+
+    Raises:
+        InputError: as `overlaid`.
+    """
+    return Settings.model_validate(safe_load(overlaid(name)))
 
 
 def _yaml() -> YAML:

@@ -76,6 +76,9 @@ COMPARISONS = Table(
 larger.
 """
 
+CAPTION_RATINGS = Table("caption ratings", _schema(("image_id", _TEXT), ("caption", _TEXT), ("rating", _REAL)))
+"""How well a person thinks that a caption fits an image, from 1 to 4."""
+
 LABELS = Table("labels", _schema(("image_id", _TEXT), ("label", _TEXT)))
 """Images with the one object they show."""
 
@@ -103,17 +106,27 @@ PARAPHRASES = Table(
     "paraphrases",
     _schema(
         ("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("paraphrase_1", _TEXT), ("paraphrase_2", _TEXT),
-        ("similarity_1", _REAL), ("similarity_2", _REAL),
+        optional=(("similarity_1", _REAL), ("similarity_2", _REAL)),
     ),
 )  # fmt: skip
-"""A caption x, its paraphrase x' and the paraphrase x'' of that; similarities are MiniLM cosines to x and x'."""
+"""A caption x, its paraphrase x' and the paraphrase x'' of that; similarities are MiniLM cosines to x and x'.
+
+They are null, here and below, where `validate.measure_similarity` is off.
+"""
+
+PEOPLE_PARAPHRASES = Table(
+    "people paraphrases",
+    _schema(("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("paraphrase_1", _TEXT), ("paraphrase_2", _TEXT)),
+)
+"""A caption and what two other people say of the same image; stage `prepare` writes it."""
 
 
 def _answers(name: str, answer: str, *, judged: bool = False) -> Table:
-    columns = (("id", _TEXT), ("sample", _INT), ("caption", _TEXT), (answer, _TEXT), ("similarity", _REAL))
-    return Table(name, _schema(*columns, optional=_JUDGEMENT if judged else ()))
+    columns = (("id", _TEXT), ("sample", _INT), ("caption", _TEXT), (answer, _TEXT))
+    return Table(name, _schema(*columns, optional=(_SIMILARITY, *_JUDGEMENT) if judged else (_SIMILARITY,)))
 
 
+_SIMILARITY = ("similarity", _REAL)
 _JUDGEMENT = (("verdict", _TEXT), ("written_by", _TEXT))
 
 REWRITES = _answers("rewrites", "rewrite")
@@ -141,13 +154,15 @@ HARD_NEGATIVES = _answers("hard negatives", "hard_negative")
 """A caption and one of nearly the same words that is false of its picture."""
 
 
-def _comparisons(name: str, *columns: tuple[str, pa.DataType]) -> Table:
-    return Table(name, _schema(("id", _TEXT), ("other_id", _TEXT), ("sample", _INT), *columns))
+def _comparisons(
+    name: str, *columns: tuple[str, pa.DataType], optional: tuple[tuple[str, pa.DataType], ...] = ()
+) -> Table:
+    return Table(name, _schema(("id", _TEXT), ("other_id", _TEXT), ("sample", _INT), *columns, optional=optional))
 
 
 _CAPTIONS = (("caption", _TEXT), ("other_caption", _TEXT))
 
-DIFFERENCES = _comparisons("differences", *_CAPTIONS, ("difference", _TEXT), ("similarity", _REAL))
+DIFFERENCES = _comparisons("differences", *_CAPTIONS, ("difference", _TEXT), optional=(_SIMILARITY,))
 """How the picture of pair `id` differs from that of `other_id`, in words."""
 
 DIFFERENCES_CUB = Table("differences cub", DIFFERENCES.schema)
@@ -168,7 +183,7 @@ CLASS_DESCRIPTIONS = Table(
 
 QUERY_PARAPHRASES = Table(
     "query paraphrases",
-    _schema(("id", _TEXT), ("sample", _INT), ("query", _TEXT), ("paraphrase", _TEXT), ("similarity", _REAL)),
+    _schema(("id", _TEXT), ("sample", _INT), ("query", _TEXT), ("paraphrase", _TEXT), optional=(_SIMILARITY,)),
 )
 """An evaluation query of image `id` in other words; never to be trained on."""
 

@@ -37,10 +37,10 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
 }
 """Name -> the table and the columns that only it has."""
 
-PREPARED = ("semclip_rows",)
+PREPARED = ("semclip_rows", "people_paraphrases")
 """The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
 
-ALIKE = {"differences": ("differences_cub",)}
+ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrases",)}
 """Tables of the same columns that a method reads in a table's place, where its entry `reads` their file."""
 
 

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, fields
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
+from tempfile import gettempdir
 
 from tqdm import tqdm
 
@@ -32,6 +35,10 @@ _VERSION = "2"
 """Raised when the same pictures would be checked otherwise."""
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""
+_IMPORTED = ["components.data.prepare", "components.data.listed_images"]
+"""What processes need, imported once by the one that they are forked from."""
+_LONGEST = 70
+"""Characters of the folder of temporary files, where the one that forks has a socket: of its path 107 are allowed."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ def checked(parts: Sequence[Part], settings: Prepare) -> Iterator[Seen | Unusabl
     Raises:
         InputError: a file cannot be read at all.
     """
-    places = [settings.state / f"{content_hash(_VERSION, part.stamp)[:32]}.parquet" for part in parts]
+    places = [_place(part, settings) for part in parts]
     missing = [part for part, place in zip(parts, places, strict=True) if not place.is_file()]
     with _Pool(len(missing), settings.processes) as pool, _bar(parts) as progress:
         work = zip(parts, places, strict=True)
@@ -86,14 +93,25 @@ def checked(parts: Sequence[Part], settings: Prepare) -> Iterator[Seen | Unusabl
             yield from (_found(row) for row in rows)
 
 
+def _place(part: Part, settings: Prepare) -> Path:
+    return settings.state / f"{content_hash(_VERSION, part.stamp)[:32]}.parquet"
+
+
 def _bar(parts: Sequence[Part]) -> tqdm:  # type: ignore[type-arg]
     return bar("check", sum(part.pictures for part in parts), "picture")
 
 
-def check_now(parts: Sequence[Part], settings: Prepare) -> None:
-    """Check parts, and keep what was found; those that are known already take no time."""
-    for _ in checked(parts, settings):
-        pass
+def check_now(parts: Sequence[Part], settings: Prepare) -> int:
+    """Check the parts that are not known yet, and keep what was found; returns how many these were.
+
+    Raises:
+        InputError: a file cannot be read at all.
+    """
+    work = [(part, place) for part in parts if not (place := _place(part, settings)).is_file()]
+    with _Pool(len(work), settings.processes) as pool, _bar([part for part, _ in work]) as progress:
+        for part, _ in pool.each(work):
+            progress.update(part.pictures)
+    return len(work)
 
 
 def _check(work: tuple[Part, Path]) -> None:
@@ -142,25 +160,44 @@ def _found(row: dict[str, object]) -> Seen | Unusable:
     return Seen(**known | {"captions": tuple(row["captions"])})  # type: ignore[arg-type]
 
 
-def _start(parent: int) -> None:
+def get_ready(processes: int | None) -> None:
+    """Begin to import what processes that check pictures need, beside what this one does meanwhile."""
+    if _processes(processes) > 1 and isinstance(_context(), ForkServerContext):
+        forkserver.ensure_running()
+
+
+def _processes(wanted: int | None) -> int:
+    return wanted or len(os.sched_getaffinity(0))
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    # Forked from this process, they would hold locks of the threads that libraries have started.
+    if len(gettempdir()) > _LONGEST:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
+def _start() -> None:
     # Ctrl-C reaches all processes; the first one lets the others finish their parts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(parent)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    end_with_parent(parent.is_alive)
 
 
 class _Pool:
     """Processes that check parts in order, as many ahead as there are processes; none where there is little to do."""
 
     def __init__(self, missing: int, processes: int | None) -> None:
-        count = min(missing, processes or len(os.sched_getaffinity(0)))
+        count = min(missing, _processes(processes))
         self._count = 1 if missing <= _FEW else count
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> _Pool:
         if self._count > 1:
-            # A forked process would hold locks of the threads that libraries have started.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._count, context, _start, (os.getpid(),))
+            self._pool = ProcessPoolExecutor(self._count, _context(), _start)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,6 +21,7 @@ from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Prepare, Settings
 from components.data.checked_pictures import Part, Sample, checked
 from components.data.listing import Line, Listing, share
+from components.data.people.tables import evaluation_tables
 from components.data.source import (
     Described,
     EvaluationTables,
@@ -37,7 +38,9 @@ _PART = 512
 Read = Callable[[Prepare], Listing]
 
 
-def listed_source(read: Read, find: Callable[[Path], str | None], file: str, how: str) -> Source:
+def listed_source(
+    read: Read, find: Callable[[Path], str | None], file: str, how: str, *, people: bool = False
+) -> Source:
     """A source of the images that `read` lists.
 
     Args:
@@ -45,14 +48,17 @@ def listed_source(read: Read, find: Callable[[Path], str | None], file: str, how
         find: tells whether a folder is such a source, see `Source`.
         file: what lists the images.
         how: how a user comes by it.
+        people: whether an image's captions are several people's.
     """
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
-        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare),
+        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare, people),
         describe=lambda settings: _describe(read(settings)),
         find=find,
         file=file,
         how=how,
+        people=people,
+        parts=lambda settings: _parts(read(settings)),
     )
 
 
@@ -74,16 +80,15 @@ def _describe(listing: Listing) -> Described:
 
 def look(listing: Listing, settings: Prepare) -> tuple[dict[str, Seen], list[Unusable]]:
     """What the listing calls images: those that can be used, by name, and the others."""
-    first = {line.image: line for line in reversed(listing.lines)}
-    named = [(name, first[name].place) for name in dict.fromkeys(line.image for line in listing.lines)]
-    parts = [_part(listing, block) for block in chunked(named, _PART)]
+    parts = _parts(listing)
+    of = sum(part.pictures for part in parts)
     seen: dict[str, Seen] = {}
     unusable: list[Unusable] = []
     for one in checked(parts, settings):
         if isinstance(one, Seen):
             seen[one.name] = one
         else:
-            unusable.append(replace(one, of=len(named)))
+            unusable.append(replace(one, of=of))
     return seen, unusable
 
 
@@ -101,6 +106,13 @@ def look_at(files: Sequence[Path], settings: Prepare) -> list[Seen]:
             raise InputError(one.reason)
         seen[one.file] = one
     return [seen[str(file)] for file in files]
+
+
+def _parts(listing: Listing) -> list[Part]:
+    """Each image that the listing names, once, in parts."""
+    first = {line.image: line for line in reversed(listing.lines)}
+    named = [(name, first[name].place) for name in dict.fromkeys(line.image for line in listing.lines)]
+    return [_part(listing, block) for block in chunked(named, _PART)]
 
 
 def _part(listing: Listing, named: list[tuple[str, str]]) -> Part:
@@ -155,10 +167,13 @@ def _captioned(split: str, images: list[list[Line]], listing: Listing, seen: Map
             yield Pair(split, seen[lines[0].image], line.caption, name=name, weight=line.weight)
 
 
-def _evaluation(test: list[Pair], listing: Listing, settings: Prepare) -> EvaluationTables:
+def _evaluation(test: list[Pair], listing: Listing, settings: Prepare, people: bool) -> EvaluationTables:
     """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
     lines_of = listing.by_image(look(listing, settings)[0])
     lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
     tables = caption_queries((image, line.caption) for image, line in lines)
+    if people:
+        told = {image: list(dict.fromkeys(line.caption for line in lines_of[image])) for image in dict(lines)}
+        return tables | evaluation_tables(told)
     rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]
     return tables | {"paraphrase_queries": filled(PARAPHRASE_QUERIES, rows)} if rows else tables

@@ -1,6 +1,7 @@
 """Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test split.
 
 python -m components.data.prepare
+python -m components.data.prepare --shard 0/4
 """
 
 from __future__ import annotations
@@ -10,23 +11,29 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import pyarrow as pa
+import typer
 
 from components.core import folders
-from components.core.checking import check_methods, load_checked, table_files
+from components.core.checking import check_methods, check_settings, table_files
+from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.progress import track
 from components.core.project import run_in_project, start
-from components.core.records import PAIRS, SEMCLIP_ROWS, SPLITS, UNUSABLE
-from components.core.settings import Settings
+from components.core.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
+from components.core.settings import Prepare, Settings, load_settings
 from components.core.training_columns import PREPARED
+from components.core.work_shard import Shard
+from components.data.checked_pictures import check_now, get_ready
 from components.data.leaks.guard import Guard
+from components.data.people.tables import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 
 _BLOCK = 1024
-(TEXTS,) = PREPARED
+TEXTS, PEOPLE = PREPARED
 
 
 def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folder: Path = folders.EVALUATION) -> None:
@@ -45,6 +52,8 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         # Whoever sets `keep_out: rows` wants splits of rows, which may share images.
         own = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
         test = _write_splits(own, folder)
+        if source.people:
+            _write_people(folder)
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
             lost = sum(one.images for one in unusable)
@@ -58,6 +67,22 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
     with atomic_folder(evaluation_folder) as folder:
         for name, (table, rows) in source.evaluation(settings, test).items():
             table.write(folder / f"{name}.parquet", rows)
+
+
+def check(settings: Settings, shard: Shard) -> None:
+    """Check a shard's parts of the source's pictures, and keep what was found in `prepare.state`; write no tables.
+
+    Raises:
+        InputError: the source is missing something, or has no pictures to share.
+    """
+    source = find_source(settings.prepare.source)
+    if source.parts is None:
+        raise InputError(
+            f"params.yaml: prepare.scale: the pictures of source '{settings.prepare.source}' cannot be shared: "
+            "take prepare.scale out"
+        )
+    parts = source.parts(settings.prepare)[shard.number :: shard.of]
+    print(f"prepare shard {shard}: made {check_now(parts, settings.prepare)}")
 
 
 def _tell_unused(settings: Settings, pairs_folder: Path) -> None:
@@ -110,6 +135,17 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
     return test
 
 
+def _write_people(folder: Path) -> None:
+    """Write what several people say of each image to train on as paraphrases of each other."""
+    pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
+    images = pairs.groupby("image_id", sort=False)
+    rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]
+    columns = map(list, zip(*rows, strict=True))
+    if rows:
+        named = dict(zip(PEOPLE_PARAPHRASES.schema.names, columns, strict=True))
+        PEOPLE_PARAPHRASES.write(folder / f"{PEOPLE}.parquet", named)
+
+
 def _table(pairs: list[Pair]) -> pa.Table:
     return pa.Table.from_pylist([pair.row() for pair in pairs], schema=PAIRS.schema)
 
@@ -144,12 +180,32 @@ def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
         write()
 
 
-def main() -> None:
+def _get_ready(settings: Prepare) -> None:
+    # While all settings are checked there is a core to spare.
+    if find_source(settings.source).parts is not None:
+        get_ready(settings.processes)
+
+
+def main(
+    shard: Annotated[
+        str | None, typer.Option(help="Only check this share of the pictures, such as 0/4, into prepare.state.")
+    ] = None,
+) -> None:
     """Write image-caption pairs with splits, and the tables of the benchmarks.
 
-    Example: python -m components.data.prepare
+    Examples: python -m components.data.prepare; ... --shard 0/4
     """
-    run_in_project(lambda: run(load_checked()))
+
+    def command() -> None:
+        settings = load_settings()
+        _get_ready(settings.prepare)
+        check_settings(settings)
+        if shard is None:
+            run(settings)
+        else:
+            check(settings, Shard.parse(shard))
+
+    run_in_project(command)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ from components.core.files import content_hash, image_id
 from components.core.records import CAPTION_QUERIES
 from components.core.settings import Prepare, Settings
 from components.core.table import Table
+
+if TYPE_CHECKING:
+    from components.data.checked_pictures import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,8 @@ EvaluationTables = dict[str, tuple[Table, pa.Table]]
 """File name (without ending) -> the table's contract and its rows."""
 
 
-def filled(table: Table, rows: Sequence[tuple[str, ...]]) -> tuple[Table, pa.Table]:
-    """A table's contract and its rows, of text alone."""
+def filled(table: Table, rows: Sequence[tuple[str | float, ...]]) -> tuple[Table, pa.Table]:
+    """A table's contract and its rows."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.schema)
     return table, pa.table([list(column) for column in columns], schema=table.schema)
 
@@ -152,6 +156,8 @@ class Source:
         how: how a user comes by that file.
         describe: what `prepare.folder` holds, for sources that `cliptune import` knows.
         find: the file by which a folder is known as one of this source, where that is not always `file`.
+        people: whether an image's captions are several people's, and so paraphrases of a kind.
+        parts: all pictures that `pairs` may look at, for sources that many machines can check; the same everywhere.
     """
 
     pairs: Callable[[Settings], Iterator[Pair | Unusable]]
@@ -160,6 +166,8 @@ class Source:
     how: str = ""
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
+    people: bool = False
+    parts: Callable[[Prepare], Sequence[Part]] | None = None
 
     def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:
         """The pairs; what cannot be one goes to `unusable`.

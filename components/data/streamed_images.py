@@ -8,7 +8,7 @@ a test image are queries too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from components.core.errors import InputError
 from components.core.settings import Prepare, Settings
@@ -47,6 +47,7 @@ def streamed_source(
         find=find,
         file=file,
         how=how,
+        parts=lambda settings: list(chain.from_iterable(read(settings).values())),
     )
 
 

@@ -1,33 +1,36 @@
 """Stage `embed`: image embeddings of all splits by the frozen image tower, once.
 
 The pairs are embedded part by part. What is done is kept in `embed.state`, shared by all ranks, and so goes on after a
-kill; pictures of the next batches are read and decoded while the tower works.
+kill; pictures of the next batches are read while the tower works, and decoded, too, unless it needs all cores.
 
 python -m components.encoders.embed
+python -m components.encoders.embed --shard 0/4
 torchrun --nproc-per-node 8 -m components.encoders.embed
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import torch
+import typer
 from more_itertools import chunked
-from numpy.lib.format import open_memmap
 from torch import Tensor
 
 from components.core import folders
 from components.core.ahead import mapped, prefetched
-from components.core.arrays import mapped_array
+from components.core.arrays import mapped_array, written_array
 from components.core.checking import load_checked
-from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
+from components.core.compute.distributed import become_torchrun, join_world, launched_by_torchrun
 from components.core.compute.hardware import pick_device
 from components.core.embedding_files import read_embeddings
 from components.core.errors import InputError
@@ -38,12 +41,15 @@ from components.core.project import run_in_project, start
 from components.core.record_files import write_record
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Settings
+from components.core.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import decode
 from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require_finite
 
 _AHEAD = 2
-"""Batches that wait decoded."""
+"""Batches that wait for the tower."""
+_Encoded = tuple[str, bytes]
+"""A pair's id and its picture."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +71,13 @@ def run(
     output: Path = folders.EMBEDDINGS,
     pairs_folder: Path = folders.PAIRS,
     base: Path = folders.BASE,
+    *,
+    shard: Shard | None = None,
 ) -> None:
     """Write unit rows `<split>.npy` and their lengths `<split>.norms.npy` for every split, and the manifest.
 
-    Pairs that are embeddings already, see source `embeddings`, are taken as they are.
+    Pairs that are embeddings already, see source `embeddings`, are taken as they are. With a `shard` only its parts are
+    embedded and kept in `embed.state`; a later run without one puts all parts together.
 
     Raises:
         InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
@@ -79,11 +88,17 @@ def run(
         encoder.model.to(device).eval()
         tower = encoder.sidecar.image_tower_sha256
         splits = [_split(name, pairs_folder, settings, tower) for name in SPLITS]
-        for split in splits:
-            _embed(encoder, split, settings, world, device)
-        world.wait()
-        if world.leads:
+        whole = shard or Shard()
+        own = Shard(whole.number * world.size + world.rank, whole.of * world.size)
+        made = sum(_embed(encoder, split, settings, own, device) for split in splits)
+        # Here each rank waits for all others.
+        made = sum(world.everyones(made))
+        if not world.leads:
+            return
+        if shard is None:
             _assemble(splits, settings.embed.part, output, encoder)
+        else:
+            print(f"embed shard {shard}: made {made}")
 
 
 def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Split:
@@ -93,25 +108,26 @@ def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Sp
     return _Split(name, pairs, sha256, PAIRS.count(pairs), embed.state / f"{name}-{key}")
 
 
-def _embed(encoder: Encoder, split: _Split, settings: Settings, world: World, device: str) -> None:
-    """Keep the raw features `[rows, dim]` of every part of this rank that is not there yet."""
-    part_rows = settings.embed.part
-    own = range(world.rank, -(-split.rows // part_rows), world.size)
+def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, device: str) -> int:
+    """Keep the raw features `[rows, dim]` of the shard's parts that are not there yet; returns how many."""
+    embed = settings.embed
+    rows = {start // embed.part: min(embed.part, split.rows - start) for start in range(0, split.rows, embed.part)}
+    own = list(rows)[shard.number :: shard.of]
     wanted = {part for part in own if not split.file(part).exists()}
-    total = sum(min(part_rows, split.rows - part * part_rows) for part in own)
-    left = sum(min(part_rows, split.rows - part * part_rows) for part in wanted)
     if not wanted:
-        return
-    blocks = PAIRS.blocks(split.pairs, ["id", *PICTURE], rows=part_rows)
+        return 0
+    total, left = (sum(rows[part] for part in parts) for parts in (own, wanted))
+    blocks = PAIRS.blocks(split.pairs, ["id", *PICTURE], rows=embed.part)
     with bar(f"embed {split.name}", total, "image", initial=total - left) as progress:
         for part, block in enumerate(blocks):
             if part not in wanted:
                 continue
-            features = _features(encoder, block, settings.embed.batch_size, device)
+            features = _features(encoder, block, embed.batch_size, device)
             require_finite(features, encoder.sidecar.name, "picture", block["id"].to_pylist())
             with atomic_file(split.file(part)) as temporary, temporary.open("wb") as file:
                 np.save(file, features, allow_pickle=False)
             progress.update(len(features))
+    return len(wanted)
 
 
 def _features(encoder: Encoder, rows: pa.Table, batch_size: int, device: str) -> Vectors:
@@ -122,19 +138,42 @@ def _features(encoder: Encoder, rows: pa.Table, batch_size: int, device: str) ->
     first = {row["image_id"]: row for row in reversed(pairs)}
     distinct = [first[image] for image in dict.fromkeys(row["image_id"] for row in pairs)]
     size = encoder.sidecar.image_size
-    with closing(prefetched(lambda _: _decoded(distinct, batch_size, size), _AHEAD)) as batches:
+    with closing(_batches(distinct, batch_size, size, device)) as batches:
         found = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in batches])
     place = {row["image_id"]: number for number, row in enumerate(distinct)}
     return found[[place[row["image_id"]] for row in pairs]]
 
 
-def _decoded(rows: Sequence[dict[str, object]], batch_size: int, size: int) -> Generator[Tensor]:
-    """Pixels `[batch, 3, size, size]`, decoded by one thread per core; one reads, so that shards are in their order."""
+def _batches(rows: Sequence[dict[str, object]], batch_size: int, size: int, device: str) -> Generator[Tensor]:
+    """Pixels `[batch, 3, size, size]`, a batch or two ahead of the tower.
+
+    A tower that computes on all cores waits for the slowest of them, so threads that decode beside it cost it twice
+    what they take: there only reading is ahead, and decoding and computing take turns.
+    """
+    if device != "cpu" or torch.get_num_threads() < len(os.sched_getaffinity(0)):
+        yield from prefetched(lambda _: _decoded(_read(rows), batch_size, size), _AHEAD)
+        return
+    with closing(prefetched(lambda _: _in_batches(_read(rows), batch_size), _AHEAD)) as encoded:
+        for batch in encoded:
+            yield from _decoded(batch, batch_size, size)
+
+
+def _read(rows: Iterable[dict[str, object]]) -> Generator[_Encoded]:
+    """Each row's picture; one thread reads, so that shards are in their order."""
     with Pictures() as pictures:
-        encoded = ((str(row["id"]), pictures.one(row)) for row in rows)
-        decoded = mapped(lambda one: decode([one[1]], size, [one[0]]), encoded, per_thread=batch_size)
-        for batch in chunked((pixels for _, pixels in decoded), batch_size):
-            yield torch.cat(batch)
+        for row in rows:
+            yield str(row["id"]), pictures.one(row)
+
+
+def _in_batches(encoded: Iterable[_Encoded], batch_size: int) -> Generator[list[_Encoded]]:
+    yield from chunked(encoded, batch_size)
+
+
+def _decoded(encoded: Iterable[_Encoded], batch_size: int, size: int) -> Generator[Tensor]:
+    """Pixels `[batch, 3, size, size]`, decoded by one thread per core."""
+    decoded = mapped(lambda one: decode([one[1]], size, [one[0]]), encoded, per_thread=batch_size)
+    for batch in chunked((pixels for _, pixels in decoded), batch_size):
+        yield torch.cat(batch)
 
 
 def _given(rows: pa.Table, dim: int) -> Vectors:
@@ -161,13 +200,15 @@ def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: E
     dim = encoder.sidecar.embed_dim
     with atomic_folder(output) as folder:
         for split in splits:
-            features = open_memmap(folder / f"{split.name}.npy", "w+", np.float32, (split.rows, dim))
-            norms = open_memmap(folder / f"{split.name}.norms.npy", "w+", np.float32, (split.rows,))
-            for start in range(0, split.rows, part_rows):
-                raw = mapped_array(split.file(start // part_rows), "delete it and run `dvc repro embed`")
-                features[start : start + len(raw)], norms[start : start + len(raw)] = unit_rows(np.asarray(raw))
-            features.flush()
-            norms.flush()
+            with (
+                written_array(folder / f"{split.name}.npy", np.float32, (split.rows, dim)) as add_features,
+                written_array(folder / f"{split.name}.norms.npy", np.float32, (split.rows,)) as add_norms,
+            ):
+                for part in range(-(-split.rows // part_rows)):
+                    raw = mapped_array(split.file(part), "delete it and run `dvc repro embed`")
+                    features, norms = unit_rows(np.asarray(raw))
+                    add_features(features)
+                    add_norms(norms)
         made = {split.name: Embedded(pairs_sha256=split.sha256, rows=split.rows) for split in splits}
         tower = encoder.sidecar.image_tower_sha256
         write_record(folder / MANIFEST, Manifest(image_tower_sha256=tower, embed_dim=dim, splits=made))
@@ -175,17 +216,22 @@ def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: E
         shutil.rmtree(split.folder, ignore_errors=True)
 
 
-def main() -> None:
+def main(
+    shard: Annotated[
+        str | None, typer.Option(help="Only embed this share of the pictures, such as 0/4, into embed.state.")
+    ] = None,
+) -> None:
     """Embed the images of all splits by the frozen image tower.
 
-    Example: python -m components.encoders.embed
+    Examples: python -m components.encoders.embed; ... --shard 0/4
     """
 
     def command() -> None:
-        settings = load_checked()
+        settings, chosen = load_checked(), None if shard is None else Shard.parse(shard)
         if settings.embed.processes > 1 and not launched_by_torchrun():
-            become_torchrun(settings.embed.processes, ["-m", __spec__.name])
-        run(settings)
+            own = [] if chosen is None else ["--shard", str(chosen)]
+            become_torchrun(settings.embed.processes, ["-m", __spec__.name, *own])
+        run(settings, shard=chosen)
 
     run_in_project(command)
 

@@ -15,6 +15,7 @@ from components.core.errors import InputError
 from components.core.files import file_hash
 from components.core.record_files import read_record
 from components.core.records import PAIRS
+from components.core.text_column import TextColumn
 
 MANIFEST = "manifest.json"
 
@@ -46,8 +47,8 @@ class ImageEmbeddings:
         norms: lengths `[images]` that the rows had before they were normalised; their product is the raw features.
     """
 
-    ids: list[str]
-    image_ids: list[str]
+    ids: TextColumn
+    image_ids: TextColumn
     features: npt.NDArray[np.float32]
     image_tower_sha256: str
     norms: npt.NDArray[np.float32]
@@ -65,7 +66,7 @@ class ImageEmbeddings:
             if not needed.is_file():
                 raise InputError(f"{needed} is missing: run `dvc repro embed`")
         manifest = read_record(Manifest, folder / MANIFEST, "run `dvc repro embed`", fix)
-        ids, image_ids = (column.to_pylist() for column in PAIRS.read(pairs_file, ["id", "image_id"]).columns)
+        ids, image_ids = map(TextColumn, PAIRS.read(pairs_file, ["id", "image_id"]).columns)
         made_from = manifest.splits.get(split)
         if made_from is None or made_from.pairs_sha256 != file_hash(pairs_file):
             raise InputError(f"{path} was made from another version of {pairs_file}: run `dvc repro embed`")

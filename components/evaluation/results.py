@@ -23,7 +23,7 @@ from components.core.files import atomic_file, content_hash
 from components.core.metrics import finite
 from components.core.record_files import read_record, write_record
 
-_CORRELATIONS: tuple[Literal["spearman", "pearson"], ...] = ("spearman", "pearson")
+_CORRELATIONS: tuple[Literal["spearman", "pearson", "tau_c"], ...] = ("spearman", "pearson", "tau_c")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
             mean = interval(values, resamples, seed, scores.strata.get(name), scores.pictures.get(name))
             add(name, mean.value, (mean.low, mean.high), len(values))
     for name, columns in scores.correlations.items():
-        estimate = correlation_interval(columns, resamples, seed)
+        estimate = correlation_interval(columns, resamples, seed, scores.pictures.get(name))
         add(name, estimate.value, (estimate.low, estimate.high), len(columns.gold))
     finite(*scores.scalars.values())
     for name, scalar in scores.scalars.items():

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from components.core.checking import load_checked
 from components.core.errors import InputError
-from components.core.profiles import overlaid
+from components.core.profiles import settings_with
 from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
 from components.students.record import write_index
@@ -75,7 +74,7 @@ def main(
     """
 
     def command() -> None:
-        settings = load_checked() if profile is None else Settings.model_validate(yaml.safe_load(overlaid(profile)))
+        settings = load_checked() if profile is None else settings_with(profile)
         names, place = student or list(settings.students), from_root(output, OUTPUT)
         if place == OUTPUT:
             write_index(settings, place)

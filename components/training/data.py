@@ -52,6 +52,7 @@ class Files:
     leaks: Path = LEAKS_FOLDER
 
 
+_BLOCK = 10_000
 _FEWEST = 10
 """Held-out queries under which early metrics would be noise."""
 
@@ -80,15 +81,19 @@ def load_data(
     )
     wanted = Wanted(method.columns(hyper), method.draws(hyper))
     columns = method.needs(hyper)
-    image_of = dict(zip(embeddings.ids, embeddings.image_ids, strict=True))
-    rows = with_image_ids(join_rows(columns, files.validated, images.pairs), image_of)
     inputs = input_files(columns, files.validated, images.pairs)
-    watched, inputs = _watched(rows, files.validated, inputs)
     logged = has_weights(images.pairs)
     if logged:
         inputs |= {"pairs": images.pairs}
-    watched = with_image_ids(watched, image_of)
-    held = choose_held_out(watched, settings.train.held_out, settings.train.seed)
+    watched = table_file(files.validated, "paraphrases")
+    if watched.is_file():
+        inputs |= {"paraphrases": watched}
+        # Before the rows' texts are there, which take as much memory as this does.
+        held, queries = _paraphrases_held_out(watched, embeddings, settings.train)
+    rows = with_image_ids(join_rows(columns, files.validated, images.pairs), embeddings.ids, embeddings.image_ids)
+    if not watched.is_file():
+        held = choose_held_out(rows, settings.train.held_out, settings.train.seed)
+        queries = rows[rows["image_id"].isin(held)]
 
     def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
         seed, cache, visits = settings.train.seed, settings.train.state / "tokens", method.visits(hyper)
@@ -104,7 +109,8 @@ def load_data(
     own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
     # A row about two images would show a held-out one as the other.
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
-    free = rows[~shows_held]
+    # Column by column: of five million rows a copy of all texts is a gigabyte.
+    free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
     training: Source
     streamed: dict[str, str] = {}
     if settings.train.shards is not None and pixels:
@@ -118,7 +124,7 @@ def load_data(
     return Data(
         source=training,
         inputs=inputs,
-        held_out=_held_out(watched[watched["image_id"].isin(held)], gallery),
+        held_out=_held_out(queries, gallery),
         held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
         streamed=streamed,
     )
@@ -169,16 +175,18 @@ def _shard_source(
     )
 
 
-def _watched(rows: pd.DataFrame, validated: Path, inputs: dict[str, Path]) -> tuple[pd.DataFrame, dict[str, Path]]:
-    """Rows to hold some out of, and all files that matter now: those with a paraphrase, where the method reads these.
+def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -> tuple[frozenset[str], pd.DataFrame]:
+    """The images to hold out of those with a row of the table `watched`, of paraphrases, and these rows.
 
-    So all methods that do are watched alike.
+    So all methods that read this table are watched alike.
     """
-    path = table_file(validated, "paraphrases")
-    if path.is_file():
-        table: pd.DataFrame = PARAPHRASES.read(path, ["id", "caption", "paraphrase_1"]).to_pandas()
-        return table, inputs | {"paraphrases": path}
-    return rows, inputs
+    named = with_image_ids(PARAPHRASES.read(watched, ["id"]).to_pandas(), pairs.ids, pairs.image_ids)
+    held = choose_held_out(named, train.held_out, train.seed)
+    chosen = named["image_id"].isin(held)
+    found: pd.DataFrame = PARAPHRASES.take(
+        watched, np.flatnonzero(chosen), ["id", "caption", "paraphrase_1"], _BLOCK
+    ).to_pandas()
+    return held, found.assign(image_id=named["image_id"][chosen].to_numpy())
 
 
 def _held_out(rows: pd.DataFrame, gallery: Callable[[list[str]], Callable[[], Vectors]]) -> HeldOut | None:
@@ -194,8 +202,7 @@ def _held_out(rows: pd.DataFrame, gallery: Callable[[list[str]], Callable[[], Ve
 
 def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: Files) -> Callable[[], Vectors]:
     val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
-    place = {pair: row for row, pair in enumerate(train.ids)}
-    features = np.concatenate([train.features[[place[pair] for pair in ids]], val.features])
+    features = np.concatenate([train.features[train.ids.places(ids)], val.features])
     return lambda: features
 
 

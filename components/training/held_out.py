@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,6 +20,7 @@ from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.metrics import average_overlap, top_k
 from components.core.settings import Train
+from components.core.text_column import TextColumn
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate
@@ -35,9 +38,11 @@ def choose_held_out(rows: pd.DataFrame, count: int, seed: int) -> frozenset[str]
     Args:
         rows: with the columns `id` and `image_id`.
     """
-    first = rows.groupby("image_id")["id"].min()
-    distinct = sorted(first.index, key=lambda image: content_hash(str(seed), first[image]))
-    return frozenset(distinct[: min(count, len(distinct) // 10)])
+    images = pa.table({name: TextColumn(rows[name]).arrow for name in ("image_id", "id")}).group_by("image_id")
+    first = images.aggregate([("id", "min")])
+    named = zip(TextColumn(first["image_id"]), TextColumn(first["id_min"]), strict=True)
+    drawn = nsmallest(min(count, len(first) // 10), named, key=lambda one: content_hash(str(seed), one[1]))
+    return frozenset(image for image, _ in drawn)
 
 
 @dataclass(frozen=True)

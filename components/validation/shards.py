@@ -127,7 +127,8 @@ def _writer(table: Table, path: Path) -> Iterator[Write]:
 
         def write(frame: pd.DataFrame) -> None:
             nonlocal held
-            columns = frame[table.schema.names]
+            # A similarity that is not measured has no column, and is null.
+            columns = frame.reindex(columns=table.schema.names)
             more = pa.Table.from_pandas(columns, schema=table.schema, preserve_index=False).replace_schema_metadata()
             held = pa.concat_tables([held, more])
             while held.num_rows >= _ROW_GROUP:

@@ -1,8 +1,9 @@
 """How fast do photographs come in? Stage `prepare` with one process and with two, and stage `embed` beside its tower.
 
 The pictures are Flickr8k's where `../shared` has them, enlarged to the 500 x 375 that they are published in, otherwise
-noise of that size. `prepare` is timed as a whole command with nothing kept from before; `embed` without loading the
-model, beside the same tower on pixels that are decoded already. The last line is one JSON object.
+noise of that size; beyond the first thousand they come again with a comment, so that their bytes are others.
+`prepare` is timed as a whole command with nothing kept from before; `embed` without loading the model, beside the same
+tower on pixels that are decoded already. The last line is one JSON object.
 
     python -m tests.benchmarks.ingest
 """
@@ -39,18 +40,27 @@ REPO = Path(__file__).parents[2]
 FLICKR = REPO.parent / "shared" / "data" / "flickr8k" / "images"
 SIZE = (500, 375)
 _HELD_OUT = 10
+_DRAWN = 1000
+"""Pictures that differ in their pixels."""
 
 
 def write_pictures(folder: Path, count: int) -> None:
     """`count` JPEGs with a `captions.tsv`."""
     folder.mkdir(parents=True)
-    lines = ["image\tcaption"]
-    for number, picture in enumerate(islice(_pictures(), count)):
-        buffer = io.BytesIO()
-        picture.resize(SIZE).save(buffer, "JPEG", quality=90)
-        (folder / f"{number:06d}.jpg").write_bytes(buffer.getvalue())
+    lines, drawn = ["image\tcaption"], [_encoded(picture) for picture in islice(_pictures(), min(count, _DRAWN))]
+    for number in range(count):
+        raw = drawn[number % _DRAWN]
+        # A JPEG's comment may stand behind its first two bytes; its length counts itself.
+        comment = b"" if number < _DRAWN else b"\xff\xfe\x00\x08%06d" % number
+        (folder / f"{number:06d}.jpg").write_bytes(raw[:2] + comment + raw[2:])
         lines.append(f"{number:06d}.jpg\tphotograph number {number}")
     (folder / "captions.tsv").write_text("\n".join(lines) + "\n")
+
+
+def _encoded(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.resize(SIZE).save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
 
 
 def _pictures() -> Iterator[Image.Image]:
@@ -146,7 +156,7 @@ def measure(folder: Path, pictures: int, embedded: int, model: str, rounds: int)
 
 
 def main(
-    pictures: Annotated[int, typer.Option(help="Pictures that prepare reads.")] = 8000,
+    pictures: Annotated[int, typer.Option(help="Pictures that prepare reads.")] = 16_000,
     embedded: Annotated[int, typer.Option(help="Pictures that embed reads.")] = 1024,
     model: Annotated[str, typer.Option(help="An open_clip model, with random weights.")] = "ViT-B-32",
     rounds: Annotated[int, typer.Option(help="Of prepare; the fastest counts.")] = 3,

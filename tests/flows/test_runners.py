@@ -175,16 +175,18 @@ def test_runner_that_is_not_installed_names_its_extra(
     runner: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"'{runner}' lacks a package .*: pip install cliptune\[{runner}\]"):
-        make_runner(Scale.model_validate({"runner": runner}))
+    with pytest.raises(
+        InputError, match=rf"embed\.scale\.runner '{runner}' lacks a package .*: pip install cliptune\[{runner}\]"
+    ):
+        make_runner(Scale.model_validate({"runner": runner}), "embed")
 
 
 @pytest.mark.parametrize(("runner", "address"), [("ray", "ray://127.0.0.1:10001"), ("dask", "tcp://127.0.0.1:8786")])
 def test_a_cluster_that_runs_is_joined_at_its_address(runner: str, address: str) -> None:
-    made: Any = make_runner(Scale.model_validate({"runner": runner, "address": address}))
+    made: Any = make_runner(Scale.model_validate({"runner": runner, "address": address}), "embed")
     assert made.address == address
 
 
 def test_threads_are_as_many_as_workers() -> None:
-    made: Any = make_runner(Scale(workers=3))
+    made: Any = make_runner(Scale(workers=3), "embed")
     assert made._max_workers == 3

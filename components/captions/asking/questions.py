@@ -15,26 +15,7 @@ from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings, Task
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Every `of`-th row from row `number` on: the unit of work that a worker takes."""
-
-    number: int = 0
-    of: int = 1
-
-    @staticmethod
-    def parse(text: str) -> Shard:
-        """Read `1/4`, the second of four shards.
-
-        Raises:
-            InputError: the text is no shard.
-        """
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
-            raise InputError(f"--shard {text} is no shard: give for example 0/4, the first of four")
-        return Shard(int(number), int(of))
+from components.core.work_shard import Shard
 
 
 @dataclass(frozen=True)
@@ -76,8 +57,12 @@ class Questions:
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
             for attempt in range(self.asked.samples):
-                sample = source.sample * self.asked.samples + attempt
-                yield self._request(self.task, self.asked, source, attempt, sample)
+                yield self.about(source, attempt)
+
+    def about(self, source: Source, attempt: int) -> Request:
+        """The question about one row of inputs, asked for the `attempt`-th time, from 0."""
+        sample = source.sample * self.asked.samples + attempt
+        return self._request(self.task, self.asked, source, attempt, sample)
 
     def _accepts(self) -> Accepts:
         words = self.asked.words

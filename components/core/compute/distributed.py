@@ -120,7 +120,8 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
     # torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
-    end_with_parent(os.getppid())
+    torchrun = os.getppid()
+    end_with_parent(lambda: os.getppid() == torchrun)
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
     try:
         yield World(dist.get_rank(), dist.get_world_size()), device

@@ -11,19 +11,20 @@ from pydantic import Field, ValidationError
 from components.core.errors import InputError
 from components.core.project import GO_THERE
 from components.core.settings.block import Block
-from components.core.settings.captions import Scale, Student, Synthesize, Task
-from components.core.settings.data import Base, Counts, Embed, Prepare, Scratch, World
+from components.core.settings.captions import Student, Synthesize, Task
+from components.core.settings.data import Base, Counts, Embed, Fit, Prepare, Scratch, World
 from components.core.settings.evaluation import Compare, Evaluate
 from components.core.settings.faults import explain_fault
 from components.core.settings.limits import Limits, Validate
 from components.core.settings.promotion import Card, Margin, Promote
+from components.core.settings.scale import Scale
 from components.core.settings.training import Shards, Train
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 
 __all__ = [
-    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Limits", "Margin", "Prepare",
-    "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Synthesize", "Task", "Train", "Validate",
-    "World", "explain_fault", "load_settings",
+    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Fit", "Limits", "Margin",
+    "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Synthesize", "Task", "Train",
+    "Validate", "World", "explain_fault", "load_settings",
 ]  # fmt: skip
 
 PARAMS = Path("params.yaml")

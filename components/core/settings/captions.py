@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from components.core.settings.block import Block, Seed
+from components.core.settings.scale import Scale
 
 
 class Task(Block):
@@ -40,17 +41,6 @@ class Task(Block):
     """Show the model the captions' pictures too, where the task and the engine can."""
 
 
-class Scale(Block):
-    """How the flow `synthesize-captions` spreads a task's rows over workers."""
-
-    shards: PositiveInt = 2
-    runner: Literal["threads", "ray", "dask"] = "threads"
-    workers: PositiveInt = 2
-    """Shards at work at the same time."""
-    address: str | None = None
-    """A running Ray or Dask cluster; a local one is started when not given."""
-
-
 class Synthesize(Block):
     """Which captions an LLM rewrites, who answers, and where the answers are kept."""
 
@@ -66,6 +56,7 @@ class Synthesize(Block):
     """A Parquet export of generations to import into the store first."""
     tasks: dict[str, Task]
     scale: Scale = Scale()
+    """How the flow `synthesize-captions` spreads a task's rows over workers."""
 
     def model_of(self, asked: Task) -> str:
         """Who answers a task: a key of `models`."""

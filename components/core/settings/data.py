@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from components.core.settings.block import Block, Seed
+from components.core.settings.scale import Scale
 
 
 class World(Block):
@@ -48,6 +49,9 @@ class Prepare(Block):
     """That read and decode pictures; one per core when not given."""
     state: Path = Path("state/prepare")
     """What is known of the pictures that were checked; deleting it costs only the time to check them again."""
+    scale: Scale | None = None
+    """How flows spread all of the source's pictures over workers, who must share `state`, before the stage; not at all
+    when not given."""
     keep_out: Literal["images", "rows"] = "images"
     """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
     its released code has it, these rows alone."""
@@ -68,6 +72,15 @@ class Scratch(Block):
     weight_decay: float = Field(ge=0)
 
 
+class Fit(Scratch):
+    """Contrastive training of a language model as text tower, and of the projection of an image tower that stays."""
+
+    projection_lr: PositiveFloat
+    """Of what starts at random: both projections, and the logit scale. `lr` is the language model's."""
+    language_model: str | None = None
+    """A Hugging Face folder or name; all-MiniLM-L6-v2 from its package when not given."""
+
+
 class Base(Block):
     """The starting encoder: trained here, an open_clip name and tag, a saved encoder folder or weights file, or an
     image tower that timm publishes."""
@@ -78,8 +91,12 @@ class Base(Block):
     pretrained: str | None = None
     file: Path | None = None
     """For source `file`; for `timm` where the image tower's weights lie, if they are not to be fetched."""
+    package: str | None = None
+    """For source `timm`: a Python package that holds the image tower's weights, instead of `file`."""
     scratch: Scratch | None = None
     """For source `scratch` alone."""
+    fit: Fit | None = None
+    """For source `timm`: fit a text tower to the image tower; without it the text tower's weights are random."""
 
     @model_validator(mode="after")
     def _complete(self) -> Base:
@@ -99,3 +116,5 @@ class Embed(Block):
     """Pairs that are embedded together and kept, so that a stage that was stopped goes on after them."""
     state: Path = Path("state/embed")
     """Parts that are done; outside every stage's outputs, and emptied at the end."""
+    scale: Scale | None = None
+    """How flows spread the parts over workers, who must share `state`, before the stage; not at all when not given."""

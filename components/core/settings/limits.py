@@ -19,6 +19,8 @@ class Limits(Block):
     """Characters of a difference."""
     min_similarity: float = Field(0.3, ge=-1, le=1)
     max_similarity: float | None = Field(None, ge=-1, le=1)
+    measure_similarity: bool = True
+    """Measure how close texts are in meaning; false leaves both limits above out, and MiniLM's milliseconds a text."""
     min_new_words: int = Field(2, ge=0)
     """Content words that the source does not have, of x'' and of rewrites."""
     min_overlap: float = Field(0.0, ge=0, le=1)

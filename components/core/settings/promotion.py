@@ -45,4 +45,10 @@ class Promote(Block):
     """Benchmarks that the candidate must have results of."""
     clean: bool = False
     """Refuse encoders that were trained from a tree with changes that no commit has."""
+    least_wins: float | None = Field(None, ge=0, lt=1)
+    """Least share of blind votes that a candidate must have won against the champion: the lower end of its interval."""
+    webhook: str | None = Field(
+        None, pattern=r"^https://[^\s@]+$|^http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/[^\s@]*)?$"
+    )
+    """Address that is told when the champion changes, signed with the secret in CLIPTUNE_WEBHOOK_SECRET."""
     card: Card = Card()

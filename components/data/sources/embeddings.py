@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.embedding_files import embedding_column, embedding_shape, read_embeddings
+from components.core.embedding_files import embedding_column, embedding_shape, read_embeddings, rows_of_file
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.settings import Prepare
@@ -30,15 +30,16 @@ from components.data.listing import image_folder, split_named
 from components.data.source import Described, Seen, Unusable
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
-_CAPTIONS = ("caption", "text", "title", "alt_text")
-_NAMES = ("image_path", "url", "key")
+CAPTIONS = ("caption", "text", "title", "alt_text")
+NAMES = ("image_path", "url", "key")
+"""What the columns of texts and of names are called; the first that there is counts."""
 _PART = 50_000
 """Rows that are read together."""
 _HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy beside <name>.parquet with the captions"
 
 
 @dataclass(frozen=True)
-class _File:
+class EmbeddingFile:
     """Embeddings, and the Parquet file with their captions, which may be the same."""
 
     embeddings: Path
@@ -53,19 +54,20 @@ def read_splits(settings: Prepare) -> Splits:
     """
     folder = image_folder(settings)
     found: dict[str, list[Part]] = {}
-    for file in _files(folder):
+    for file in embedding_files(folder):
         found.setdefault(split_named(str(file.embeddings.relative_to(folder))), []).extend(_parts(file))
     if TRAIN not in found:
         raise InputError(f"{folder} has no embeddings to train on: {_HOW}")
     return found
 
 
-def _files(folder: Path) -> list[_File]:
+def embedding_files(folder: Path) -> list[EmbeddingFile]:
+    """A folder's embeddings in the order of their numbers; the files of captions need not be there."""
     arrays = sorted([*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")], key=_order)
-    pairs = [_File(array, _captions_of(array)) for array in arrays]
+    pairs = [EmbeddingFile(array, _captions_of(array)) for array in arrays]
     taken = {pair.captions for pair in pairs}
     others = [path for path in sorted(folder.glob("*.parquet")) if path not in taken and _has_vectors(path)]
-    return [*pairs, *(_File(path, path) for path in others)]
+    return [*pairs, *(EmbeddingFile(path, path) for path in others)]
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -88,7 +90,7 @@ def _has_vectors(path: Path) -> bool:
         return False
 
 
-def _parts(file: _File) -> Iterator[Part]:
+def _parts(file: EmbeddingFile) -> Iterator[Part]:
     rows, _ = embedding_shape(file.embeddings)
     told = _metadata(file.captions).num_rows
     if rows != told:
@@ -109,7 +111,7 @@ def _metadata(path: Path) -> pq.FileMetaData:
         raise InputError(f"{path} is damaged ({error}): write it again") from None
 
 
-def _samples(file: _File, first: int, count: int) -> Iterator[Seen | Unusable]:
+def _samples(file: EmbeddingFile, first: int, count: int) -> Iterator[Seen | Unusable]:
     vectors = read_embeddings(file.embeddings, first, count)
     finite = np.isfinite(vectors).all(axis=1)
     captions, names = _texts(file.captions, first, count)
@@ -129,13 +131,14 @@ def _samples(file: _File, first: int, count: int) -> Iterator[Seen | Unusable]:
 def _texts(path: Path, first: int, count: int) -> tuple[list[Any], list[Any]]:
     """Captions and names of some rows; names may be missing."""
     try:
-        names = pq.read_schema(path).names
-        caption = next((name for name in _CAPTIONS if name in names), None)
-        if caption is None:
-            raise InputError(f"{path} has the columns {', '.join(names)} and none for the caption: call it caption")
-        name = next((name for name in _NAMES if name in names), None)
-        columns = [caption] if name is None else [caption, name]
-        table = pq.read_table(path, columns=columns).slice(first, count)
+        with pq.ParquetFile(path) as stream:
+            names = stream.schema_arrow.names
+            caption = next((name for name in CAPTIONS if name in names), None)
+            if caption is None:
+                raise InputError(f"{path} has the columns {', '.join(names)} and none for the caption: call it caption")
+            name = next((name for name in NAMES if name in names), None)
+            columns = [caption] if name is None else [caption, name]
+            table = rows_of_file(stream, columns, first, count)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged ({error}): write it again") from None
     captions = table.column(caption).to_pylist()
@@ -154,7 +157,7 @@ def describe(settings: Prepare) -> Described:
 
 def find(folder: Path) -> str | None:
     """See `Source`: a file of embeddings."""
-    files = _files(folder)
+    files = embedding_files(folder)
     return str(files[0].embeddings.relative_to(folder)) if files else None
 
 

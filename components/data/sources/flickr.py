@@ -2,17 +2,22 @@
 
 Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k has no
 splits of its own; with both, and alone for either, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` does.
+Beside Flickr8k's captions may lie what people think of some of them, see `components.data.people.ratings`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from components.core.errors import InputError
-from components.core.settings import Prepare
+from components.core.settings import Prepare, Settings
 from components.data.karpathy import read_karpathy
 from components.data.listed_images import listed_source
 from components.data.listing import Line, Listing, checked_line, image_folder
+from components.data.people.ratings import caption_ratings
+from components.data.source import EvaluationTables, Pair
 
 _TOKENS = "Flickr8k.token.txt"
 _SPLITS = {
@@ -42,11 +47,7 @@ def read_listing(settings: Prepare) -> Listing:
     split_of = {image: split for split, name in _SPLITS.items() for image in _names(folder / name)}
     file = folder / _TOKENS
     lines, strays = [], set()
-    for number, row in enumerate(_rows(file), 1):
-        token, tab, caption = row.partition("\t")
-        image, hash_sign, _ = token.rpartition("#")
-        if not tab or not hash_sign:
-            raise InputError(f"{file}: line {number} is not <image>#<n><TAB><caption>: fetch it again")
+    for number, (image, _, caption) in enumerate(_captions(file), 1):
         if image in split_of:
             lines.append(checked_line(file, Line(f"line {number}", image, caption, split=split_of[image]), settings))
         else:
@@ -54,6 +55,25 @@ def read_listing(settings: Prepare) -> Listing:
     if strays:
         print(f"{file}: {len(strays)} images are in no published split and are left out, first {min(strays)}")
     return Listing(file, images, lines)
+
+
+def _captions(file: Path) -> Iterator[tuple[str, str, str]]:
+    """Image, number and text of each caption, one in each line."""
+    for number, row in enumerate(_rows(file), 1):
+        token, tab, caption = row.partition("\t")
+        image, hash_sign, place = token.rpartition("#")
+        if not tab or not hash_sign:
+            raise InputError(f"{file}: line {number} is not <image>#<n><TAB><caption>: fetch it again")
+        yield image, place, caption
+
+
+def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
+    """What every listed source has, and what people think of captions, where that is there."""
+    tables, folder = _LISTED.evaluation(settings, test), image_folder(settings.prepare)
+    if not (folder / _TOKENS).is_file():
+        return tables
+    captions = {f"{image}#{place}": text.strip() for image, place, text in _captions(folder / _TOKENS)}
+    return tables | caption_ratings(folder, captions, {Path(pair.name).name: pair.image_id for pair in test})
 
 
 def _names(file: Path) -> list[str]:
@@ -75,4 +95,5 @@ def find(folder: Path) -> str | None:
     return next((name for name in (*_KARPATHY, _TOKENS) if (folder / name).is_file()), None)
 
 
-SOURCE = listed_source(read_listing, find, _TOKENS, _HOW)
+_LISTED = listed_source(read_listing, find, _TOKENS, _HOW, people=True)
+SOURCE = replace(_LISTED, evaluation=_evaluation)

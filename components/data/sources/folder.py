@@ -16,7 +16,7 @@ from components.data.listing import Line, Listing, checked_line, image_folder
 from components.data.row_files import RowFiles, split_of, texts_of
 
 CAPTIONS = "captions.tsv"
-_FILES = RowFiles(
+FILES = RowFiles(
     files=(CAPTIONS, "captions.csv", "captions.jsonl", "captions.parquet", "metadata.csv", "metadata.jsonl"),
     required=("image", "caption"),
     optional=("paraphrase", "split"),
@@ -24,6 +24,7 @@ _FILES = RowFiles(
     text="caption",
     texts="captions",
 )
+"""Files that may list a folder's images, and their columns."""
 _HOW = "write one line for each caption, image<TAB>caption"
 
 
@@ -36,8 +37,8 @@ def read_listing(settings: Prepare) -> Listing:
             that is empty or too long; the message names the line.
     """
     folder = image_folder(settings)
-    file = _FILES.only(folder, _HOW)
-    return Listing(file, folder, [_line(file, place, row, settings) for place, row in _FILES.rows(file)])
+    file = FILES.only(folder, _HOW)
+    return Listing(file, folder, [_line(file, place, row, settings) for place, row in FILES.rows(file)])
 
 
 def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> Line:
@@ -46,4 +47,4 @@ def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> 
     return checked_line(file, line, settings)
 
 
-SOURCE = listed_source(read_listing, _FILES.find, CAPTIONS, _HOW)
+SOURCE = listed_source(read_listing, FILES.find, CAPTIONS, _HOW)

@@ -22,7 +22,8 @@ from components.data.listing import image_folder, split_named
 from components.data.source import Described, Unusable
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
-_IMAGES = ("jpg", "jpeg", "png", "webp")
+IMAGES = ("jpg", "jpeg", "png", "webp")
+"""Endings of pictures in shards."""
 _USUAL = 10_000
 """Samples of a shard by img2dataset's default."""
 _FIRST = 8
@@ -49,7 +50,7 @@ def read_splits(settings: Prepare) -> Splits:
 
 
 def _given(settings: Prepare) -> ShardList:
-    return find_shards(settings.shards or _in_folder(image_folder(settings)), ShardFiles())
+    return find_shards(settings.shards or shards_in(image_folder(settings)), ShardFiles())
 
 
 def _stamps(urls: Sequence[str]) -> dict[str, str]:
@@ -67,12 +68,13 @@ def _stamps(urls: Sequence[str]) -> dict[str, str]:
     return stamps
 
 
-def _in_folder(folder: Path) -> list[str]:
+def shards_in(folder: Path) -> list[str]:
+    """The shards in a folder, and in those directly below it."""
     return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
 
 
 def _samples(url: str, sizes: Mapping[str, int]) -> Iterator[Sample | Unusable]:
-    for raw in ShardReader(ShardFiles(), {*_IMAGES, "txt", "json"}, sizes).read(url):
+    for raw in ShardReader(ShardFiles(), {*IMAGES, "txt", "json"}, sizes).read(url):
         try:
             yield _sample(raw)
         except Fault as fault:
@@ -82,7 +84,7 @@ def _samples(url: str, sizes: Mapping[str, int]) -> Iterator[Sample | Unusable]:
 def _sample(raw: RawSample) -> Sample:
     if raw.fault is not None:
         raise raw.fault
-    ending = next((ending for ending in _IMAGES if ending in raw.members), "")
+    ending = next((ending for ending in IMAGES if ending in raw.members), "")
     image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
     if not image or not caption:
         raise Fault("no caption" if image else "no image")
@@ -119,7 +121,7 @@ def describe(settings: Prepare) -> Described:
 
 def find(folder: Path) -> str | None:
     """See `Source`: a shard in the folder or in one below it."""
-    shards = _in_folder(folder)
+    shards = shards_in(folder)
     return str(Path(shards[0]).relative_to(folder)) if shards else None
 
 

@@ -101,6 +101,9 @@ def _expect_pixels(tower: nn.Module, config: dict[str, Any]) -> None:
     """Let the tower change pixels with CLIP's mean and deviation to its own, so that all are prepared alike."""
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in pixel_statistics(config))
     clip_mean, clip_std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+    if "timm_model_name" in config["vision_cfg"]:
+        # Convolutions, which most of timm's towers are made of, are half as fast again on a processor.
+        tower.to(memory_format=torch.channels_last)
     if not (torch.equal(mean, clip_mean) and torch.equal(std, clip_std)):
         tower.register_forward_pre_hook(_Change(clip_std / std, (clip_mean - mean) / std))
 

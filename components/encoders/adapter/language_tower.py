@@ -35,6 +35,22 @@ def folder_of(source: str) -> Path:
     return Path(source) if Path(source).is_dir() else Path(str(cached_file(source, "config.json"))).parent
 
 
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Without transformers' progress bars and reports on weights; what they name is checked here or of no matter."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
 def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
 
@@ -44,7 +60,7 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """
     from transformers import AutoConfig, AutoModel
 
-    with _quiet():
+    with quiet_loading():
         try:
             config = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
             own_layers = config.num_hidden_layers
@@ -113,22 +129,6 @@ def _ready(model: Any) -> Any:
         model.pooler = None
     without_dropout(model)
     return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without transformers' progress bars and reports on weights; they name what `load_pretrained` checks itself."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 Strategy = Literal["finetuned", "frozen", "bottleneck", "alignment"]
@@ -233,6 +233,17 @@ class LanguageClip(nn.Module):
         """Raw image features `[batch, dim]` of normalised pixels `[batch, 3, size, size]`."""
         features: Tensor = self.visual(pixels)
         return features
+
+
+def stacked_weights(tower: LanguageTower) -> dict[str, Tensor]:
+    """The language model's weights with its alignment layers named as what they are, its topmost layers."""
+    place, stack = _stack(tower.language)
+    numbers = {f"{place}.{name}.": f"{place}.{number}." for number, (name, _) in enumerate(stack.named_children())}
+    renamed = {}
+    for name, tensor in tower.language.state_dict().items():
+        old = next((prefix for prefix in numbers if name.startswith(prefix)), "")
+        renamed[numbers.get(old, "") + name.removeprefix(old)] = tensor
+    return renamed
 
 
 def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool) -> None:

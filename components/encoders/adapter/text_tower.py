@@ -1,8 +1,9 @@
 """Text features of any encoder from token batches shorter than its context.
 
-On a processor CLIP's causal tower computes nothing for padding. It is the same computation as open_clip's, laid out
-otherwise: linear layers and norms see the tokens of all texts one after another, `[tokens, width]`, and only attention
-sees texts, `[texts, length]`. The last block is computed for end tokens alone, because nothing else of it is read.
+On a processor texts of like lengths go through a language model together, so that it computes little for padding.
+CLIP's causal tower computes nothing for it there. It is the same computation as open_clip's, laid out otherwise: linear
+layers and norms see the tokens of all texts one after another, `[tokens, width]`, and only attention sees texts,
+`[texts, length]`. The last block is computed for end tokens alone, because nothing else of it is read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "eos": lambda tokens, end: (tokens == end).int().argmax(dim=-1),
 }
 """Position of each text's end token `[batch]`, by the name of open_clip's pooling."""
+_MULTIPLE = 64
+"""Tokens of a packed batch in mixed precision: batches of like texts then mostly have equal shapes."""
+_TOGETHER = 32
+"""Texts of like lengths that go through a language model together on a processor."""
 
 
 def text_features(model: Any, tokens: Tensor) -> Tensor:
@@ -34,13 +39,27 @@ def text_features(model: Any, tokens: Tensor) -> Tensor:
         tokens: padded on the right; masked towers know padding by its id.
     """
     tower = getattr(model, "text", model)
-    features: Tensor = tower(tokens) if isinstance(tower, LanguageTower | HFTextEncoder) else _causal(tower, tokens)
+    if isinstance(tower, LanguageTower):
+        features = _by_length(tower, tokens)
+    else:
+        features = tower(tokens) if isinstance(tower, HFTextEncoder) else _causal(tower, tokens)
     return features.float()
 
 
 def encode_tokens(model: Any, tokens: Tensor) -> Tensor:
     """Unit text features `[batch, dim]` of token ids `[batch, length]`."""
     return F.normalize(text_features(model, tokens), dim=-1)
+
+
+def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
+    """What the tower says of each text; on a GPU, where one large batch is fastest, of all of them at once."""
+    if tokens.device.type != "cpu" or torch.compiler.is_compiling():
+        return tower(tokens)  # type: ignore[no-any-return]
+    lengths = (tokens != tower.pad_id).sum(dim=1)
+    order = lengths.argsort(stable=True)
+    alike = torch.split(order, _TOGETHER)
+    found = torch.cat([tower(tokens[rows, : int(lengths[rows].max())]) for rows in alike])
+    return found[order.argsort()]
 
 
 def _causal(tower: Any, tokens: Tensor) -> Tensor:
@@ -68,7 +87,7 @@ class Packing:
     """Where the tokens that count are.
 
     Attributes:
-        places: of each in the flattened `[texts * length]`, `[tokens]`.
+        places: of each in the flattened `[texts * length]`, `[tokens]`; a few of padding may be among them.
         ends: of each text's end token among those, `[texts]`.
         lengths: tokens of each text, `[texts]`.
         length: of the longest.
@@ -80,12 +99,18 @@ class Packing:
     length: int
 
     @staticmethod
-    def of(ends: Tensor) -> Packing:
-        """The packing of texts whose end tokens stand at the positions `ends` `[texts]`."""
+    def of(ends: Tensor, multiple: int = 1) -> Packing:
+        """The packing of texts whose end tokens stand at the positions `ends` `[texts]`.
+
+        Args:
+            multiple: of it the number of tokens becomes, by padding that nothing reads, as far as there is padding.
+        """
         lengths = ends + 1
         length = int(lengths.max())
-        counts = torch.arange(length, device=ends.device) < lengths[:, None]
-        return Packing(counts.flatten().nonzero().squeeze(1), lengths.cumsum(0) - 1, lengths, length)
+        counts = (torch.arange(length, device=ends.device) < lengths[:, None]).flatten()
+        counts[counts.logical_not().nonzero()[: -int(lengths.sum()) % multiple]] = True
+        firsts = torch.arange(0, len(counts), length, device=ends.device)
+        return Packing(counts.nonzero().squeeze(1), counts.cumsum(0)[firsts + ends] - 1, lengths, length)
 
     def padded(self, rows: Tensor) -> Tensor:
         """Packed rows `[tokens, width]` as `[texts, length, width]`, zero where there is none."""
@@ -115,7 +140,8 @@ def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
         tokens: ids `[texts, length]`.
         ends: the end token's position in each text, `[texts]`.
     """
-    packing = Packing.of(ends)
+    # For each new shape of a product in bfloat16 torch has to generate its machine code.
+    packing = Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
     x = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
     # An embedding sums its gradient in a fixed order, plain indexing does not.
     x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)

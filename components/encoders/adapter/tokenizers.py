@@ -59,6 +59,8 @@ class HuggingFaceTokenizer:
         # A text that says "[PAD]" means these letters; as padding it would be cut out of its own features.
         inner.split_special_tokens = True
         self.pad_id: int = inner.pad_token_id
+        self.pad_token: str = inner.pad_token
+        self.is_fast: bool = inner.is_fast
         self.context_length = min(context_length, inner.model_max_length)
         self._wrapped.context_length = self.context_length
         self.identity = f"huggingface-{_content(inner, options)[:16]}"

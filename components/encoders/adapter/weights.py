@@ -23,14 +23,19 @@ _NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
 """Numbers that OpenAI's files hold among the weights."""
 
 
-def load_weights(model: Any, path: Path) -> None:
+def load_weights(model: Any, path: Path, *, in_order: bool = False) -> None:
     """Load a weights file into `model`, every tensor matched.
+
+    Args:
+        in_order: take the file's tensors in their order, which is that of the model's, whatever their names.
 
     Raises:
         InputError: the file is missing, is broken, holds more than weights (code, say), numbers that are not finite
             or of a kind that must be converted first, or does not fit the model.
     """
     state = _fitted(read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path), model)
+    if in_order and len(state) == len(model.state_dict()):
+        state = dict(zip(model.state_dict(), state.values(), strict=True))
     _check_numbers(state, model, path)
     try:
         model.load_state_dict(state, strict=True)

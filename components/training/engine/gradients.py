@@ -57,7 +57,7 @@ class Towers(nn.Module):
         """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for what was not given."""
         with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
-            of_images = None if pixels is None else self._image(normalise(pixels)).float()
+            of_images = None if pixels is None else self._image(_prepared(pixels)).float()
         return of_texts, of_images
 
     def _attention(self) -> AbstractContextManager[None]:
@@ -69,6 +69,11 @@ class Towers(nn.Module):
         return sdpa_kernel(SDPBackend.MATH) if slow else nullcontext()
 
 
+def _prepared(pixels: Tensor) -> Tensor:
+    """Pixels as the image tower wants them; what is no pixels but real numbers already is left alone."""
+    return pixels if pixels.is_floating_point() else normalise(pixels)
+
+
 @dataclass(frozen=True)
 class MicroBatch:
     """What one pass through the towers computes.
@@ -76,7 +81,8 @@ class MicroBatch:
     Attributes:
         texts: token ids `[texts, longest]`, cut after the longest text's end token; None without texts.
         text_rows: where the texts stand among the batch's, columns one after another.
-        pixels: uint8 `[images, 3, size, size]`; None for a frozen image tower.
+        pixels: uint8 `[images, 3, size, size]`, or real numbers `[images, ...]` that the image tower takes as they are;
+            None for a frozen image tower.
         pixel_rows: where the images stand, likewise.
         tokens: tokens up to and with each text's end token, summed.
     """

@@ -49,7 +49,7 @@ def _fit(run: Run, stop: Stop) -> int:
     check_warmup(plan.warmup_steps, total)
     # No dropout, no batch statistics: micro-batches compute the same features twice and must get the same.
     run.model.eval()
-    stepper = Stepper(run, make_optimiser(run.trained, plan), per_epoch)
+    stepper = Stepper(run, make_optimiser(run.trained, plan, run.rates), per_epoch)
     state = stepper.state
     state.resume()
     meter = Meter(engine.device, engine.world.size)

@@ -57,6 +57,7 @@ class Run:
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
         select: metric and whether larger is better; the weights that do best by it are kept aside.
+        rates: beginnings of parameters' names -> the factor of the learning rate for these parameters.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Run:
     report: Callable[[Step], None] | None = None
     validate: Callable[[Objective, int], dict[str, float]] | None = None
     select: tuple[str, bool] | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 class MovingAverage:

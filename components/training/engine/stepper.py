@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +103,7 @@ class Stepper:
         run, plan, world = self._run, self._run.optimisation, self._run.engine.world
         lr = plan.lr * rate_factor(plan, self.state.step, self._per_epoch)
         for group in self._optimiser.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["rate"]
         self._optimiser.zero_grad(set_to_none=True)
         if meter.wants_flops():
             meter.note_flops(self._plain, cut(batches[0], run.engine.micro_batch), len(batches[0].ids))
@@ -191,10 +192,19 @@ def check_warmup(warmup: int, total: int) -> None:
         raise InputError(f"warmup_steps is {warmup} but the run has {total} steps: lower it or train longer")
 
 
-def make_optimiser(trained: Mapping[str, nn.Parameter], plan: Optimisation) -> torch.optim.AdamW:
-    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so."""
-    decayed = [parameter for parameter in trained.values() if plan.decay_all or parameter.ndim > 1]
-    others = [parameter for parameter in trained.values() if not plan.decay_all and parameter.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": plan.weight_decay}, {"params": others, "weight_decay": 0.0}]
+def make_optimiser(
+    trained: Mapping[str, nn.Parameter], plan: Optimisation, rates: Mapping[str, float] = MappingProxyType({})
+) -> torch.optim.AdamW:
+    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so.
+
+    Each group's `rate` is the factor of the learning rate that `rates` has for its parameters, else 1.
+    """
+    groups: dict[tuple[float, bool], dict[str, Any]] = {}
+    for rate in (1.0, *sorted(set(rates.values()) - {1.0})):
+        for decays in (True, False):
+            groups[rate, decays] = {"params": [], "weight_decay": plan.weight_decay if decays else 0.0, "rate": rate}
+    for name, parameter in trained.items():
+        rate = next((factor for start, factor in rates.items() if name.startswith(start)), 1.0)
+        groups[rate, plan.decay_all or parameter.ndim > 1]["params"].append(parameter)
     # The fused update reads and writes every weight once; on a processor it is several times as fast as a loop.
-    return torch.optim.AdamW(groups, lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)
+    return torch.optim.AdamW(list(groups.values()), lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)

@@ -5,7 +5,7 @@ The order is a function of seed and epoch, so that a resumed run continues exact
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from components.core.arrays import rows_of
 from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.encoders.adapter.tokens import Tokens
@@ -30,7 +31,8 @@ class Batch:
         tokens: token ids by text column, `[batch, context]`, uncut.
         lengths: tokens of each text up to and with its end token, by text column, `[batch]`.
         features: cached raw image features by image column, `[batch, dim]`; for a frozen image tower.
-        pixels: images by image column, uint8 `[batch, 3, size, size]`; for an image tower that trains.
+        pixels: images by image column, uint8 `[batch, 3, size, size]`, or real numbers `[batch, ...]` that the image
+            tower takes as they are; for an image tower that trains.
         cursor: where the source goes on after this batch.
         lost: samples that could not be used, between the batch before and this one.
         weights, alike: of the rows, see `Feature`.
@@ -134,13 +136,13 @@ class OtherImages:
         norms: lengths that raw features have, `[images]`.
     """
 
-    image_ids: list[str]
+    image_ids: Sequence[str]
     features: Vectors
     norms: Vectors
 
     def raw(self, rows: Rows) -> Tensor:
         """Raw features of these images, `[rows, dim]`."""
-        return torch.from_numpy(np.asarray(self.features[rows]) * self.norms[rows, None])
+        return torch.from_numpy(rows_of(self.features, rows) * self.norms[rows, None])
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class TableSource:
         images: the image of each row by image column, `[rows]`.
         features: raw image features `[images, dim]`, or None where pixels are wanted.
         norms: lengths of `features`' rows when those are unit, `[images]`; None leaves them as they are.
-        pixels: uint8 `[images, 3, size, size]`, or None.
+        pixels: as in `Batch`, `[images, ...]`, or None.
         wanted: the columns to deliver.
         draws: made-up text column -> the columns it is drawn from with their shares.
         neighbours: rows of the nearest other images, `[rows, count]`; None where no column asks for one.
@@ -165,7 +167,7 @@ class TableSource:
     """
 
     sampler: Sampler
-    names: list[str]
+    names: Sequence[str]
     tokens: Mapping[str, Tokens]
     lengths: Mapping[str, npt.NDArray[np.int64]]
     images: Mapping[str, Rows]
@@ -230,7 +232,7 @@ class TableSource:
             elif name in self.images:
                 self._image(column, self.images[name][here], features, pixels)
             else:
-                tokens[column], lengths[column] = np.asarray(self.tokens[name][here]), self.lengths[name][here]
+                tokens[column], lengths[column] = rows_of(self.tokens[name], here), self.lengths[name][here]
         return Batch([self.names[row] for row in rows], tokens, lengths, features, pixels, cursor)
 
     def _drawn(self, name: str, rows: Rows, choice: Rows) -> tuple[Tokens, npt.NDArray[np.int64]]:
@@ -246,7 +248,7 @@ class TableSource:
             pixels[column] = self.pixels[torch.from_numpy(images)]
             return
         assert self.features is not None
-        found = np.asarray(self.features[images])
+        found = rows_of(self.features, images)
         features[column] = torch.from_numpy(found if self.norms is None else found * self.norms[images, None])
 
 

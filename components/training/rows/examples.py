@@ -6,7 +6,7 @@ of another row whose image looks alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pandas as pd
 from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.core.records import PAIRS
+from components.core.text_column import TextColumn
 from components.core.training_columns import HOLDERS, IMAGES, holders_of, table_file
 
 IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
@@ -83,20 +84,24 @@ def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataF
     return joined
 
 
-def with_image_ids(rows: pd.DataFrame, image_of: Mapping[str, str]) -> pd.DataFrame:
+def with_image_ids(rows: pd.DataFrame, ids: TextColumn, image_ids: TextColumn) -> pd.DataFrame:
     """`rows` with the column `image_id`, and `other_image_id` where they are about two pairs.
 
     Args:
-        image_of: the image's id by pair id.
+        ids: of pairs.
+        image_ids: of their images.
 
     Raises:
-        InputError: a pair is not among them.
+        InputError: a row is about none of these pairs.
     """
-    named = rows.assign(**{image: rows[pair].map(image_of) for pair, image in IMAGE_IDS.items() if pair in rows})
+    named = {}
     for pair, image in IMAGE_IDS.items():
-        for missing in named.loc[named[image].isna(), pair][:1] if pair in named else ():
-            raise InputError(f"training pair {missing} has no image embedding: run `dvc repro`")
-    return named
+        if pair in rows:
+            places = ids.places(rows[pair])
+            for missing in rows.loc[places < 0, pair][:1]:
+                raise InputError(f"training pair {missing} has no image embedding: run `dvc repro`")
+            named[image] = pd.Series(image_ids.arrow.take(places), dtype=str, index=rows.index)
+    return rows.assign(**named)
 
 
 def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class QueryLog:
     weights: npt.NDArray[np.float64] | None
 
     @staticmethod
-    def read(pairs: Path, ids: Sequence[str], *, weighted: bool) -> QueryLog | None:
+    def read(pairs: Path, ids: Iterable[str], *, weighted: bool) -> QueryLog | None:
         """What the table `pairs` says of rows about the pairs `ids`; None where none of its pairs has a weight.
 
         Clicks count for all pairs of the table, whether or not they became rows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from components.core.arrays import mapped_array
+from components.core.arrays import mapped_array, rows_of, written_array
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.core.files import atomic_file, content_hash
+from components.core.files import atomic_file, hash_of_all
 from components.core.metrics import top_k
 from components.core.pictures import PICTURE, Pictures
 from components.core.progress import bar, track
 from components.core.records import PAIRS
+from components.core.text_column import TextColumn
 from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import Tokenizer, Tokens
@@ -48,8 +50,8 @@ class Images:
         others: images of another table that neighbours are looked for among; None for the rows' own.
     """
 
-    ids: list[str]
-    image_ids: list[str]
+    ids: Sequence[str]
+    image_ids: Sequence[str]
     pairs: Path
     size: int
     features: Vectors | None = None
@@ -106,22 +108,22 @@ def table_source(
     world.share(batch_size)
     columns = Columns.of(wanted.joined)
     tokens = {
-        name: cached_tokens(rows[name].tolist(), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
+        name: cached_tokens(TextColumn(rows[name]), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
         for name in columns.texts
     }
-    places = {name: _places(rows[IMAGES[name]].tolist(), images.ids) for name in columns.images}
-    about = [_places(rows[pair].tolist(), images.ids) for pair in IMAGE_IDS if pair in rows]
-    shown = _first_places(rows["image_id"].tolist(), images.image_ids)
+    places = {name: _places(rows[IMAGES[name]], images.ids) for name in columns.images}
+    about = [_places(rows[pair], images.ids) for pair in IMAGE_IDS if pair in rows]
+    shown = _places(rows["image_id"], images.image_ids)
     neighbours = _neighbours(images, shown, near) if columns.neighbours else None
     pixels, at = None, places
     if images.features is None and places:
-        once = {name: _first_places(rows[IMAGE_IDS[IMAGES[name]]].tolist(), images.image_ids) for name in places}
+        once = {name: _places(rows[IMAGE_IDS[IMAGES[name]]], images.image_ids) for name in places}
         pixels, at = _decoded(images, once)
     return TableSource(
         sampler=Sampler(groups_of(visits, shown, about), batch_size, seed),
-        names=rows["id"].tolist(),
+        names=TextColumn(rows["id"]),
         tokens=tokens,
-        lengths={name: tokenizer.lengths(np.asarray(column)) for name, column in tokens.items()},
+        lengths={name: _lengths(column, tokenizer) for name, column in tokens.items()},
         images=at,
         features=images.features,
         norms=images.norms,
@@ -130,7 +132,7 @@ def table_source(
         draws=wanted.draws,
         neighbours=neighbours,
         others=images.others,
-        log=QueryLog.read(images.pairs, rows["id"].tolist(), weighted=weighted),
+        log=QueryLog.read(images.pairs, rows["id"], weighted=weighted),
         rank=world.rank,
         ranks=world.size,
     )
@@ -144,18 +146,12 @@ def _neighbours(images: Images, shown: Rows, near: int) -> Rows | None:
     return nearest_among(images.neighbours_by, shown, images.image_ids, images.others, near)
 
 
-def _places(ids: Sequence[str], known: Sequence[str]) -> Rows:
-    position = {pair: row for row, pair in enumerate(known)}
-    missing = [pair for pair in ids if pair not in position]
-    if missing:
-        raise InputError(f"pair {missing[0]} has no image embedding: run `dvc repro embed`")
-    return np.array([position[pair] for pair in ids], dtype=np.int64)
-
-
-def _first_places(image_ids: Sequence[str], known: Sequence[str]) -> Rows:
-    """Where each image first is among the `known`, so that an image with several captions has one place."""
-    first = {known[row]: row for row in reversed(range(len(known)))}
-    return np.array([first[image] for image in image_ids], dtype=np.int64)
+def _places(ids: pd.Series[str], known: Sequence[str]) -> Rows:
+    """Where each pair, or image, first is among the `known`, so that an image with several captions has one place."""
+    places = TextColumn(known).places(ids)
+    for missing in ids[places < 0][:1]:
+        raise InputError(f"pair {missing} has no image embedding: run `dvc repro embed`")
+    return places
 
 
 def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[str, Rows]]:
@@ -230,6 +226,12 @@ def _check(distinct: int, count: int) -> None:
         raise InputError(f"{distinct} different images are too few to draw from {count} neighbours: add rows")
 
 
+def _lengths(tokens: Tokens, tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
+    rows = np.arange(len(tokens))
+    blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    return np.concatenate([tokenizer.lengths(rows_of(tokens, block)) for block in blocks or [rows]])
+
+
 _BLOCK = 4096
 _SMALL = 20_000
 
@@ -245,7 +247,7 @@ def cached_tokens(
     Raises:
         InputError: the file is damaged.
     """
-    path = folder / f"{content_hash(identity, str(context_length), *texts)[:32]}.npy"
+    path = folder / f"{hash_of_all(chain((identity, str(context_length)), texts))[:32]}.npy"
     if not path.is_file():
         _write(texts, tokenise, context_length, path)
     return mapped_array(path, "delete it and run the stage again, which makes it anew")
@@ -253,13 +255,11 @@ def cached_tokens(
 
 def _write(texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, path: Path) -> None:
     shape = (len(texts), context_length)
-    with atomic_file(path) as temporary:
-        tokens = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.int32, shape=shape)
+    with atomic_file(path) as temporary, written_array(temporary, np.int32, shape) as add:
         progress = bar("tokenise", len(texts), "text") if len(texts) > _SMALL else None
         for start in range(0, len(texts), _BLOCK):
-            tokens[start : start + _BLOCK] = tokenise(texts[start : start + _BLOCK])
+            add(tokenise(list(texts[start : start + _BLOCK])))
             if progress is not None:
                 progress.update(min(_BLOCK, len(texts) - start))
         if progress is not None:
             progress.close()
-        tokens.flush()

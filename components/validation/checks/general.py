@@ -55,6 +55,7 @@ COMMON = (
         lambda view: list(view.probes.similarities(view.texts, view.sources)),
         "min_similarity",
         "max_similarity",
+        switch="measure_similarity",
     ),
 )
 """Length, the encoder's context, copies of the source, prompt echoes, evaluation leaks, orders to the language model,

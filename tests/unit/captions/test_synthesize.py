@@ -13,7 +13,6 @@ import pytest
 from more_itertools import batched
 
 from components.captions import engines, replay, synthesize
-from components.captions.asking.questions import Shard
 from components.captions.engines import make_engine
 from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.request import Reply, Request
@@ -21,6 +20,7 @@ from components.captions.store import GenerationStore
 from components.core.errors import InputError
 from components.core.records import PAIRS, SKIPPED
 from components.core.settings import Settings
+from components.core.work_shard import Shard
 
 
 class CountingEngine:
@@ -274,12 +274,6 @@ def test_shards_store_answers_and_a_run_without_one_writes_the_table(
     synthesize.run(whole, "paraphrase_1", tmp_path / "whole")
     files = [tmp_path / folder / "made" / "paraphrase_1.parquet" for folder in ("captions", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-@pytest.mark.parametrize("text", ["3/3", "1", "a/b", "-1/4", "1/"])
-def test_what_is_no_shard_is_named(text: str) -> None:
-    with pytest.raises(InputError, match="is no shard: give for example 0/4"):
-        Shard.parse(text)
 
 
 def test_a_question_that_fails_is_a_rejected_row_and_is_asked_again_by_the_next_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -95,3 +96,13 @@ def test_a_process_that_is_killed_is_told_in_one_line(
     parts[4] = Part("killed", partial(_killed, tmp_path / "log"), 1)
     with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
         list(checked(parts, settings(2)))
+
+
+def test_a_long_folder_of_temporary_files_does_not_matter(
+    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On clusters it often is; a socket's path has at most 107 characters."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
+    Path(tempfile.gettempdir()).mkdir()
+    checked_pictures.get_ready(3)
+    assert list(checked(parts, settings(3))) == list(checked(parts, settings(1)))

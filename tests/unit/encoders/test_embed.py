@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.records import PAIRS
 from components.core.settings import Settings
+from components.core.work_shard import Shard
+from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import decode
 from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
 
@@ -33,13 +38,22 @@ def written(tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path)
     return tmp_path / "embeddings", pairs
 
 
+def _write(folder: Path, images: Sequence[bytes], encoder: Encoder) -> None:
+    """The same pairs in all splits, and the encoder as base."""
+    ids = [f"row{row}" for row in range(len(images))]
+    for split in ("train", "val", "test"):
+        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
+        PAIRS.write(folder / f"{split}.parquet", columns)
+    encoder.save(folder / "base")
+
+
 def test_rows_are_unit_and_lengths_give_the_raw_features_back(
     written: tuple[Path, Path], tiny_encoder: Encoder
 ) -> None:
     folder, pairs = written
     for split in ("train", "val", "test"):
         found = ImageEmbeddings.open(folder, split, pairs / f"{split}.parquet")
-        assert found.ids == [f"{split}{row}" for row in range(3)]
+        assert list(found.ids) == [f"{split}{row}" for row in range(3)]
         np.testing.assert_allclose(np.linalg.norm(found.features, axis=1), 1, rtol=1e-6)
         images = PAIRS.read(pairs / f"{split}.parquet", ["image"])["image"].to_pylist()
         raw = tiny_encoder.image_features(images)
@@ -52,11 +66,7 @@ def test_an_image_with_several_captions_is_embedded_once(
     tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
-    ids = [f"row{row}" for row in range(6)]
-    for split in ("train", "val", "test"):
-        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
-        PAIRS.write(tmp_path / f"{split}.parquet", columns)
-    tiny_encoder.save(tmp_path / "base")
+    _write(tmp_path, images, tiny_encoder)
     seen: list[int] = []
     pixel_features = Encoder.pixel_features
 
@@ -124,11 +134,7 @@ def test_what_is_done_is_not_embedded_again(
     tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [png((200, 20, row)) for row in range(7)]
-    ids = [f"row{row}" for row in range(7)]
-    for split in ("train", "val", "test"):
-        columns = {"id": ids, "image_id": [*map(image_id, images)], "image": images, "caption": ids}
-        PAIRS.write(tmp_path / f"{split}.parquet", columns)
-    tiny_encoder.save(tmp_path / "base")
+    _write(tmp_path, images, tiny_encoder)
     small = settings.embed.model_copy(update={"part": 2, "batch_size": 2})
     settings = settings.model_copy(update={"embed": small})
     run(settings, tmp_path / "calm", tmp_path, tmp_path / "base")
@@ -149,6 +155,69 @@ def test_what_is_done_is_not_embedded_again(
     assert seen[0] == 21 + 2
     for file in (tmp_path / "calm").iterdir():
         assert (tmp_path / "embeddings" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
+    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [png((200, 20, row)) for row in range(6)]
+    _write(tmp_path, images, tiny_encoder)
+    small = settings.embed.model_copy(update={"batch_size": 2, "device": "cpu"})
+    decoded, ahead, pixel_features = list[str](), list[int](), Encoder.pixel_features
+
+    def watched(raw: Sequence[bytes], size: int, names: Sequence[str]) -> Tensor:
+        decoded.extend(names)
+        return decode(raw, size, names)
+
+    def waiting(self: Encoder, pixels: Tensor) -> Any:
+        # Gives threads that decode meanwhile the time to show it.
+        time.sleep(0.05)
+        ahead.append(len(decoded) - 2 * (len(ahead) + 1))
+        return pixel_features(self, pixels)
+
+    monkeypatch.setattr(embed, "decode", watched)
+    monkeypatch.setattr(Encoder, "pixel_features", waiting)
+    for cores, expected in ((1, [0] * 9), (64, [4, 2, 0] * 3)):
+        decoded.clear()
+        ahead.clear()
+        monkeypatch.setattr(embed.os, "sched_getaffinity", lambda _, cores=cores: range(cores))
+        output = tmp_path / f"by {cores} cores"
+        run(settings.model_copy(update={"embed": small}), output, tmp_path, tmp_path / "base")
+        # Of three batches in each of three splits.
+        assert ahead == expected
+    for file in output.iterdir():
+        assert (tmp_path / "by 1 cores" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_shards_embed_each_part_once_and_the_stage_gives_the_same_bytes(
+    tiny_encoder: Encoder,
+    settings: Settings,
+    png: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    images = [png((200, 20, row)) for row in range(7)]
+    _write(tmp_path, images, tiny_encoder)
+    small = settings.embed.model_copy(update={"part": 2, "batch_size": 2})
+    settings = settings.model_copy(update={"embed": small})
+    folders = (tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    run(settings, tmp_path / "calm", *folders[1:])
+    made: list[dict[str, int]] = []
+    for shard in (Shard(0, 3), Shard(1, 3), Shard(2, 3), Shard(1, 3)):
+        run(settings, *folders, shard=shard)
+        made.append({str(path): path.stat().st_ino for path in small.state.rglob("*.npy")})
+    # Of four parts in each of three splits.
+    assert [len(files) for files in made] == [6, 9, 12, 12]
+    assert made[0].items() < made[1].items() < made[2].items() == made[3].items()
+    told = [f"embed shard {shard}: made {count}" for shard, count in (("0/3", 6), ("1/3", 3), ("2/3", 3), ("1/3", 0))]
+    assert capsys.readouterr().out.splitlines() == told
+    assert not folders[0].exists()
+    # The stage only puts together what is there.
+    monkeypatch.delattr(Encoder, "pixel_features")
+    run(settings, *folders)
+    for file in (tmp_path / "calm").iterdir():
+        assert (folders[0] / file.name).read_bytes() == file.read_bytes()
 
 
 def _given(folder: Path, encoder: Encoder, dim: int) -> Any:

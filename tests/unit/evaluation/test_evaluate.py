@@ -30,8 +30,9 @@ def test_writes_the_agreed_json(encoder: Any, folders: Folders, make_settings: M
     content = json.loads((folders.metrics / "base.json").read_text())
     assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "metrics"}
     assert content["encoder_sha256"] == "weights of base"
-    # Two swaps are of one picture, and nothing else asks about a picture twice.
-    assert content["protocol"] == "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1+pictures"
+    # Two swaps and two ratings are of one picture, and nothing else asks about a picture twice.
+    protocols = "paraphrased_retrieval=1 retrieval=1 zero_shot=1 swaps=1+pictures caption_ratings=1+pictures"
+    assert content["protocol"] == protocols
     found = content["metrics"]["paraphrased_retrieval/ao_at_2"]
     assert set(found) == {"value", "ci95", "higher_is_better", "queries"}
     assert found["value"] == pytest.approx((0.5 + 0.25 + 1) / 3)
@@ -45,12 +46,14 @@ def test_stores_values_per_query(encoder: Any, folders: Folders, make_settings: 
     assert read_report("base", folders.metrics) == report
     scores = read_scores(report, folders.per_query)
     assert scores.values["paraphrased_retrieval/ao_at_2"] == pytest.approx([0.5, 0.25, 1])
-    assert set(scores.values) == set(report.metrics)
+    assert {*scores.values, *scores.correlations} == set(report.metrics)
+    assert scores.correlations["caption_ratings/tau_c"].gold.tolist() == [1, 2, 4, 4]
     assert set(scores.strata) == {"swaps/relation_macro_accuracy"}
     assert len(scores.rankings) == 2
     assert {name: found.tolist() for name, found in scores.pictures.items()} == {
         "swaps/relation_accuracy": [0, 0, 2],
         "swaps/relation_macro_accuracy": [0, 0, 2],
+        "caption_ratings/tau_c": [0, 0, 1, 2],
     }
     # Both swaps of picture a are right and the one of c is a tie: draws of two pictures give 0, 2/3 or 1.
     assert report.metrics["swaps/relation_accuracy"].ci95 == (0, 1)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from mlflow import MlflowClient
 
 from components.captions.local_model.language_model import load_language_model
-from components.core.profiles import overlaid
+from components.core.profiles import settings_with
 from components.core.settings import Settings
 from components.students import acceptance as student_acceptance
 from components.students import lessons as student_lessons
@@ -186,26 +185,41 @@ def test_students_of_several_processes_are_trained_by_torchrun(
 
 
 @pytest.fixture
-def shipped(monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The settings of the profile that `make student` uses."""
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
-    return Settings.model_validate(yaml.safe_load(overlaid("student")))
 
 
-def test_the_profile_teaches_every_task_that_its_models_answer(shipped: Settings) -> None:
-    answers = {
-        name: {"student": "student", "student_edits": "student_edits", "judge": "student_judge"}[name]
-        for name in shipped.synthesize.models
-    }
-    for name, asked in shipped.synthesize.tasks.items():
-        assert name in shipped.students[answers[shipped.synthesize.model_of(asked)]].tasks, name
+@pytest.mark.usefixtures("_in_the_repository")
+@pytest.mark.parametrize(
+    ("asks", "teaches", "students"),
+    [
+        ("student", "student", {"student": "student", "student_edits": "student_edits", "judge": "student_judge"}),
+        ("flickr8k", "student-photos", {"student": "student_photos"}),
+    ],
+)
+def test_the_students_were_taught_every_task_that_a_profile_asks_them(
+    asks: str, teaches: str, students: dict[str, str]
+) -> None:
+    asked, taught = settings_with(asks).synthesize, settings_with(teaches).students
+    assert asked.models.keys() == students.keys()
+    for name, task in asked.tasks.items():
+        assert name in taught[students[asked.model_of(task)]].tasks, name
 
 
-@pytest.mark.parametrize("name", ["student", "student_edits", "student_judge"])
-def test_own_students_are_what_the_profile_and_the_lessons_here_make(name: str, shipped: Settings) -> None:
+@pytest.mark.usefixtures("_in_the_repository")
+@pytest.mark.parametrize(
+    ("profile", "name"),
+    [
+        ("student", "student"),
+        ("student", "student_edits"),
+        ("student", "student_judge"),
+        ("student-photos", "student_photos"),
+    ],
+)
+def test_own_students_are_what_the_profile_and_the_lessons_here_make(profile: str, name: str) -> None:
     record = student.ASSETS / name / RECORD
     if not record.is_file() or "fingerprint" not in json.loads(record.read_text("utf-8")):
         pytest.skip("trained before records had fingerprints: run `make student`")
-    assert find_job(shipped, name, student.ASSETS).is_done(), "run `make student`"
+    assert find_job(settings_with(profile), name, student.ASSETS).is_done(), "run `make student`"
     losses = json.loads(record.read_text("utf-8"))["held_out_loss"]
     assert losses["after"] < losses["before"]

@@ -174,6 +174,14 @@ def test_a_highest_similarity(text_stage: Any) -> None:
     assert text_stage("negations", [GOOD["negations"]], max_similarity=0.7).reasons == {"negation_similarity"}
 
 
+@pytest.mark.parametrize("table", ["negations", "rewrites"])
+def test_a_similarity_that_is_not_measured_is_null_and_no_limit(text_stage: Any, table: str) -> None:
+    text = GOOD[table]
+    assert text_stage(table, [text], min_similarity=0.9).reasons
+    outcome = text_stage(table, [text], min_similarity=0.9, measure_similarity=False)
+    assert [row["similarity"] for row in outcome.accepted] == [None]
+
+
 def test_broken_limit_of_one_table_is_named(text_stage: Any) -> None:
     own = {"negations": Limits(min_accepted_share=0.9)}
     with pytest.raises(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.benchmarks.bootstrap import correlation_value
 from components.benchmarks.embedded import benchmark_names, find_benchmark, table_files
 from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.errors import InputError
@@ -89,12 +90,22 @@ def test_swaps_by_hand(context: EmbeddedContext) -> None:
     assert groups[0] == groups[1] != groups[2]
 
 
+def test_caption_ratings_by_hand(context: EmbeddedContext) -> None:
+    scores = find_benchmark("caption_ratings").score(context)
+    correlation = scores.correlations["caption_ratings/tau_c"]
+    np.testing.assert_allclose(correlation.predicted, [0.1, 0.3, 0.2, 0.9], rtol=1e-6)
+    # Of six pairs four are in order, one (0.3 for a 2, 0.2 for a 4) is not, and two fours tie; three distinct ratings.
+    assert correlation_value(correlation) == pytest.approx((4 - 1) * 2 / (4**2 * (3 - 1) / 3))
+    assert scores.pictures["caption_ratings/tau_c"].tolist() == [0, 0, 1, 2]
+
+
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_value_is_declared_and_per_query(name: str, context: EmbeddedContext) -> None:
     benchmark = find_benchmark(name)
     scores = benchmark.score(context)
     assert benchmark.name == name
-    assert {benchmark.metric(metric).name for metric in scores.values} == {metric.name for metric in benchmark.metrics}
+    found = {benchmark.metric(metric).name for metric in (*scores.values, *scores.correlations)}
+    assert found == {metric.name for metric in benchmark.metrics}
     for values in scores.values.values():
         assert values.ndim == 1
         assert values.dtype == np.float64
@@ -105,8 +116,10 @@ def test_every_value_is_declared_and_per_query(name: str, context: EmbeddedConte
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_value_knows_its_pictures(name: str, context: EmbeddedContext) -> None:
     scores = find_benchmark(name).score(context)
+    rows = {metric: len(values) for metric, values in scores.values.items()}
+    rows |= {metric: len(found.gold) for metric, found in scores.correlations.items()}
     for metric, pictures in scores.pictures.items():
-        assert pictures.shape in {(len(scores.values[metric]),), (len(scores.values[metric]), 2)}
+        assert pictures.shape in {(rows[metric],), (rows[metric], 2)}
 
 
 def test_queries_about_one_picture_are_known_by_it(context: EmbeddedContext) -> None:
@@ -143,7 +156,7 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
-    assert len(asked) == len(set(asked)) == 29
+    assert len(asked) == len(set(asked)) == 31
 
 
 def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:

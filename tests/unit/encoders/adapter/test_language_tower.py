@@ -60,6 +60,27 @@ def test_features_have_the_bases_dimension(
 
 
 @every_kind
+def test_texts_of_like_lengths_go_together_and_get_the_features_of_one_batch(
+    tiny_encoder: Encoder, language_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = _encoder(tiny_encoder, language_folder, "finetuned")
+    texts = [" ".join(["dog", "hats"] * (1 + number % 5)) for number in range(70)]
+    tokens = torch.from_numpy(encoder.tokenizer(texts).astype("int64"))
+    at_once = encoder.model.text(tokens)
+    shapes = []
+    forward = type(encoder.model.text).forward
+
+    def told(tower: Any, tokens: Tensor) -> Tensor:
+        shapes.append(tuple(tokens.shape))
+        return forward(tower, tokens)
+
+    monkeypatch.setattr(type(encoder.model.text), "forward", told)
+    assert torch.allclose(text_features(encoder.model, tokens), at_once, atol=1e-6)
+    # The first 28 are the two shortest kinds; each word is one token, and each text has two more.
+    assert shapes == [(32, 8), (32, 12), (6, 12)]
+
+
+@every_kind
 @every_strategy
 def test_exactly_what_the_strategy_trains_moves(
     tiny_encoder: Encoder, language_folder: Path, strategy: Strategy, added: int

@@ -61,6 +61,29 @@ def test_features_and_gradients_equal_open_clips(lengths: list[int]) -> None:
         assert (found[name] - gradient).norm() <= 1e-5 * (1 + gradient.norm()), name
 
 
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=6), st.integers(1, 16))
+def test_padding_fills_up_to_a_multiple_and_changes_nothing(lengths: list[int], multiple: int) -> None:
+    ends, places = torch.tensor(lengths) - 1, len(lengths) * max(lengths)
+    plain, filled = Packing.of(ends), Packing.of(ends, multiple)
+    assert len(plain.places) == sum(lengths)
+    assert len(filled.places) == min(-(-sum(lengths) // multiple) * multiple, places)
+    assert set(plain.places.tolist()) <= set(filled.places.tolist())
+    assert filled.places[filled.ends].tolist() == plain.places[plain.ends].tolist()
+    assert (filled.lengths.tolist(), filled.length) == (lengths, max(lengths))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=12))
+def test_in_mixed_precision_shapes_repeat_and_features_stay(lengths: list[int]) -> None:
+    tower, tokens, rows = _tower(), _tokens(lengths), []
+    tower.transformer.resblocks[0].ln_1.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    plain = _packed(tower, tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = _packed(tower, tokens)
+    assert rows == [sum(lengths), min(-(-sum(lengths) // 64) * 64, len(lengths) * max(lengths))]
+    assert torch.nn.functional.cosine_similarity(plain, mixed.float()).min() > 0.99
+
+
 def test_layer_scale_is_applied() -> None:
     tower, tokens = _tower(ls_init_value=0.3), _tokens([3, 12, 7])
     assert torch.allclose(_packed(tower, tokens), tower(tokens), atol=1e-5)

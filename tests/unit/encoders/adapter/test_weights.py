@@ -131,3 +131,20 @@ def test_numbers_that_are_no_weights_are_refused(
     (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
     with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
         load_weights(other, tmp_path / name)
+
+
+def test_tensors_under_other_names_are_taken_in_order(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+    wanted = tiny_encoder.model.state_dict()
+    torch.save({f"tensor_{place}": value for place, value in enumerate(wanted.values())}, tmp_path / "other.pt")
+    load_weights(other, tmp_path / "other.pt", in_order=True)
+    assert all(torch.equal(value, wanted[key]) for key, value in other.state_dict().items())
+
+
+def test_tensors_in_another_order_are_refused(other: Any, tmp_path: Path) -> None:
+    state = other.state_dict()
+    torch.save(dict(reversed(state.items())), tmp_path / "turned.pt")
+    with pytest.raises(InputError, match=r"turned\.pt does not fit the model"):
+        load_weights(other, tmp_path / "turned.pt", in_order=True)
+    torch.save(dict(list(state.items())[:-1]), tmp_path / "short.pt")
+    with pytest.raises(InputError, match=r"short\.pt does not fit the model"):
+        load_weights(other, tmp_path / "short.pt", in_order=True)

@@ -147,6 +147,20 @@ def test_weight_decay_holds_for_everything_where_that_is_asked_for() -> None:
     assert decays == {id(weights): 0.1 for weights in trained(model).values()}
 
 
+def test_some_parameters_learn_at_a_rate_of_their_own() -> None:
+    """Adam's first step is as long as the learning rate, in each element whose gradient is not zero."""
+    model = toy_model()
+    before = {name: weights.detach().clone() for name, weights in trained(model).items()}
+    run = toy_run(model, {"lr": 0.01, "weight_decay": 0.0, "warmup_steps": 0})
+    rates = {"transformer.": 0.1, "logit_scale": 3.0}
+    Stepper(run, make_optimiser(run.trained, run.optimisation, rates), 5).step([FIRST], Meter("cpu"))
+    moved = {name: float((weights.detach() - before[name]).abs().max()) for name, weights in trained(model).items()}
+    for name, distance in moved.items():
+        wanted = 0.01 * next((rate for start, rate in rates.items() if name.startswith(start)), 1.0)
+        assert distance == pytest.approx(wanted, rel=0.02) or distance == 0, name
+    assert moved["logit_scale"] == pytest.approx(0.03, rel=0.02)
+
+
 def test_the_learning_rate_follows_the_schedule() -> None:
     run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
     stepper = _stepper(run)

@@ -1,0 +1,40 @@
+"""Do similarities of images and captions follow what people think of them? (CLIPScore: Hessel et al. 2021, section 4)
+
+Kendall's tau-c of the cosine with experts' ratings from 1 to 4, each judgement by itself. Captions stand behind
+"A photo depicts", as in the paper; its clamp of negative cosines, which CLIP does not have, is left out, because it
+would take their order from encoders that do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.choices import row_cosine
+from components.benchmarks.scores import Correlation, Scores, metrics
+from components.core.records import CAPTION_RATINGS
+
+NAME = "caption_ratings"
+FILE = "caption_ratings.parquet"
+PROMPT = "A photo depicts {caption}"
+
+
+def score(context: EmbeddedContext) -> Scores:
+    """The correlation over all ratings; its interval is of resampled images."""
+    table = context.read(CAPTION_RATINGS, FILE)
+    gold = context.rows(table["image_id"].to_pylist(), FILE)
+    texts = context.texts([PROMPT.format(caption=caption) for caption in table["caption"].to_pylist()])
+    found = row_cosine(context.image_features[gold], texts).astype(np.float64)
+    correlation = Correlation("tau_c", table["rating"].to_numpy().astype(np.float64), found)
+    return Scores({}, correlations={f"{NAME}/tau_c": correlation}, pictures={f"{NAME}/tau_c": gold})
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    version=1,
+    needs=(Need(FILE),),
+    metrics=metrics("two rows that tie in either column are neither in order nor out of it", "tau_c"),
+    score=score,
+    key_metrics=(f"{NAME}/tau_c",),
+)

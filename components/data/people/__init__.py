@@ -1,0 +1,1 @@
+"""Tables made of the captions that several people wrote of one picture."""

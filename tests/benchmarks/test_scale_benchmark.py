@@ -1,0 +1,79 @@
+"""The benchmark of scale does what it measures; how fast and how large at five million rows, no test can say."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import InputError
+from tests.benchmarks.scale import measure
+from tests.benchmarks.scale_inputs import Size, texts
+from tests.benchmarks.scale_process import run, used
+
+SIZE = Size(rows=2000, images=300, queries=100, batch=64, steps=10)
+STAGES = (
+    "prepare", "base", "embed", "synthesize paraphrase_1", "synthesize paraphrase_2", "validate", "tokens", "train",
+    "evaluate",
+)  # fmt: skip
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+def test_every_stage_runs_at_a_small_size_and_once(tmp_path: Path) -> None:
+    found = measure(tmp_path, SIZE, until="base")
+    assert [one["stage"] for one in found] == list(STAGES[:2])
+    (tmp_path / "measured" / "base.json").write_text(json.dumps(found[1] | {"seconds": -1.0}))
+    found = measure(tmp_path, SIZE)
+    assert [one["stage"] for one in found] == list(STAGES)
+    assert found[1]["seconds"] == -1, "a stage that was done is not done again"
+    for one in found[:1] + found[2:]:
+        assert one["seconds"] > 0
+        assert 0.05 < one["peak_own_memory_gb"] <= one["peak_memory_gb"] < 6
+        assert one["disk_gb"] <= one["peak_disk_gb"]
+    validated = json.loads((tmp_path / "data" / "quarantine" / "paraphrases" / "summary.json").read_text())
+    assert validated["rows"] == SIZE.rows
+    assert validated["accepted"] > 0.95 * SIZE.rows
+    assert (tmp_path / "reports" / "metrics" / "base.json").is_file()
+    # Told to stop, it saves one more, some steps later.
+    checkpoints = list((tmp_path / "state" / "train").glob("paraclip-*/step-*"))
+    assert min(json.loads((one / "state.json").read_text())["step"] for one in checkpoints) >= SIZE.steps
+    with pytest.raises(InputError, match="another size"):
+        measure(tmp_path, Size(3000, 300, 100, 64, 10))
+
+
+def test_texts_follow_from_the_seed_and_differ_in_their_words() -> None:
+    captions, first, second = (column.to_pylist() for column in texts(500, 3))
+    assert [column.to_pylist() for column in texts(500, 3)] == [captions, first, second]
+    assert len(set(captions)) > 490
+    assert all(2 <= len(caption.split()) <= 15 for caption in captions)
+    assert texts(500, 4)[0].to_pylist() != captions
+
+
+def test_memory_of_all_processes_and_disk_are_seen(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    child = "import time; held = bytearray(300_000_000); open('left', 'wb').write(bytes(20_000_000)); time.sleep(2)"
+    command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    taken = run([sys.executable, "-c", command], work, {}, tmp_path / "log")
+    assert 0.3 < taken.peak_own_memory_gb < 0.5
+    assert taken.disk_gb == pytest.approx(0.02, abs=0.005)
+    assert used(work) >= 20_000_000
+    assert taken.seconds > 2
+
+
+def test_a_command_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
+    started = time.monotonic()
+    taken = run(
+        [sys.executable, "-c", "import time; open('ready', 'w'); time.sleep(60)"], tmp_path, {}, tmp_path / "log",
+        until=(tmp_path / "ready").is_file,
+    )  # fmt: skip
+    assert taken.seconds < time.monotonic() - started < 30
+
+
+def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"ended with 3: no rows"):
+        run([sys.executable, "-c", "print('no rows'); raise SystemExit(3)"], tmp_path, {}, tmp_path / "log")

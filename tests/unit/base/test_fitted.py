@@ -1,0 +1,139 @@
+"""A language model is fitted to a frozen image tower, whose features are computed once, block by block."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from components.base import fitted
+from components.base.base import run
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.records import PAIRS
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.embed import run as embed
+
+TOWER = "test_efficientnet.r160_in1k"
+MODEL: dict[str, Any] = {
+    "embed_dim": 16,
+    "vision_cfg": {"timm_model_name": TOWER, "timm_pool": "avg", "timm_proj": "mlp", "image_size": 64},
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
+}
+SHOWN = {"a dog": (250, 20, 20), "a cat": (20, 250, 20), "the long sofa": (20, 20, 250), "two red hats": (250, 250, 20)}
+"""Four pictures of one colour, each with this caption and one more."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, png: Any, track_in: Callable[[Path], None]) -> Path:
+    """A project with pairs in all splits, weights of a tower, and a model file."""
+    track_in(tmp_path)
+    torch.manual_seed(3)
+    save_file(timm.create_model(TOWER).state_dict(), tmp_path / "tower.safetensors")
+    (tmp_path / "small.json").write_text(json.dumps(MODEL))
+    rows = [(png(colour, 64), text) for caption, colour in SHOWN.items() for text in (caption, f"{caption} with a hat")]
+    columns: dict[str, list[object]] = {
+        "id": [f"pair{row}" for row in range(len(rows))],
+        "image_id": [image_id(image) for image, _ in rows],
+        "image": [image for image, _ in rows],
+        "caption": [caption for _, caption in rows],
+        "facts": [None] * len(rows),
+    }
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / "pairs" / f"{split}.parquet", columns)
+    return tmp_path
+
+
+@pytest.fixture
+def chosen(project: Path, raw_params: dict[str, Any], language_folder: Path) -> Settings:
+    """Settings that fit the tiny language model to the tiny tower."""
+    fit = {"epochs": 40, "batch_size": 4, "lr": 0.005, "projection_lr": 0.02, "warmup_steps": 2, "weight_decay": 0.0}
+    base = {"source": "timm", "model": str(project / "small.json"), "file": str(project / "tower.safetensors")}
+    raw_params["base"] |= base | {"fit": fit | {"language_model": str(language_folder)}}
+    return Settings.model_validate(raw_params)
+
+
+def test_texts_find_their_pictures_and_the_trunk_stays(project: Path, chosen: Settings) -> None:
+    run(chosen, project / "base", project / "pairs")
+    encoder = Encoder.load(project / "base")
+    assert encoder.sidecar.name == "base"
+    table = PAIRS.read(project / "pairs" / "train.parquet").to_pylist()
+    images = encoder.embed_images([row["image"] for row in table])
+    found = (encoder.embed_texts([row["caption"] for row in table]) @ images.T).argmax(axis=1)
+    assert [table[row]["image_id"] for row in found] == [row["image_id"] for row in table]
+    tower = timm.create_model(TOWER)
+    tower.reset_classifier(0)
+    torch.manual_seed(3)
+    before = timm.create_model(TOWER).state_dict()
+    assert all(torch.equal(value, before[key]) for key, value in encoder.model.visual.trunk.state_dict().items())
+    embed(chosen, project / "embeddings", project / "pairs", project / "base")
+
+
+def test_what_was_looked_at_is_not_looked_at_again(
+    project: Path, chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the second block, the stage goes on there, and ends with the same bytes."""
+    monkeypatch.setattr(fitted, "_BLOCK", 4)
+    run(chosen, project / "whole", project / "pairs")
+    for block in (chosen.train.state / "trunk").glob("*/*.npy"):
+        block.unlink()
+    look, looked = Encoder.image_features, list[int]()
+
+    def counting(self: Encoder, images: list[bytes], *args: Any, **named: Any) -> Any:
+        looked.append(len(images))
+        if len(looked) == 2:
+            raise KeyboardInterrupt
+        return look(self, images, *args, **named)
+
+    monkeypatch.setattr(Encoder, "image_features", counting)
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, project / "base", project / "pairs")
+    run(chosen, project / "base", project / "pairs")
+    assert looked == [2, 2, 2]
+    for name in ("encoder.safetensors", "encoder.json"):
+        assert (project / "base" / name).read_bytes() == (project / "whole" / name).read_bytes()
+    run(chosen, project / "base", project / "pairs")
+    assert len(looked) == 3
+
+
+def test_a_cut_block_is_named(project: Path, chosen: Settings) -> None:
+    run(chosen, project / "base", project / "pairs")
+    (block,) = (chosen.train.state / "trunk").glob("*/*.npy")
+    block.write_bytes(block.read_bytes()[:100])
+    with pytest.raises(InputError, match=rf"{block.name} is damaged .*: delete it"):
+        run(chosen, project / "base", project / "pairs")
+
+
+def test_a_tower_without_a_projection_is_refused(project: Path, chosen: Settings) -> None:
+    vision = MODEL["vision_cfg"] | {"timm_proj": "none"}
+    (project / "small.json").write_text(json.dumps(MODEL | {"vision_cfg": vision}))
+    with pytest.raises(InputError, match="has no projection to fit: set timm_proj"):
+        run(chosen, project / "base", project / "pairs")
+
+
+def test_what_starts_at_random_learns_at_a_rate_of_its_own(
+    project: Path, chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(fitted, "contrast", lambda model, *rest: asked.extend((model, rest[-1])) or _stop())
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, project / "base", project / "pairs")
+    model, rates = asked
+    named = {name: [factor for start, factor in rates.items() if name.startswith(start)] for name in _names(model)}
+    assert {name for name, found in named.items() if not found} == {n for n in named if n.startswith("text.language.")}
+    assert all(found == [pytest.approx(4.0)] for found in named.values() if found)
+
+
+def _names(model: Any) -> list[str]:
+    return [name for name, _ in model.named_parameters()]
+
+
+def _stop() -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,152 @@
+"""Tables made of several people's captions of one picture, and experts' ratings of captions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.checking import check_methods, table_files
+from components.core.errors import InputError
+from components.core.records import (
+    CAPTION_RATINGS,
+    NEGATION_QUERIES,
+    PARAPHRASE_QUERIES,
+    PEOPLE_PARAPHRASES,
+    SWAPS,
+)
+from components.core.settings import Settings
+from components.data import prepare
+from components.data.people.ratings import FILE, caption_ratings
+from components.data.people.tables import evaluation_tables, paraphrase_rows
+from components.training.rows.examples import join_rows
+from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
+
+TOLD = {
+    "one": ["A dog is in a red box .", "A dog sleeps .", "A man is feeding a dog in front of a blue van ."],
+    "two": ["Two cats .", "A black cat is sleeping on a white sofa .", "A boy carries a girl behind a fence ."],
+    "three": ["A lamp with a shade ."],
+}
+
+
+def _rows(name: str) -> list[tuple[Any, ...]]:
+    table, rows = evaluation_tables(TOLD)[name]
+    assert rows.schema.equals(table.schema)
+    return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def test_each_caption_is_every_others_paraphrase() -> None:
+    rows = _rows("paraphrase_queries")
+    assert len(rows) == 6 + 6 + 0
+    assert {(image, tier, held_out) for image, _, _, tier, held_out in rows} == {
+        ("one", "all", "image"),
+        ("two", "all", "image"),
+    }
+    first = {(query, other) for image, query, other, _, _ in rows if image == "one"}
+    assert first == {(a, b) for a in TOLD["one"] for b in TOLD["one"] if a != b}
+
+
+def test_negations_are_of_the_first_caption_that_can_be_negated() -> None:
+    one, two = TOLD["one"], TOLD["two"]
+    assert _rows("negations") == [
+        ("one", one[0], "No dog is in a red box .", one[1], "no", "all"),
+        ("one", one[2], "A man is not feeding a dog in front of a blue van .", one[0], "not", "all"),
+        ("two", two[0], "No cats .", two[1], "no", "all"),
+        ("two", two[1], "A black cat is not sleeping on a white sofa .", two[2], "not", "all"),
+    ]
+
+
+def test_swaps_exchange_beings_rather_than_places() -> None:
+    one, two = TOLD["one"], TOLD["two"]
+    assert _rows("swaps") == [
+        ("one", one[2], "A dog is feeding a man in front of a blue van .", "relation", "roles"),
+        ("two", two[2], "A girl carries a boy behind a fence .", "relation", "roles"),
+        ("two", two[1], "A white cat is sleeping on a black sofa .", "attribute", "colour"),
+    ]
+
+
+def test_a_caption_trains_with_the_two_behind_it() -> None:
+    assert list(paraphrase_rows(["p", "q", "r", "s"], ["a", "b", "c", "d"])) == [
+        ("p", 0, "a", "b", "c"),
+        ("q", 0, "b", "c", "d"),
+        ("r", 0, "c", "d", "a"),
+        ("s", 0, "d", "a", "b"),
+    ]
+    assert list(paraphrase_rows(["p", "q"], ["a", "b"])) == []
+
+
+@pytest.fixture
+def flickr(tmp_path: Path, raw_params: dict[str, Any]) -> Settings:
+    """A small Flickr8k with a third caption of each picture."""
+    write_flickr8k(tmp_path / "set")
+    tokens = tmp_path / "set" / "Flickr8k.token.txt"
+    third = "".join(f"{number}.png#2\tA dog is in picture {number} .\n" for number in range(11))
+    tokens.write_text(tokens.read_text() + third)
+    found = {"source": "flickr", "folder": str(tmp_path / "set"), "counts": COUNTS | {"train": 18}}
+    return Settings.model_validate(raw_params | {"prepare": raw_params["prepare"] | found})
+
+
+def test_stage_prepare_writes_what_people_say(flickr: Settings, tmp_path: Path) -> None:
+    ratings = [
+        "8.png\t9.png#0\t1\t1\t2",
+        "8.png\t8.png#1\t4\t4\t4",
+        "9.png\t0.png#2\t2\t3\t3",
+        "3.png\t9.png#0\t1\t1\t1",
+    ]
+    (tmp_path / "set" / FILE).write_text("\n".join(ratings) + "\n")
+    prepare.run(flickr, tmp_path / "pairs", tmp_path / "evaluation")
+    read = {
+        name: table.read(tmp_path / "evaluation" / f"{name}.parquet").num_rows
+        for name, table in (
+            ("paraphrase_queries", PARAPHRASE_QUERIES),
+            ("negations", NEGATION_QUERIES),
+            ("swaps", SWAPS),
+        )
+    }
+    assert read == {"paraphrase_queries": 2 * 6, "negations": 2, "swaps": 0}
+    rated = CAPTION_RATINGS.read(tmp_path / "evaluation" / "caption_ratings.parquet")
+    # The second row is of an own caption, the last of an image that is no test image.
+    assert rated["rating"].to_pylist() == [1, 1, 2, 2, 3, 3]
+    assert set(rated["caption"].to_pylist()) == {"picture 9 .", "A dog is in picture 0 ."}
+    people = PEOPLE_PARAPHRASES.read(tmp_path / "pairs" / "people_paraphrases.parquet")
+    assert people.num_rows == 18
+    # A method that wants paraphrases trains on the file that its entry names.
+    wanted = {"image", "caption", "paraphrase_1", "paraphrase_2"}
+    rows = join_rows(wanted, tmp_path / "pairs" / "people_paraphrases.parquet", tmp_path / "pairs" / "train.parquet")
+    assert (
+        rows[["id", "caption", "paraphrase_2"]].to_dict("list")
+        == people.select(["id", "caption", "paraphrase_2"]).to_pydict()
+    )
+    entry = {"method": "paraclip", "reads": "data/pairs/people_paraphrases.parquet"}
+    check_methods({"paraclip_people": entry}, table_files(flickr))
+
+
+def test_two_captions_of_a_picture_make_nothing_to_train_on(flickr: Settings, tmp_path: Path) -> None:
+    write_flickr8k(tmp_path / "set")
+    raw = flickr.model_dump(mode="json", by_alias=True)
+    raw["prepare"]["counts"] = COUNTS
+    prepare.run(Settings.model_validate(raw), tmp_path / "pairs", tmp_path / "evaluation")
+    assert not (tmp_path / "pairs" / "people_paraphrases.parquet").exists()
+    assert not (tmp_path / "evaluation" / "caption_ratings.parquet").exists()
+
+
+CAPTIONS = {"8.png#0": "one", "9.png#0": "two"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"8.png\t9.png#0\t1\t1\n", "line 1 is not an image, a caption's key and three of 1 to 4"),
+        (b"8.png\t9.png#0\t1\t1\t2\n8.png\t9.png#0\t1\t1\t5\n", "line 2 is not an image, .* three of 1 to 4"),
+        (b"8.png\t9.png#0\t1\t1\t-1\n", "three of 1 to 4"),
+        (b"8.png\t9.png#0\t1\t1\tnan\n", "three of 1 to 4"),
+        (b"8.png 9.png#0 1 1 1\n", "line 1 is not an image"),
+        (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names caption '9.png#7', which is not there: fetch the captions again"),
+        (b"8.png\t9.png#0\t1\t1\t\xff\n", r"is not UTF-8 \(byte 18\)"),
+    ],
+)
+def test_ratings_that_are_not_as_published_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(InputError, match=f"ExpertAnnotations.txt.* {message}"):
+        caption_ratings(tmp_path, CAPTIONS, {"8.png": "id"})

@@ -1,0 +1,100 @@
+"""Shards of `prepare`: each part of the pictures is checked by one of them, and the stage then checks none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.core.work_shard import Shard
+from components.data import checked_pictures, listed_images, prepare
+from components.data.checked_pictures import check_picture
+from tests.support.shard_making import make_shards, picture
+
+COUNTS = {"train": 17, "val": 2, "test": 2}
+PICTURES, PARTS, SHARDS = 21, 7, 3
+
+
+def _write_folder(folder: Path) -> None:
+    folder.mkdir()
+    lines = ["image\tcaption"]
+    for number in range(PICTURES):
+        (folder / f"{number}.png").write_bytes(picture(number))
+        lines += [f"{number}.png\tpicture number {number}"]
+    (folder / "captions.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(params=["folder", "webdataset"])
+def settings(
+    request: pytest.FixtureRequest, tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """Of 21 pictures in seven parts."""
+    if request.param == "folder":
+        monkeypatch.setattr(listed_images, "_PART", PICTURES // PARTS)
+        _write_folder(tmp_path / "pictures")
+    else:
+        make_shards(tmp_path / "pictures", PARTS, PICTURES // PARTS)
+    source = {"source": request.param, "folder": str(tmp_path / "pictures"), "counts": COUNTS, "processes": 1}
+    raw_params["prepare"] |= source
+    return Settings.model_validate(raw_params)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each picture was checked, by its place."""
+    found: Counter[str] = Counter()
+
+    def watched(raw: bytes, place: str) -> None:
+        found[place] += 1
+        check_picture(raw, place)
+
+    monkeypatch.setattr(checked_pictures, "check_picture", watched)
+    return found
+
+
+def _run(settings: Settings, folder: Path) -> dict[str, bytes]:
+    """The stage's files and their bytes."""
+    prepare.run(settings, folder / "pairs", folder / "evaluation")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _elsewhere(settings: Settings, state: Path) -> Settings:
+    return settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"state": state})})
+
+
+def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
+    settings: Settings, tmp_path: Path, looks: Counter[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    for number in range(SHARDS):
+        before = set(settings.prepare.state.glob("*"))
+        prepare.check(settings, Shard(number, SHARDS))
+        made.append(len(set(settings.prepare.state.glob("*")) - before))
+    assert made == [3, 2, 2]
+    assert list(looks.values()) == [1] * PICTURES
+    told = [f"prepare shard {number}/{SHARDS}: made {count}" for number, count in enumerate(made)]
+    assert capsys.readouterr().out.splitlines() == told
+    assert not (tmp_path / "of shards").exists()
+    found = _run(settings, tmp_path / "of shards")
+    assert list(looks.values()) == [1] * PICTURES
+    assert found == _run(_elsewhere(settings, tmp_path / "alone"), tmp_path / "of one")
+
+
+def test_a_shard_done_twice_does_nothing(
+    settings: Settings, looks: Counter[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare.check(settings, Shard(1, SHARDS))
+    files = {path: path.stat().st_ino for path in settings.prepare.state.glob("*")}
+    prepare.check(settings, Shard(1, SHARDS))
+    assert {path: path.stat().st_ino for path in settings.prepare.state.glob("*")} == files
+    assert set(looks.values()) == {1}
+    assert capsys.readouterr().out.splitlines()[-1] == "prepare shard 1/3: made 0"
+
+
+def test_a_source_whose_pictures_lie_nowhere_cannot_be_shared(raw_params: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"source 'embedded' cannot be shared: take prepare\.scale out"):
+        prepare.check(Settings.model_validate(raw_params), Shard(0, 2))
