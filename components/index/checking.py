@@ -1,0 +1,154 @@
+"""Whether an index is still what it was when it was built, and its pictures where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from components.core.errors import InputError
+from components.core.files import file_hash
+from components.core.metrics import Features
+from components.core.pictures import Pictures
+from components.core.progress import bar, track
+from components.index.building import strays
+from components.index.facts import BUILD_AGAIN, Facts, read_facts, rows_file, structure_file, vectors_file
+from components.index.image_index import ImageIndex, picture_of, spread
+from components.index.rows import Rows, schema_of
+from components.index.tuning import TARGET
+from components.index.vectors import open_segment
+
+SAMPLED = 200
+"""Pictures that are looked at unless all are to be."""
+_LENGTH = 1e-3
+"""How far a unit vector's length may be from one."""
+_ROWS = 1 << 14
+_RESTORE = f"restore it from a copy, or {BUILD_AGAIN}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, where, and what to do."""
+
+    where: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was looked at and found.
+
+    Attributes:
+        facts: what `index.json` says; None where it cannot be read.
+        pictures: how many were read.
+        without: rows among those that were looked at whose pictures lie nowhere.
+    """
+
+    facts: Facts | None
+    problems: tuple[Problem, ...]
+    pictures: int = 0
+    without: int = 0
+
+
+def check(folder: Path, *, every: bool = False) -> Checked:
+    """Look at every file of an index, and at some of its pictures, or at `every` one."""
+    try:
+        facts = read_facts(folder)
+    except InputError as error:
+        return Checked(None, (_told(error),))
+    files = [*_files(folder, facts)]
+    left = [Problem(str(path), "is no part of the index", "delete it") for path in strays(folder, facts)]
+    if files:
+        return Checked(facts, (*files, *left))
+    try:
+        index = ImageIndex(folder, facts)
+        problems = [*_rows(index), *_recalls(folder, facts), *left]
+        moved, pictures, without = _pictures(index, every=every)
+    except InputError as error:
+        return Checked(facts, (_told(error), *left))
+    return Checked(facts, (*problems, *moved), pictures, without)
+
+
+def _told(error: InputError) -> Problem:
+    """A one-line error that names a file and ends with the fix, as a row of the table."""
+    what, _, fix = str(error).rpartition(": ")
+    return Problem("", what, fix)
+
+
+def _files(folder: Path, facts: Facts) -> Iterator[Problem]:
+    """Files that are missing, are not what they were, or hold vectors that are none."""
+    with bar("check files", facts.rows, "vector") as progress:
+        for number, segment in enumerate(facts.segments):
+            vectors, rows = vectors_file(folder, number), rows_file(folder, number)
+            try:
+                array = open_segment(vectors, segment.rows, facts.dim)
+                Rows([rows], [segment.rows], schema_of(facts.columns)).keys()
+            except InputError as error:
+                yield _told(error)
+                continue
+            yield from _hashes({vectors: segment.vectors_sha256, rows: segment.rows_sha256})
+            yield from _lengths(vectors, array)
+            progress.update(segment.rows)
+    if facts.structure is not None:
+        path = structure_file(folder, facts.structure.number)
+        if path.is_symlink() or not path.is_file():
+            yield Problem(str(path), "is missing, or a link", _RESTORE)
+        else:
+            yield from _hashes({path: facts.structure.sha256})
+
+
+def _hashes(known: dict[Path, str]) -> Iterator[Problem]:
+    for path, sha256 in known.items():
+        if file_hash(path) != sha256:
+            yield Problem(str(path), "is not the file that index.json describes (its SHA-256 is another)", _RESTORE)
+
+
+def _lengths(path: Path, array: Features) -> Iterator[Problem]:
+    """The first vector that is not finite or has another length than one."""
+    for start in range(0, len(array), _ROWS):
+        norms = np.linalg.norm(array[start : start + _ROWS], axis=1)
+        bad = np.flatnonzero(~(np.abs(norms - 1) <= _LENGTH))
+        if len(bad):
+            length = norms[bad[0]]
+            told = f"has length {length:.3f}, not 1" if np.isfinite(length) else "is not finite"
+            yield Problem(str(path), f"row {start + int(bad[0])} {told}", _RESTORE)
+            return
+
+
+def _rows(index: ImageIndex) -> Iterator[Problem]:
+    keys = index.image_keys()
+    again = len(keys) - len(np.unique(keys))
+    if again:
+        yield Problem(str(index.folder), f"{again} rows have the image id of another", BUILD_AGAIN)
+
+
+def _recalls(folder: Path, facts: Facts) -> Iterator[Problem]:
+    for one in facts.recalls:
+        if one.recall_at_10 < TARGET:
+            yield Problem(
+                str(folder),
+                f"text queries of '{one.encoder}' find {one.recall_at_10:.3f} of the best ten images, below {TARGET}",
+                "build the index again with --kind exact or usearch, or ask for more images than are shown",
+            )
+
+
+def _pictures(index: ImageIndex, *, every: bool) -> tuple[list[Problem], int, int]:
+    """Pictures that are not there or not the same; how many were, and how many rows have none."""
+    count = len(index)
+    numbers = np.arange(count) if every else spread(count, SAMPLED)
+    problems, read, without = list[Problem](), 0, 0
+    with Pictures() as pictures:
+        for number in track(numbers.tolist(), "check pictures", len(numbers), "picture"):
+            (row,) = index.rows([number]).to_pylist()
+            if row["file"] is None or row["size"] is None:
+                without += 1
+                continue
+            try:
+                picture_of(row, number, pictures)
+                read += 1
+            except InputError as error:
+                problems.append(_told(error))
+    return problems, read, without

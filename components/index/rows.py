@@ -1,0 +1,206 @@
+"""What an index knows of its images: Arrow files, memory-mapped, in batches that are checked when they are first read.
+
+A batch of a damaged or hostile file could point outside of its memory, so none is used before Arrow has looked at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.core.errors import InputError
+from components.core.files import atomic_file, content_hash
+from components.core.metrics import Indices
+from components.index.facts import BUILD_AGAIN, ColumnKind, Facts, refuse_link, rows_file
+
+_TEXT = pa.large_string()
+OWN = pa.schema(
+    [
+        pa.field("image_id", _TEXT, nullable=False),
+        pa.field("caption", _TEXT),
+        pa.field("name", _TEXT),
+        pa.field("file", _TEXT),
+        pa.field("position", pa.int64()),
+        pa.field("size", pa.int64()),
+    ]
+)
+"""Columns of every index; the last three say where the picture lies, as in `components.core.records.PAIRS`."""
+
+_KINDS: dict[ColumnKind, pa.DataType] = {
+    "string": _TEXT,
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+}
+_BATCH = 4096
+"""Rows that are written, checked and read together."""
+
+
+def schema_of(columns: dict[str, ColumnKind]) -> pa.Schema:
+    """The schema of an index with these further columns."""
+    return pa.schema([*OWN, *(pa.field(name, _KINDS[kind]) for name, kind in columns.items())])
+
+
+def column_kind(kind: pa.DataType) -> ColumnKind | None:
+    """How a further column is kept; None for lists and the like, which are left out."""
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "int64"
+    if pa.types.is_floating(kind):
+        return "double"
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null, pa.types.is_temporal)
+    return "string" if any(is_kind(kind) for is_kind in texts) else None
+
+
+def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
+    """The columns of a table beside an index's own that can be kept."""
+    kinds = {field.name: column_kind(field.type) for field in table.schema if field.name not in OWN.names}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:
+    """A table with an index's columns: those that it lacks are null, others are left out.
+
+    Raises:
+        InputError: a column holds what the index's column of the name cannot; the message begins with `where`.
+    """
+    schema, found = schema_of(columns), []
+    for field in schema:
+        if field.name not in table.column_names:
+            found.append(pa.nulls(table.num_rows, field.type))
+            continue
+        try:
+            found.append(table.column(field.name).cast(field.type))
+        except pa.ArrowException:
+            told = table.schema.field(field.name).type
+            raise InputError(
+                f"{where}: column '{field.name}' is {told}, the index has {field.type}: convert or rename it"
+            ) from None
+    return pa.table(found, schema=schema)
+
+
+class Rows:
+    """The rows of an index, numbered through all of its segments; raises `InputError` for a damaged file."""
+
+    def __init__(self, files: Sequence[Path], counts: Sequence[int], schema: pa.Schema) -> None:
+        self._files = [_Segment(path, count, schema) for path, count in zip(files, counts, strict=True)]
+        self._starts = np.cumsum([0, *counts])
+        self.schema = schema
+
+    @staticmethod
+    def open(folder: Path, facts: Facts) -> Rows:
+        """Those of an index.
+
+        Raises:
+            InputError: a file is missing, a link, damaged, or has other columns or fewer rows.
+        """
+        files = [rows_file(folder, number) for number in range(len(facts.segments))]
+        return Rows(files, [segment.rows for segment in facts.segments], schema_of(facts.columns))
+
+    def take(self, numbers: Indices) -> pa.Table:
+        """Rows by their numbers, in the order given."""
+        owners = np.searchsorted(self._starts, numbers, side="right") - 1
+        found, places = [self.schema.empty_table()], [np.empty(0, np.int64)]
+        batches = (numbers - self._starts[owners]) // _BATCH
+        for owner, batch in sorted(set(zip(owners.tolist(), batches.tolist(), strict=True))):
+            own = np.flatnonzero((owners == owner) & (batches == batch))
+            inside = numbers[own] - self._starts[owner] - batch * _BATCH
+            found.append(pa.Table.from_batches([self._files[owner].batch(batch)]).take(inside))
+            places.append(own)
+        return pa.concat_tables(found).take(np.argsort(np.concatenate(places)))
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """All rows' values of one column, for filters.
+
+        Raises:
+            InputError: there is no such column.
+        """
+        if name not in self.schema.names:
+            raise InputError(f"the index has no column '{name}': it has {', '.join(self.schema.names)}")
+        chunks = [batch.column(name) for file in self._files for batch in file.batches()]
+        return pa.chunked_array(chunks, self.schema.field(name).type)
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """`id_keys` of all rows, in their order."""
+        found = [id_keys(batch.column("image_id")) for file in self._files for batch in file.batches()]
+        return np.concatenate([np.empty(0, np.uint64), *found])
+
+
+class _Segment:
+    """The rows of one file."""
+
+    def __init__(self, path: Path, count: int, schema: pa.Schema) -> None:
+        self._path, self._count = path, count
+        self._known: set[int] = set()
+        refuse_link(path)
+        if not path.is_file():
+            raise InputError(f"{path} is missing: put it back, or {BUILD_AGAIN}")
+        if not self._file.schema.equals(schema):
+            raise InputError(f"{path} has other columns than index.json says: {BUILD_AGAIN}")
+        if self._file.num_record_batches != -(-count // _BATCH):
+            raise InputError(f"{path} has not the {count} rows that index.json says: {BUILD_AGAIN}")
+
+    @cached_property
+    def _file(self) -> pa.ipc.RecordBatchFileReader:
+        try:
+            return pa.ipc.open_file(pa.memory_map(str(self._path)))
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        """Rows from `number * _BATCH` on."""
+        try:
+            found = self._file.get_batch(number)
+            if number not in self._known:
+                found.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+        if found.num_rows != min(_BATCH, self._count - number * _BATCH) or found.column("image_id").null_count:
+            raise InputError(f"{self._path} has not the {self._count} rows that index.json says: {BUILD_AGAIN}")
+        self._known.add(number)
+        return found
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for number in range(-(-self._count // _BATCH)):
+            yield self.batch(number)
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"{self._path} is damaged ({str(error).splitlines()[0][:120]}): {BUILD_AGAIN}")
+
+
+@contextmanager
+def growing_rows(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """Write an Arrow file of as many rows as come; yields what appends a table of that schema."""
+    waiting = schema.empty_table()
+    with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
+
+        def append(table: pa.Table) -> None:
+            nonlocal waiting
+            waiting = pa.concat_tables([waiting, table])
+            if whole := waiting.num_rows // _BATCH * _BATCH:
+                writer.write_table(waiting.slice(0, whole).combine_chunks(), _BATCH)
+                waiting = waiting.slice(whole).combine_chunks()
+
+        yield append
+        if waiting.num_rows:
+            writer.write_table(waiting.combine_chunks(), _BATCH)
+
+
+def id_keys(ids: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """64 bits for each image id, the same for the same id: what this project's ids say anyway, a hash of any other."""
+    if pc.all(pc.match_substring_regex(ids, "^[0-9a-f]{16}$")).as_py():
+        return np.frombuffer(bytes.fromhex("".join(ids.to_pylist())), ">u8").astype(np.uint64)
+    return np.array([int(_hexadecimal(one), 16) for one in ids.to_pylist()], np.uint64)
+
+
+def _hexadecimal(image: str) -> str:
+    own = len(image) == 16 and not set(image) - set("0123456789abcdef")
+    return image if own else content_hash(image)[:16]

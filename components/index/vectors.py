@@ -1,0 +1,96 @@
+"""The vectors of an index: segments on disk, memory-mapped, read in blocks or row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from components.core.arrays import mapped_array, rows_of
+from components.core.errors import InputError
+from components.core.files import atomic_file
+from components.core.metrics import Features, Indices
+from components.index.facts import BUILD_AGAIN, Facts, refuse_link, vectors_file
+
+_TYPE = np.dtype("<f4")
+
+
+def open_segment(path: Path, rows: int, dim: int) -> Features:
+    """A segment's vectors `[rows, dim]`, memory-mapped.
+
+    Raises:
+        InputError: the file is missing, a link, damaged, or has another shape.
+    """
+    refuse_link(path)
+    found = mapped_array(path, BUILD_AGAIN)
+    if found.dtype != _TYPE or found.shape != (rows, dim) or not found.flags.c_contiguous:
+        order = "" if found.flags.c_contiguous else " column by column"
+        raise InputError(
+            f"{path} holds {found.dtype} of shape {found.shape}{order}, index.json says {_TYPE} of shape "
+            f"{(rows, dim)}: {BUILD_AGAIN}"
+        )
+    return found
+
+
+class Vectors:
+    """Unit vectors `[rows, dim]` that lie in several files; rows are numbered through.
+
+    Args:
+        segments: each `[rows, dim]`.
+        dim: numbers of a vector.
+    """
+
+    def __init__(self, segments: Sequence[Features], dim: int) -> None:
+        self._segments = list(segments)
+        self._starts = np.cumsum([0, *map(len, self._segments)])
+        self.dim = dim
+
+    @staticmethod
+    def open(folder: Path, facts: Facts) -> Vectors:
+        """Those of an index; raises as `open_segment`."""
+        counts = enumerate(segment.rows for segment in facts.segments)
+        return Vectors([open_segment(vectors_file(folder, n), rows, facts.dim) for n, rows in counts], facts.dim)
+
+    def __len__(self) -> int:
+        """How many vectors."""
+        return int(self._starts[-1])
+
+    def blocks(self, most: int, first: int = 0) -> Iterator[tuple[int, Features]]:
+        """Up to `most` vectors at a time from row `first` on, each block with the number of its first row."""
+        for start, segment in zip(self._starts, self._segments, strict=False):
+            for inside in range(max(0, first - int(start)), len(segment), most):
+                yield int(start) + inside, segment[inside : inside + most]
+
+    def take(self, rows: Indices) -> Features:
+        """Vectors `[len(rows), dim]` by their numbers, which are those of rows that there are."""
+        found = np.empty((len(rows), self.dim), np.float32)
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for owner in np.unique(owners):
+            own = owners == owner
+            found[own] = rows_of(self._segments[owner], rows[own] - self._starts[owner])
+        return found
+
+
+@contextmanager
+def growing_array(path: Path, dim: int) -> Iterator[Callable[[Features], None]]:
+    """Write a `.npy` of as many rows as come; yields what appends some, `[rows, dim]`."""
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        rows = 0
+
+        def header() -> int:
+            told = {"descr": _TYPE.str, "fortran_order": False, "shape": (rows, dim)}
+            np.lib.format.write_array_header_1_0(file, told)
+            return file.tell()
+
+        def append(block: Features) -> None:
+            nonlocal rows
+            file.write(np.ascontiguousarray(block, _TYPE).data)
+            rows += len(block)
+
+        size = header()
+        yield append
+        file.seek(0)
+        # NumPy leaves room in the header for the first axis to grow.
+        assert header() == size

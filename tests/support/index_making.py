@@ -1,0 +1,62 @@
+"""Small image indexes of vectors that a generator draws, and an encoder that has their tower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.core.metrics import Features
+from components.index.building import Added, build
+from components.index.sources import find_source
+from components.index.sources.source import Opened
+from tests.support.toy_context import ToyEncoder
+
+DIM = 8
+TOWER, OTHER_TOWER = "a" * 64, "b" * 64
+
+
+def toy(name: str = "toy", tower: str | None = TOWER, dim: int = DIM) -> EncoderUnderTest:
+    """An encoder whose texts have directions drawn from their letters."""
+    return EncoderUnderTest(name, ToyEncoder({}, dim), name, tower, 8)
+
+
+def drawn(rows: int, seed: int = 0, dim: int = DIM) -> Features:
+    """Vectors `[rows, dim]` of any length."""
+    return np.random.default_rng(seed).normal(size=(rows, dim)).astype(np.float32)
+
+
+def unit(vectors: Any) -> Features:
+    """Vectors of length one."""
+    given = np.asarray(vectors, np.float32)
+    return np.asarray(given / np.linalg.norm(given, axis=1, keepdims=True), np.float32)
+
+
+def write_vectors(folder: Path, number: int, vectors: Any, **columns: Any) -> None:
+    """A file of clip-retrieval's layout with its metadata."""
+    for name in ("img_emb", "metadata"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    np.save(folder / f"img_emb/img_emb_{number}.npy", vectors)
+    told = {"caption": [f"caption {number} {row}" for row in range(len(vectors))]} | columns
+    pq.write_table(pa.table(told), folder / f"metadata/metadata_{number}.parquet")
+
+
+def opened(folder: Path, encoder: EncoderUnderTest | None = None) -> Opened:
+    """The vectors in a folder as a source."""
+    return find_source("embeddings").open(str(folder), encoder or toy())
+
+
+def make_index(folder: Path, rows: int = 40, kind: str = "exact", **columns: Any) -> Added:
+    """An index `folder/index` of the vectors in `folder/vectors`, which are `drawn(rows)`."""
+    write_vectors(folder / "vectors", 0, drawn(rows), **columns)
+    return build(folder / "index", opened(folder / "vectors"), kind, toy())
+
+
+def other(encoder: EncoderUnderTest, **changes: Any) -> EncoderUnderTest:
+    """The same encoder with other facts."""
+    return replace(encoder, **changes)

@@ -1,0 +1,223 @@
+"""What indexes are made of: this project's embeddings, folders, shards, and vectors that others computed."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.core.records import PAIRS, SPLITS
+from components.core.settings import Settings
+from components.encoders import embed
+from components.encoders.adapter.encoder import Encoder
+from components.index.building import append, build
+from components.index.image_index import ImageIndex
+from components.index.sources import find_source, source_of
+from components.registry.encoder_lookup import encoder_under_test
+from tests.support.index_making import OTHER_TOWER, drawn, opened, toy, unit, write_vectors
+from tests.support.toy_context import colour_image
+
+COLOURS = [(250, 0, 0), (0, 250, 0), (0, 0, 250), (120, 0, 120)]
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Four pictures, one in a folder below, and one that cannot be read; two have captions."""
+    folder = tmp_path / "pictures"
+    for number, colour in enumerate(COLOURS):
+        colour_image(folder / ("deep" if number == 3 else "") / f"{number}.png", colour, (16, 16))
+    (folder / "broken.jpg").write_bytes(b"no picture")
+    (folder / "notes.txt").write_text("none either")
+    (folder / "captions.tsv").write_text(
+        "image\tcaption\tshop\n0.png\tred\tnorth\n0.png\tcrimson\t\ndeep/3.png\tlilac\t\n"
+    )
+    return folder
+
+
+def tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, raw in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(raw)
+            archive.addfile(header, io.BytesIO(raw))
+
+
+def test_a_folder_of_pictures(pictures: Path, tiny_encoder: Encoder, tmp_path: Path) -> None:
+    (pictures / "outside.png").symlink_to("/etc/passwd")
+    assert source_of(str(pictures)) == "folder"
+    found = build(tmp_path / "index", find_source("folder").open(str(pictures), encoder_under_test("t", tiny_encoder)))
+    assert (found.rows, len(found.unusable)) == (4, 1)
+    assert "broken.jpg is no readable image (no known format)" in found.unusable[0]
+    index = ImageIndex.open(tmp_path / "index")
+    rows = index.rows(range(4)).to_pylist()
+    assert [(row["name"], row["caption"], row["shop"]) for row in rows] == [
+        ("0.png", "red", "north"), ("1.png", None, None), ("2.png", None, None), ("deep/3.png", "lilac", None),
+    ]  # fmt: skip
+    raw = [(pictures / row["name"]).read_bytes() for row in rows]
+    assert [index.picture(number) for number in range(4)] == raw
+    assert [row["image_id"] for row in rows] == [image_id(one) for one in raw]
+    assert np.allclose(index.vector(range(4)), tiny_encoder.embed_images(raw), atol=1e-6)
+    with pytest.raises(InputError, match="--encoder is missing: it embeds the pictures in"):
+        find_source("folder").open(str(pictures), None)
+    with pytest.raises(InputError, match="--encoder 'x' has no image tower"):
+        find_source("folder").open(str(pictures), toy("x", None))
+
+
+def test_known_pictures_are_not_embedded_again(pictures: Path, tiny_encoder: Encoder, tmp_path: Path) -> None:
+    encoder = encoder_under_test("t", tiny_encoder)
+    build(tmp_path / "index", find_source("folder").open(str(pictures), encoder))
+    colour_image(pictures / "new.png", (1, 2, 3), (16, 16))
+    seen = []
+    tiny_encoder.embed_pixels = lambda pixels: seen.append(len(pixels)) or np.eye(16, dtype=np.float32)[:1]  # type: ignore[method-assign]
+    found = append(tmp_path / "index", find_source("folder").open(str(pictures), encoder))
+    assert (found.rows, found.repeated, seen) == (1, 4, [1])
+
+
+def test_shards_stay_packed(pictures: Path, tiny_encoder: Encoder, tmp_path: Path) -> None:
+    raw = [(pictures / name).read_bytes() for name in ("0.png", "1.png", "2.png")]
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    tar(folder / "00000.tar", {"a.png": raw[0], "a.txt": b"red", "b.png": raw[1], "b.json": b'{"caption": "green"}'})
+    tar(folder / "00001.tar", {"c.png": raw[2], "d.txt": b"alone", "e.jpg": b"no picture"})
+    assert source_of(str(folder)) == source_of(str(folder / "{00000..00001}.tar")) == "shards"
+    found = build(tmp_path / "index", find_source("shards").open(str(folder), encoder_under_test("t", tiny_encoder)))
+    assert found.rows == 3
+    assert [one.split(" ")[0] for one in found.unusable] == ["00001.tar/d", "00001.tar/e"]
+    index = ImageIndex.open(tmp_path / "index")
+    assert index.rows(range(3))["caption"].to_pylist() == ["red", "green", None]
+    assert index.rows([0])["name"].to_pylist() == ["00000.tar/a"]
+    assert [index.picture(number) for number in range(3)] == raw
+
+
+def test_this_projects_embeddings_are_taken_as_they_are(
+    pictures: Path, tiny_encoder: Encoder, settings: Settings, tmp_path: Path
+) -> None:
+    raw = [(pictures / name).read_bytes() for name in ("0.png", "1.png", "2.png", "deep/3.png")]
+    data, kept = tmp_path / "data", [image_id(one) for one in raw]
+    for split in SPLITS:
+        rows: list[dict[str, Any]] = [
+            {"id": "1", "image_id": kept[0], "caption": "red", "image": raw[0], "file": None, "size": None},
+            {"id": "2", "image_id": kept[0], "caption": "crimson", "image": raw[0], "file": None, "size": None},
+            {"id": "3", "image_id": kept[1], "caption": "green", "image": None, "file": str(pictures / "1.png"),
+             "size": len(raw[1])},
+        ]  # fmt: skip
+        own = rows if split == "train" else [rows[0] | {"id": "4", "image_id": kept[2], "image": raw[2]}]
+        PAIRS.write(data / "pairs" / f"{split}.parquet", {name: [row[name] for row in own] for name in own[0]})
+    tiny_encoder.save(tmp_path / "base")
+    embed.run(settings, data / "embeddings", data / "pairs", tmp_path / "base")
+    assert source_of(str(data)) == "project"
+    source = find_source("project").open(str(data), None)
+    found = build(tmp_path / "index", source)
+    assert (found.rows, found.repeated) == (3, 2)
+    index = ImageIndex.open(tmp_path / "index")
+    rows = index.rows(range(3)).to_pylist()
+    assert [(row["caption"], row["split"]) for row in rows] == [("red", "train"), ("green", "train"), ("red", "val")]
+    assert [row["name"] for row in rows] == [kept[0], "1.png", kept[2]]
+    assert [index.picture(number) for number in range(3)] == raw[:3]
+    assert np.allclose(index.vector(range(3)), tiny_encoder.embed_images(raw[:3]), atol=1e-5)
+    index.accept(encoder_under_test("any text side", Encoder.load(tmp_path / "base")))
+    with pytest.raises(InputError, match="--encoder 'x' has bbbbbbbbbbbb: give an encoder of this project"):
+        find_source("project").open(str(data), toy("x", OTHER_TOWER))
+
+
+def test_vectors_of_others_with_their_metadata(tmp_path: Path) -> None:
+    folder, width = tmp_path / "vectors", pa.array(range(4), pa.int32())
+    write_vectors(folder, 9, drawn(4).astype(np.float16), url=["a", "b", "c", "d"], width=width, size=["s"] * 4)
+    write_vectors(folder, 10, drawn(4, 1).astype(np.float16), url=["e"] * 4, width=width, size=["s"] * 4)
+    assert source_of(str(folder)) == "embeddings"
+    build(tmp_path / "index", opened(folder))
+    index = ImageIndex.open(tmp_path / "index")
+    row = index.rows([4]).to_pylist()[0]
+    assert (row["caption"], row["name"], row["url"], row["width"], row["size_"]) == ("caption 10 0", "e", "e", 0, "s")
+    whole = np.concatenate([drawn(4), drawn(4, 1)]).astype(np.float16).astype(np.float32)
+    assert np.allclose(index.vector(range(8)), unit(whole), atol=1e-6)
+
+
+def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
+    for name in ("bare", "columns"):
+        (tmp_path / name).mkdir()
+    np.save(tmp_path / "bare" / "mine.npy", drawn(3))
+    pq.write_table(pa.table({"embedding": list(drawn(3)), "title": ["a", "b", "c"]}), tmp_path / "columns/0.parquet")
+    build(tmp_path / "one", opened(tmp_path / "bare" / "mine.npy"))
+    build(tmp_path / "two", opened(tmp_path / "columns"))
+    one, two = ImageIndex.open(tmp_path / "one"), ImageIndex.open(tmp_path / "two")
+    assert one.rows([2])["name"].to_pylist() == ["mine.npy:2"]
+    assert one.rows([2])["caption"].to_pylist() == [None]
+    assert two.rows([2])["caption"].to_pylist() == ["c"]
+    assert np.array_equal(one.vector(range(3)), two.vector(range(3)))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "told"),
+    [
+        (np.vstack([drawn(2), np.full((1, 8), np.nan, np.float32)]), r"img_emb_0\.npy: row 3 is not finite, or zero"),
+        (np.vstack([drawn(2), np.full((1, 8), np.inf, np.float32)]), r"row 3 is not finite, or zero: compute it again"),
+        (np.vstack([drawn(2), np.zeros((1, 8), np.float32)]), "row 3 is not finite, or zero"),
+        (drawn(3, dim=9), "has vectors of 9 numbers, those of --encoder 'toy' have 8: give the encoder that made them"),
+        (np.arange(24).reshape(3, 8), "holds int64 of shape"),
+        (np.array([[{}] * 8] * 3), r"img_emb_0\.npy is damaged"),
+    ],
+)
+def test_hostile_vectors_are_refused(vectors: Any, told: str, tmp_path: Path) -> None:
+    write_vectors(tmp_path / "vectors", 0, vectors)
+    with pytest.raises(InputError, match=told) as raised:
+        build(tmp_path / "index", opened(tmp_path / "vectors"))
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "index").exists()
+
+
+def test_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "vectors"
+    write_vectors(folder, 0, drawn(3))
+    pq.write_table(pa.table({"caption": ["a", "b"]}), folder / "metadata/metadata_0.parquet")
+    with pytest.raises(InputError, match=r"img_emb_0\.npy has 3 rows, .*metadata_0\.parquet has 2: write both again"):
+        opened(folder)
+    (folder / "metadata/metadata_0.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match=r"metadata_0\.parquet is damaged"):
+        opened(folder)
+    pq.write_table(pa.table({"embedding": [[1.0, 2.0], [1.0]]}), tmp_path / "ragged.parquet")
+    (tmp_path / "ragged").mkdir()
+    (tmp_path / "ragged.parquet").rename(tmp_path / "ragged" / "0.parquet")
+    with pytest.raises(InputError, match="rows of different width"):
+        build(tmp_path / "index", opened(tmp_path / "ragged", toy(dim=2)))
+    with pytest.raises(InputError, match="do not say which encoder made them"):
+        find_source("embeddings").open(str(folder), None)
+
+
+def test_what_is_none_or_several_is_named(pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for given in ("empty", "absent"):
+        with pytest.raises(InputError, match="is no project's data folder, no folder of pictures"):
+            source_of(str(tmp_path / given))
+    np.save(pictures / "mine.npy", drawn(3))
+    assert source_of(str(pictures)) == "embeddings"
+    tar(pictures / "0.tar", {})
+    with pytest.raises(InputError, match="may be embeddings or shards: say which with --source"):
+        source_of(str(pictures))
+    with pytest.raises(InputError, match="--source 'shard' is unknown: did you mean 'shards'"):
+        find_source("shard")
+
+
+def test_another_index_gives_what_it_has(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "one", 0, drawn(30), width=list(range(30)))
+    write_vectors(tmp_path / "two", 0, np.vstack([drawn(3), drawn(20, 1)]), width=list(range(23)))
+    build(tmp_path / "first", opened(tmp_path / "one"))
+    build(tmp_path / "second", opened(tmp_path / "two"))
+    assert source_of(str(tmp_path / "first")) == "index"
+    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None), "usearch", toy())
+    found = append(tmp_path / "index", find_source("index").open(str(tmp_path / "second"), None), toy())
+    assert (found.rows, found.repeated) == (20, 3)
+    index, first = ImageIndex.open(tmp_path / "index"), ImageIndex.open(tmp_path / "first")
+    assert index.rows(range(30)).equals(first.rows(range(30)))
+    assert np.array_equal(index.vector(range(30)), first.vector(range(30)))
+    assert index.rows([49])["width"].to_pylist() == [22]
+    with pytest.raises(InputError, match="encoder 'x' has image tower bbbbbbbbbbbb"):
+        find_source("index").open(str(tmp_path / "first"), toy("x", OTHER_TOWER))

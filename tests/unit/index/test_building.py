@@ -1,0 +1,208 @@
+"""Building and adding: each image once, and nothing changes unless all went well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from filelock import FileLock
+
+from components.core.errors import InputError
+from components.index import building
+from components.index.building import append, build, strays
+from components.index.facts import read_facts
+from components.index.image_index import ImageIndex
+from components.index.sources.source import Block, Opened
+from tests.support.index_making import OTHER_TOWER, TOWER, drawn, make_index, opened, toy, write_vectors
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of an index but the lock, by its path."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def of(*images: tuple[str, str]) -> Opened:
+    """A source of images by id, each with a caption, two to a block."""
+
+    def blocks() -> Iterator[Block]:
+        for start in range(0, len(images), 2):
+            ids, captions = zip(*images[start : start + 2], strict=True)
+            vectors = np.stack([np.eye(8, dtype=np.float32)[int(one) % 8] for one in ids])
+            table = pa.table({"image_id": [one.zfill(16) for one in ids], "caption": captions})
+            yield Block("here", table, lambda rows, vectors=vectors: vectors[rows])
+
+    return Opened(TOWER, "toy", 8, len(images), blocks)
+
+
+def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path) -> None:
+    found = build(tmp_path / "index", of(("1", "a"), ("1", "b"), ("2", "c"), ("1", "d"), ("3", "e")))
+    assert (found.rows, found.repeated) == (3, 2)
+    index = ImageIndex.open(tmp_path / "index")
+    assert index.rows([0, 1, 2])["caption"].to_pylist() == ["a", "c", "e"]
+    assert np.array_equal(index.vector([0, 1, 2]), np.eye(8, dtype=np.float32)[[1, 2, 3]])
+
+
+@pytest.mark.parametrize("kind", ["exact", "usearch"])
+def test_adding_skips_what_is_there_and_keeps_old_files(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build(folder, of(("1", "a"), ("2", "b")), kind, toy())
+    before = content(folder)
+    found = append(folder, of(("2", "again"), ("3", "c"), ("3", "again"), ("4", "d")), toy())
+    assert (found.rows, found.repeated, found.facts.rows) == (2, 2, 4)
+    after = content(folder)
+    assert {name for name in before if name.startswith(("vectors", "rows"))} <= set(after)
+    assert all(after[name] == before[name] for name in before if name.startswith(("vectors", "rows")))
+    index = ImageIndex.open(folder)
+    assert index.rows(range(4))["caption"].to_pylist() == ["a", "b", "c", "d"]
+    assert index.search(np.eye(8)[[3]], 1).rows.tolist() == [[2]]
+    assert not strays(folder, index.facts)
+    assert append(folder, of(("1", "x")), toy()).rows == 0
+    assert content(folder) == after
+
+
+def test_long_sources_are_cut_into_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "_SEGMENT", 3)
+    images = [(str(number), f"caption {number}") for number in range(11)]
+    facts = build(tmp_path / "index", of(*images)).facts
+    assert [segment.rows for segment in facts.segments] == [4, 4, 3]
+    index = ImageIndex.open(tmp_path / "index")
+    assert index.rows(range(11))["caption"].to_pylist() == [caption for _, caption in images]
+
+
+def failing(source: Opened) -> Opened:
+    """The source, which fails behind its first block."""
+
+    def blocks() -> Iterator[Block]:
+        yield next(source.blocks())
+        raise InputError("the disk was pulled out")
+
+    return replace(source, blocks=blocks)
+
+
+@pytest.mark.parametrize("kind", ["exact", "usearch"])
+def test_what_fails_leaves_the_index_as_it_was(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "index"
+    with pytest.raises(InputError, match="pulled out"):
+        build(folder, failing(of(("1", "a"), ("2", "b"))), kind, toy())
+    assert not list(tmp_path.iterdir())
+    build(folder, of(("1", "a"), ("2", "b")), kind, toy())
+    before = content(folder)
+    more = of(("3", "c"), ("4", "d"), ("5", "e"))
+    with pytest.raises(InputError, match="pulled out"):
+        append(folder, failing(more), toy())
+    assert content(folder) == before
+    with pytest.raises(InputError, match="pulled out"):
+        build(folder, failing(more), kind, toy(), replace=True)
+    assert content(folder) == before
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(building, "write_facts", stop)
+    with pytest.raises(KeyboardInterrupt):
+        append(folder, more, toy())
+    assert content(folder) == before
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from components.index import building
+from tests.support.index_making import opened, toy
+building.write_facts = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+building.append(Path("index"), opened(Path("more")), toy())
+"""
+
+
+def test_a_killed_append_leaves_an_index_that_the_next_one_tidies(tmp_path: Path) -> None:
+    make_index(tmp_path, 40, "usearch")
+    folder = tmp_path / "index"
+    before, facts = content(folder), read_facts(folder)
+    write_vectors(tmp_path / "more", 0, drawn(10, 9))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    left = content(folder)
+    assert len(strays(folder, facts)) == 3
+    assert {name: left[name] for name in before} == before
+    assert len(ImageIndex.open(folder)) == 40
+    assert append(folder, opened(tmp_path / "more"), toy()).rows == 10
+    assert not strays(folder, read_facts(folder))
+
+
+def test_another_tower_or_width_is_not_added(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build(folder, of(("1", "a")))
+    with pytest.raises(InputError, match=r"by image tower aaaaaaaaaaaa \(of 'toy'\), what is to be added by bbbbbbbbb"):
+        append(folder, replace(of(("2", "b")), image_tower_sha256=OTHER_TOWER))
+    with pytest.raises(InputError, match="has vectors of 8 numbers, --from has 9: correct --from"):
+        append(folder, replace(of(("2", "b")), dim=9))
+    with pytest.raises(InputError, match="encoder 'other' has image tower bbbbbbbbbbbb"):
+        append(folder, of(("2", "b")), toy("other", OTHER_TOWER))
+
+
+def test_one_process_at_a_time_changes_it(tmp_path: Path) -> None:
+    build(tmp_path / "index", of(("1", "a")))
+    with FileLock(tmp_path / "index" / ".lock"), pytest.raises(InputError, match="another process changes"):
+        append(tmp_path / "index", of(("2", "b")))
+
+
+def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build(folder, of(("1", "a")))
+    with pytest.raises(InputError, match="holds an index: use `cliptune index append`, or give --replace"):
+        build(folder, of(("2", "b")))
+    assert build(folder, of(("2", "b")), replace=True).facts.rows == 1
+    (tmp_path / "photographs").mkdir()
+    (tmp_path / "photographs" / "mine.jpg").write_bytes(b"irreplaceable")
+    for replace_it in (True, False):
+        with pytest.raises(InputError, match="holds something that is no index"):
+            build(tmp_path / "photographs", of(("1", "a")), replace=replace_it)
+    with pytest.raises(InputError, match="is no folder"):
+        build(tmp_path / "photographs" / "mine.jpg", of(("1", "a")))
+    with pytest.raises(InputError, match="there is no image to index"):
+        build(tmp_path / "empty", of())
+    assert not (tmp_path / "empty").exists()
+
+
+def test_approximate_kinds_want_queries_and_an_encoder(tmp_path: Path) -> None:
+    def source(caption: str) -> Opened:
+        return of(("1", caption), ("2", caption))
+
+    with pytest.raises(InputError, match="kind 'usearch' is tuned on text queries: give --encoder"):
+        build(tmp_path / "index", source("a"), "usearch")
+    with pytest.raises(InputError, match="no image has a caption: give --queries"):
+        build(tmp_path / "index", source(" "), "usearch", toy())
+    assert build(tmp_path / "index", source(" "), "usearch", toy(), ["a dog"]).facts.recalls[0].queries == 1
+    with pytest.raises(InputError, match="tuned on text queries again: give --encoder"):
+        append(tmp_path / "index", of(("3", "c")))
+
+
+def test_a_file_out_of_the_folder_is_never_written(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build(folder, of(("1", "a")))
+    (folder / "vectors" / "000001.npy").symlink_to(tmp_path / "elsewhere")
+    append(folder, of(("2", "b")))
+    assert not (tmp_path / "elsewhere").exists()
+    assert len(ImageIndex.open(folder)) == 2
+
+
+def test_images_are_known_whatever_their_order() -> None:
+    known, seen, rng = building._Known(np.array([9, 3], np.uint64)), {3, 9}, np.random.default_rng(0)
+    for _ in range(30):
+        ids = rng.integers(0, 200, rng.integers(1, 40)).tolist()
+        table = pa.table({"image_id": [f"{one:016x}" for one in ids]})
+        kept = known.new(Block("here", table, lambda rows: drawn(len(rows))))
+        expected = [row for row, one in enumerate(ids) if one not in seen and one not in ids[:row]]
+        assert kept.tolist() == expected
+        seen.update(ids)

@@ -1,0 +1,198 @@
+"""`ImageIndex`: who may ask, what is found, and rows and pictures of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from components.core.errors import InputError
+from components.core.files import image_id
+from components.encoders.adapter.encoder import Encoder
+from components.index.building import build
+from components.index.facts import read_facts, rows_file, structure_file, vectors_file
+from components.index.image_index import ImageIndex, picture_of, spread
+from components.index.sources import find_source
+from components.registry.encoder_lookup import encoder_under_test
+from tests.support.index_making import DIM, OTHER_TOWER, drawn, make_index, opened, other, toy, unit, write_vectors
+from tests.support.toy_context import colour_image
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> ImageIndex:
+    make_index(tmp_path, 40, width=list(range(40)))
+    return ImageIndex.open(tmp_path / "index")
+
+
+def test_an_encoder_with_the_same_tower_is_taken_without_building(index: ImageIndex) -> None:
+    index.accept(other(toy(), name="another text side", sha256="other"))
+    with pytest.raises(InputError) as raised:
+        index.accept(toy("stranger", OTHER_TOWER))
+    assert str(raised.value) == (
+        f"{index.folder} was made by image tower aaaaaaaaaaaa (of 'toy'), encoder 'stranger' has image tower "
+        "bbbbbbbbbbbb, whose vectors are others: choose an encoder trained from 'toy', or build an index with "
+        "--encoder stranger"
+    )
+    with pytest.raises(InputError, match="encoder 'text' has no image tower at all"):
+        index.accept(toy("text", None))
+
+
+def test_towers_are_told_apart_by_their_weights(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    for colour in ((255, 0, 0), (0, 255, 0)):
+        colour_image(tmp_path / "pictures" / f"{colour[0]}.png", colour)
+    before = encoder_under_test("before", tiny_encoder)
+    source = find_source("folder").open(str(tmp_path / "pictures"), before)
+    build(tmp_path / "index", source)
+    index = ImageIndex.open(tmp_path / "index")
+    text = next(tiny_encoder.model.transformer.parameters())
+    text.data += 1
+    after = encoder_under_test("after", tiny_encoder)
+    assert after.sha256 != before.sha256
+    index.accept(after)
+    next(tiny_encoder.model.visual.parameters()).data += 1
+    with pytest.raises(InputError, match="whose vectors are others"):
+        index.accept(encoder_under_test("image side trained", tiny_encoder))
+
+
+def test_it_finds_as_numpy_does(index: ImageIndex) -> None:
+    vectors, queries = unit(drawn(40)), drawn(3, 1)
+    found = index.search(queries, 5)
+    scores = unit(queries) @ vectors.T
+    assert found.rows.tolist() == np.argsort(-scores, axis=1, kind="stable")[:, :5].tolist()
+    assert np.allclose(found.scores, -np.sort(-scores, axis=1)[:, :5], atol=1e-6)
+    assert len(index) == 40
+    assert np.allclose(index.vector([7, 3]), vectors[[7, 3]], atol=1e-6)
+
+
+def test_filters_are_marks_or_numbers(index: ImageIndex) -> None:
+    wide = np.asarray(index.column("width")) >= 30
+    marked, numbered = index.search(drawn(2), 20, wide), index.search(drawn(2), 20, range(39, 29, -1))
+    assert marked.rows.tolist() == numbered.rows.tolist()
+    assert set(marked.rows[:, :10].ravel().tolist()) == set(range(30, 40))
+    assert (marked.rows[:, 10:] == -1).all()
+    assert np.isneginf(marked.scores[:, 10:]).all()
+    nothing = index.search(drawn(2), 3, np.zeros(40, np.bool_))
+    assert nothing.rows.tolist() == [[-1] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("vectors", "k", "rows", "told"),
+    [
+        (np.ones((1, DIM + 1)), 1, None, r"query vectors of shape \(1, 9\) do not fit"),
+        (np.ones(DIM), 1, None, r"query vectors of shape \(8,\) do not fit"),
+        (np.full((1, DIM), np.nan), 1, None, "a query vector is not finite"),
+        (np.ones((1, DIM)), 0, None, "0 images cannot be searched"),
+        (np.ones((1, DIM)), 1, np.ones(39, np.bool_), r"a filter of \(39,\) marks does not fit the 40 rows"),
+        (np.ones((1, DIM)), 1, [40], "has the rows 0 to 39: 40 to 40 is asked"),
+        (np.ones((1, DIM)), 1, [-1], "has the rows 0 to 39"),
+        (np.ones((1, DIM)), 1, [0.5], "row numbers are whole"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    vectors: np.ndarray, k: int, rows: object, told: str, index: ImageIndex
+) -> None:
+    with pytest.raises(InputError, match=told):
+        index.search(vectors, k, rows)  # type: ignore[arg-type]
+
+
+def test_rows_have_what_is_known_of_the_images(index: ImageIndex) -> None:
+    found = index.rows([5, 2]).to_pylist()
+    assert [row["caption"] for row in found] == ["caption 0 5", "caption 0 2"]
+    assert [row["width"] for row in found] == [5, 2]
+    assert [row["image_id"] for row in found] == [image_id(drawn(40)[row].tobytes()) for row in (5, 2)]
+    assert index.schema.names == ["image_id", "caption", "name", "file", "position", "size", "width"]
+    with pytest.raises(InputError, match="known by its vector alone"):
+        index.picture(2)
+
+
+def test_pictures_stay_where_they_are(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "pictures" / "red.png"
+    colour_image(path, (255, 0, 0))
+    raw = path.read_bytes()
+    source = find_source("folder").open(str(tmp_path / "pictures"), encoder_under_test("tiny", tiny_encoder))
+    build(tmp_path / "index", source)
+    index = ImageIndex.open(tmp_path / "index")
+    assert index.picture(0) == raw
+    refusal = r"red\.png \(row 0\) is not there, or not the picture that was indexed: put it back, or build"
+    path.write_bytes(raw[:-1] + b"?")
+    with pytest.raises(InputError, match=refusal):
+        index.picture(0)
+    path.unlink()
+    with pytest.raises(InputError, match=refusal):
+        index.picture(0)
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "/proc/self/mem", "a\0b", "."])
+def test_no_device_is_read_for_a_picture(file: str) -> None:
+    row = {"image_id": "0" * 16, "name": "x", "file": file, "position": None, "size": 10}
+    for changed in (row, row | {"position": 0}, row | {"size": 1 << 60}, row | {"position": -5}):
+        with pytest.raises(InputError, match="is not there, or not the picture"):
+            picture_of(changed, 0, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["exact", "usearch"])
+def test_files_that_do_not_fit_are_refused(kind: str, tmp_path: Path) -> None:
+    make_index(tmp_path, 40, kind)
+    folder = tmp_path / "index"
+    paths = [vectors_file(folder, 0), rows_file(folder, 0)]
+    if kind == "usearch":
+        paths.append(structure_file(folder, 0))
+    for path in paths:
+        raw = path.read_bytes()
+        path.write_bytes(raw[:-40])
+        with pytest.raises(InputError, match=f"{path.name} .*: build the index again"):
+            ImageIndex.open(folder)
+        path.unlink()
+        (tmp_path / "elsewhere").write_bytes(raw)
+        path.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(InputError, match=f"{path.name} is a link"):
+            ImageIndex.open(folder)
+        path.unlink()
+        path.write_bytes(raw)
+    (tmp_path / "vectors-elsewhere").symlink_to(folder / "vectors")
+    (folder / "vectors").rename(tmp_path / "moved")
+    (folder / "vectors").symlink_to(tmp_path / "moved")
+    with pytest.raises(InputError, match="vectors is a link"):
+        ImageIndex.open(folder)
+
+
+def test_an_opened_index_stays_as_it_was_while_others_append(tmp_path: Path) -> None:
+    from components.index.building import append
+
+    make_index(tmp_path, 40, "usearch")
+    index = ImageIndex.open(tmp_path / "index")
+    before = index.search(drawn(3), 5)
+    write_vectors(tmp_path / "more", 1, drawn(10, 9))
+    append(tmp_path / "index", opened(tmp_path / "more"), toy())
+    assert index.search(drawn(3), 5).rows.tolist() == before.rows.tolist()
+    assert len(ImageIndex.open(tmp_path / "index")) == 50
+
+
+def test_one_that_opens_while_another_appends_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_index(tmp_path, 40)
+    facts = read_facts(tmp_path / "index")
+    stale = facts.model_copy(update={"segments": (*facts.segments, *facts.segments)})
+    answers = iter([stale, facts])
+    monkeypatch.setattr("components.index.image_index.read_facts", lambda _folder: next(answers))
+    assert len(ImageIndex.open(tmp_path / "index")) == 40
+
+
+def test_captions_are_different_ones_from_all_over(tmp_path: Path) -> None:
+    captions = ["same"] * 10 + [f"text {row}" for row in range(2990)]
+    write_vectors(tmp_path / "vectors", 0, drawn(3000), caption=captions)
+    build(tmp_path / "index", opened(tmp_path / "vectors"))
+    found = ImageIndex.open(tmp_path / "index").captions
+    assert len(found) == len(set(found)) == 1000
+    assert {"same", "text 2989"} <= set(found)
+    assert isinstance(ImageIndex.open(tmp_path / "index").column("caption"), pa.ChunkedArray)
+
+
+def test_a_caption_that_hardly_any_image_has_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.index.image_index._CAPTIONS", 10)
+    captions = [None if row != 34 else "the only one" for row in range(100)]
+    assert 34 not in spread(100, 40)
+    write_vectors(tmp_path / "vectors", 0, drawn(100), caption=captions)
+    build(tmp_path / "index", opened(tmp_path / "vectors"))
+    assert ImageIndex.open(tmp_path / "index").captions == ["the only one"]
