@@ -1,0 +1,66 @@
+"""The serving benchmark asks what it says it asks; how fast either server is, no test can say."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.benchmarks import serving
+from tests.benchmarks.serving import compare, measure, registry, show, tell_overload
+from tests.benchmarks.serving_client import Outcome
+
+KNOWN = {"a": np.array([0.6, 0.8], np.float32), "b": np.array([1, 0], np.float32)}
+OURS = Outcome(2.0, {"200": 20}, 0, [1.0, 2.0, 3.0], [("a", [0.6, 0.8]), ("b", [1.0, 0.001])])
+MLFLOW = Outcome(2.0, {"200": 4, "500": 1}, 2, [10.0], [("a", [0.6, 0.8])])
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(1200)
+def test_both_servers_answer_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with registry(tmp_path):
+        found = measure(tmp_path, clients=4, seconds=1.0, rounds=1, texts=50)
+    assert found == json.loads(json.dumps(found))
+    assert found["requests_per_second"] > 0
+    assert found["requests_per_second_mlflow"] > 0
+    assert found["largest_difference"] < 1e-5
+    assert found["largest_difference_mlflow"] < 1e-5
+    assert found["overload_largest_difference"] < 1e-5
+    assert found["not_answered"] == found["not_answered_mlflow"] == found["overload_other"] == 0
+    assert found["overload_answered"] > 0
+    assert found["overload_alive"]
+    output = io.StringIO()
+    show(found, Console(file=output, width=200))
+    assert f"{found['speedup_vs_mlflow_serve']:.1f} times as many" in output.getvalue()
+
+
+def test_figures_are_medians_of_right_answers() -> None:
+    slow = Outcome(2.0, {"200": 8}, 0, [4.0], [("a", [0.6, 0.8])])
+    found = compare([(OURS, MLFLOW), (slow, MLFLOW), (slow, MLFLOW)], KNOWN)
+    assert found["requests_per_second"] == 4
+    assert found["requests_per_second_mlflow"] == 2
+    assert found["speedup_vs_mlflow_serve"] == 2
+    assert found["p95_ms"] == 4
+    assert found["largest_difference"] == pytest.approx(0.001)
+    assert found["largest_difference_mlflow"] == pytest.approx(0, abs=1e-6)
+    assert (found["not_answered"], found["not_answered_mlflow"]) == (0, 9)
+
+
+def test_an_overload_tells_refusals_from_what_else_went_wrong() -> None:
+    found = tell_overload(Outcome(1.0, {"200": 5, "429": 3, "500": 1}, 2, [1.0], []), True, KNOWN)
+    assert (found["overload_answered"], found["overload_refused"], found["overload_other"]) == (5, 3, 3)
+    assert math.isnan(found["overload_largest_difference"])
+
+
+def test_a_champion_of_the_checkout_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "local_aliases", lambda _model: {"champion": "7"})
+    monkeypatch.setattr(serving, "register_champion", lambda _encoder: pytest.fail("it has one"))
+    with registry(tmp_path):
+        pass

@@ -1,0 +1,231 @@
+"""`cliptune serve` as a process of its own, with a real registry. About two minutes on an idle machine."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import torch
+
+from components.encoders.adapter.encoder import Encoder
+from components.tracking import make_client
+from tests.benchmarks.serving_client import Job, run_clients
+from tests.conftest import REPO, TINY
+from tests.integration.conftest import free_ports
+from tests.support.mlflow_servers import running
+from tests.support.serving import wait_until
+from tests.support.serving_registry import point, register_champion
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+TOKEN = "a-token-for-this-test"
+TEXTS = ["a dog", "two cats on a sofa", "<b>caf\u00e9</b> \U0001f600"]
+SWAP_S = 120.0
+
+
+@dataclass
+class Registry:
+    """A store with two versions that share an image tower and a third that has its own.
+
+    Attributes:
+        store: its address.
+        encoders: version -> encoder.
+    """
+
+    store: str
+    encoders: dict[str, Encoder]
+
+    def check(self, model: str, texts: list[str], vectors: list[list[float]]) -> None:
+        """The vectors are those of the version that the answer names."""
+        name, _, version = model.partition("/")
+        assert name == "text-encoder"
+        np.testing.assert_allclose(vectors, self.encoders[version].embed_texts(texts), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    folder = tmp_path_factory.mktemp("registry")
+    store = f"sqlite:///{folder / 'mlflow.db'}"
+    made = []
+    for seed in (1, 2, 3):
+        torch.manual_seed(seed)
+        made.append(Encoder.create(f"encoder{seed}", "tiny", TINY, "test"))
+    made[1].model.visual.load_state_dict(made[0].model.visual.state_dict())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", store)
+        patch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+        yield Registry(store, {register_champion(encoder, alias=None): encoder for encoder in made})
+
+
+@contextmanager
+def _served(registry: Registry, folder: Path, token: str, *options: str) -> Iterator[tuple[str, Popen[bytes]]]:
+    """The champion's server; yields its address and its process."""
+    port = free_ports(1)[0]
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "components.cli", "serve", "--port", str(port), "--poll", "0.2", *options]
+    environment = {"MLFLOW_TRACKING_URI": registry.store, "CLIPTUNE_SERVE_TOKEN": token, "PYTHONPATH": str(REPO)}
+    with running(command, f"{address}/health", folder, environment) as process:
+        yield address, process
+
+
+@pytest.fixture
+def address(registry: Registry, tmp_path: Path) -> Iterator[str]:
+    """A server of the first version, with a token."""
+    point("champion", "1")
+    with _served(registry, tmp_path / "elsewhere", TOKEN, "--rate", "0") as (found, _):
+        yield found
+
+
+def _client(address: str, token: str = TOKEN) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{address}/v1", api_key=token, max_retries=0, timeout=60)
+
+
+def test_the_openai_client_and_every_new_champion(address: str, registry: Registry) -> None:
+    client = _client(address)
+    _check_as_openai_s(client, address, registry)
+    _check_swap(client, registry)
+    _check_another_tower(client, address, registry)
+    _check_registry_without_alias(client, address, registry)
+
+
+def _check_as_openai_s(client: openai.OpenAI, address: str, registry: Registry) -> None:
+    # Without a format the client asks for base64 and decodes it.
+    for answer in (
+        client.embeddings.create(input=TEXTS, model="text-encoder@champion", user="somebody"),
+        client.embeddings.create(input=TEXTS, model="text-encoder/1", encoding_format="float", dimensions=16),
+    ):
+        registry.check(answer.model, TEXTS, [row.embedding for row in answer.data])
+        assert [row.index for row in answer.data] == [0, 1, 2]
+        # Start, words and end of the first two are 4 and 7 tokens.
+        assert answer.usage.prompt_tokens == answer.usage.total_tokens > 11
+    assert client.embeddings.create(input="a dog", model="text-encoder").usage.prompt_tokens == 4
+    raw = client.embeddings.with_raw_response.create(input="a dog", model="text-encoder")
+    assert raw.headers["x-cliptune-model"] == "text-encoder/1"
+    assert {"text-encoder/1", "text-encoder@champion"} < {model.id for model in client.models.list()}
+    with pytest.raises(openai.AuthenticationError) as wrong_token:
+        _client(address, "a-token-of-another-test").embeddings.create(input="a", model="text-encoder")
+    assert wrong_token.value.code == "invalid_api_key"
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(input="a", model="text-embedding-3-small")
+    with pytest.raises(openai.BadRequestError, match="token numbers"):
+        client.embeddings.create(input=[1, 2, 3], model="text-encoder")
+    with pytest.raises(openai.BadRequestError) as wrong_size:
+        client.embeddings.create(input="a", model="text-encoder", dimensions=8)
+    assert wrong_size.value.param == "dimensions"
+
+
+def _check_swap(client: openai.OpenAI, registry: Registry) -> None:
+    """While clients ask without a pause the champion changes; each answer is right for the version that it names."""
+    answered: list[str] = []
+    done = threading.Event()
+
+    def ask(number: int) -> None:
+        texts = [f"a dog and {number} cats", TEXTS[number % len(TEXTS)]]
+        while not done.is_set():
+            answer = client.embeddings.create(input=texts, model="text-encoder")
+            registry.check(answer.model, texts, [row.embedding for row in answer.data])
+            answered.append(answer.model)
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask, number) for number in range(4)]
+        try:
+            wait_until(lambda: "text-encoder/1" in answered, SWAP_S)
+            point("champion", "2")
+            wait_until(lambda: "text-encoder/2" in answered, SWAP_S)
+        finally:
+            done.set()
+        for one in asking:
+            one.result()
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(input="a", model="text-encoder/1")
+
+
+def _health(address: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = httpx.get(f"{address}/health").json()
+    return found
+
+
+def _check_another_tower(client: openai.OpenAI, address: str, registry: Registry) -> None:
+    point("champion", "3")
+    wait_until(lambda: "another image tower" in (_health(address)["problem"] or ""), SWAP_S)
+    answer = client.embeddings.create(input=TEXTS, model="text-encoder")
+    assert answer.model == _health(address)["model"] == "text-encoder/2"
+    registry.check(answer.model, TEXTS, [row.embedding for row in answer.data])
+    numbers = httpx.get(f"{address}/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
+    assert "cliptune_model_refused 1.0" in numbers
+    assert 'model="text-encoder/2"' in numbers
+    point("champion", "1")
+    wait_until(lambda: _health(address)["model"] == "text-encoder/1", SWAP_S)
+    assert _health(address)["problem"] is None
+
+
+def _check_registry_without_alias(client: openai.OpenAI, address: str, registry: Registry) -> None:
+    make_client().delete_registered_model_alias("text-encoder", "champion")
+    wait_until(lambda: _health(address)["problem"] == "the alias is gone", SWAP_S)
+    answer = client.embeddings.create(input=TEXTS, model="text-encoder")
+    registry.check(answer.model, TEXTS, [row.embedding for row in answer.data])
+
+
+def test_overload_then_an_orderly_end(registry: Registry, tmp_path: Path) -> None:
+    point("champion", "2")
+    options = ("--rate", "0", "--queue", "128", "--texts", "16", "--batch", "16", "--cache", "0")
+    with _served(registry, tmp_path / "elsewhere", "", *options) as (address, process):
+        _check_overload(address, registry, tmp_path)
+        _check_sigterm(address, registry, process)
+
+
+def _check_overload(address: str, registry: Registry, folder: Path) -> None:
+    texts = [f"a dog and {number} cats" for number in range(300)]
+    port = int(address.rpartition(":")[2])
+    outcome = run_clients(Job(port, "/v1/embeddings", "input", {}, texts, 300, 3.0), folder)
+    assert outcome.lost == 0
+    assert set(outcome.statuses) == {"200", "429"}
+    known = dict(zip(texts, registry.encoders["2"].embed_texts(texts), strict=True))
+    assert outcome.largest_difference(known) < 1e-5
+    assert _health(address)["ready"]
+
+
+def _check_sigterm(address: str, registry: Registry, process: Popen[bytes]) -> None:
+    """Everything that the server has taken is answered, although it was told to end before."""
+    draw = random.Random(0)
+    # Words that nobody has seen take the tokenizer long.
+    requests = [[" ".join(_word(draw) for _ in range(60)) for _ in range(16)] for _ in range(7)]
+
+    def ask(texts: list[str]) -> httpx.Response:
+        return httpx.post(f"{address}/v1/embeddings", json={"input": texts}, timeout=60)
+
+    def taken() -> bool:
+        numbers = dict(line.split(" ") for line in httpx.get(f"{address}/metrics").text.splitlines() if line[0] != "#")
+        return float(numbers["cliptune_queue_texts"]) + float(numbers["cliptune_texts_total"]) - before >= 6 * 16
+
+    numbers = httpx.get(f"{address}/metrics").text
+    before = float(numbers.partition("\ncliptune_texts_total ")[2].partition("\n")[0])
+    with ThreadPoolExecutor(len(requests)) as pool:
+        asked = [pool.submit(ask, texts) for texts in requests]
+        wait_until(taken)
+        waiting = sum(not one.done() for one in asked)
+        process.send_signal(signal.SIGTERM)
+        answers = [one.result() for one in asked]
+    assert waiting > 0
+    for texts, answer in zip(requests, answers, strict=True):
+        assert answer.status_code == 200
+        registry.check(answer.json()["model"], texts, [row["embedding"] for row in answer.json()["data"]])
+    assert process.wait(30) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/health")
+
+
+def _word(draw: random.Random) -> str:
+    return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))

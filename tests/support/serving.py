@@ -1,0 +1,86 @@
+"""Served versions whose vectors are known without a model, and a real server in a thread of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import uvicorn
+from starlette.applications import Starlette
+
+from components.serving.address import bind
+from components.serving.limits import Limits
+from components.serving.served import Served
+from components.serving.server import uvicorn_config
+
+
+def vector_of(text: str, dim: int = 4) -> npt.NDArray[np.float32]:
+    """A unit vector that only this text has."""
+    vector = np.random.default_rng([ord(letter) for letter in text]).normal(size=dim)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+@dataclass
+class Stub:
+    """Stands in for an encoder: notes what it is asked, waits while it is told to, and fails at a text.
+
+    Attributes:
+        asked: the texts of each call.
+        go: it computes nothing until this is set.
+        busy: it is set while a call waits or computes.
+        fails_at: a text that raises.
+    """
+
+    asked: list[list[str]] = field(default_factory=list)
+    go: threading.Event = field(default_factory=threading.Event)
+    busy: threading.Event = field(default_factory=threading.Event)
+    fails_at: str = "fail"
+
+    def __post_init__(self) -> None:
+        self.go.set()
+
+    def __call__(self, texts: list[str]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        self.asked.append(texts)
+        self.busy.set()
+        assert self.go.wait(30)
+        self.busy.clear()
+        if self.fails_at in texts:
+            raise ValueError("this text cannot be read")
+        return np.stack([vector_of(text) for text in texts]), np.array([len(text.split()) for text in texts])
+
+
+def stub_served(stub: Stub, version: int = 1, tower: str = "tower") -> Served:
+    """A version that a stub answers for."""
+    name = f"text-encoder/{version}"
+    names = frozenset({name, "text-encoder", "text-encoder@champion"})
+    return Served(name, names, f"sha{version}", tower, 4, stub, None)
+
+
+@contextmanager
+def live(app: Starlette, limits: Limits) -> Iterator[int]:
+    """The application behind real sockets, as `cliptune serve` runs it; yields its port."""
+    with bind("127.0.0.1", 0) as place:
+        server = uvicorn.Server(uvicorn_config(app, limits, {}))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+        thread.start()
+        try:
+            wait_until(lambda: server.started)
+            yield place.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def wait_until(true: object, seconds: float = 30.0) -> None:
+    """Return when a function says True."""
+    assert callable(true)
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not become true"
+        time.sleep(0.005)

@@ -1,0 +1,33 @@
+"""A registry with versions of a served model, made without the stages that a promotion needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from components.core.files import write_json
+from components.encoders.adapter.encoder import Encoder
+from components.registry.model import CHAMPION, SHA_TAG, Parts, register
+from components.tracking import make_client
+
+MODEL = "text-encoder"
+
+
+def register_champion(encoder: Encoder, alias: str | None = CHAMPION) -> str:
+    """Register an encoder in the store of `MLFLOW_TRACKING_URI` and point the alias at it; returns its version."""
+    client = make_client()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        encoder.save(folder / "encoder")
+        write_json(folder / "metrics.json", {})
+        parts = Parts(folder / "encoder", folder / "metrics.json", "a card", folder / "none")
+        run = client.create_run("0").info.run_id
+        version = register(client, MODEL, parts, run_id=run, tags={SHA_TAG: encoder.sidecar.weights_sha256})
+    if alias is not None:
+        point(alias, version)
+    return version
+
+
+def point(alias: str, version: str) -> None:
+    """Point an alias at a version."""
+    make_client().set_registered_model_alias(MODEL, alias, version)

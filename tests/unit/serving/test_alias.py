@@ -1,0 +1,47 @@
+"""Only an alias is watched, and one that points nowhere is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import InputError
+from components.serving.alias import Alias
+from components.tracking import make_client
+from tests.support.serving_registry import point
+
+
+@pytest.mark.parametrize(
+    ("name", "alias"),
+    [
+        ("text-encoder@champion", Alias("text-encoder", "champion")),
+        ("models:/mine@challenger", Alias("mine", "challenger")),
+        ("text-encoder/3", None),
+        ("models/paraclip", None),
+    ],
+)
+def test_only_an_alias_is_watched(name: str, alias: Alias | None) -> None:
+    assert Alias.of(name) == alias
+
+
+def test_what_it_points_at(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    track_in(tmp_path)
+    alias = Alias("text-encoder", "champion")
+    with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
+        alias.check()
+    client = make_client()
+    client.create_registered_model("text-encoder")
+    for _ in range(2):
+        client.create_model_version("text-encoder", str(tmp_path))
+    for version in ("2", "1"):
+        point("champion", version)
+        alias.check()
+        assert alias.version() == version
+        # What a registry on another machine is asked for.
+        with monkeypatch.context() as patch:
+            patch.setattr("components.serving.alias.local_aliases", lambda _model: None)
+            alias.check()
+            assert alias.version() == version
+            assert Alias("text-encoder", "challenger").version() is None

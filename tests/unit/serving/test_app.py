@@ -1,0 +1,127 @@
+"""The routes, asked as clients ask them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from tests.support.serving import Stub, vector_of
+
+
+@pytest.fixture
+def client(app_of: Callable[..., Starlette]) -> Iterator[TestClient]:
+    with TestClient(app_of()) as found:
+        yield found
+
+
+def test_embeddings(client: TestClient) -> None:
+    answer = client.post("/v1/embeddings", json={"input": ["a dog", "a cat"], "model": "text-encoder"})
+    assert answer.status_code == 200
+    assert answer.headers["x-cliptune-model"] == answer.json()["model"] == "text-encoder/1"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    vectors = np.array([row["embedding"] for row in answer.json()["data"]], np.float32)
+    np.testing.assert_array_equal(vectors, np.stack([vector_of("a dog"), vector_of("a cat")]))
+    assert answer.json()["usage"]["total_tokens"] == 4
+
+
+def test_html_comes_back_as_data_alone(client: TestClient) -> None:
+    text = "<script>alert(1)</script>"
+    for body in ({"input": text}, {"input": "a", "model": text}, {"input": "a", text: 1}):
+        answer = client.post("/v1/embeddings", json=body)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_models(client: TestClient) -> None:
+    models = client.get("/v1/models").json()
+    assert models["object"] == "list"
+    assert [model["id"] for model in models["data"]] == ["text-encoder", "text-encoder/1", "text-encoder@champion"]
+    assert all(model["object"] == "model" for model in models["data"])
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
+def test_health(path: str, client: TestClient) -> None:
+    answer = client.get(path)
+    told = {"live": True, "ready": True, "model": "text-encoder/1", "image_tower_sha256": "tower", "problem": None}
+    assert (answer.status_code, answer.json()) == (200, told)
+
+
+def test_health_tells_the_problem_and_stays_ready(app_of: Callable[..., Starlette]) -> None:
+    with TestClient(app_of(problem="version 2 cannot be loaded")) as client:
+        answer = client.get("/health/ready")
+    assert (answer.status_code, answer.json()["problem"]) == (200, "version 2 cannot be loaded")
+
+
+def test_health_of_a_worker_that_ended(app_of: Callable[..., Starlette]) -> None:
+    # Without its lifespan nothing starts the worker.
+    answer = TestClient(app_of()).get("/health/live")
+    assert (answer.status_code, answer.json()["live"]) == (503, False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1",
+        "/v1/embeddings/",
+        "/docs",
+        "/openapi.json",
+        "/v1/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/v1/models/..%2f..%2fparams.yaml",
+        "//etc/passwd",
+        "/v1/embeddings%00",
+        "/\u202e<b>",
+    ],
+)
+def test_paths_that_are_none(path: str, client: TestClient) -> None:
+    answer = client.get(path, follow_redirects=False)
+    assert answer.status_code == 404
+    error = {"message": "There is nothing here.", "type": "invalid_request_error", "param": None, "code": "not_found"}
+    assert answer.json() == {"error": error}
+
+
+def test_a_method_that_is_none(client: TestClient) -> None:
+    for answer in (client.get("/v1/embeddings"), client.delete("/health"), client.post("/metrics")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "not_found")
+
+
+def test_a_failure_tells_nothing_of_the_machine(app_of: Callable[..., Starlette]) -> None:
+    with TestClient(app_of(), raise_server_exceptions=False) as client:
+        answer = client.post("/v1/embeddings", json={"input": "fail"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+    assert answer.json()["error"]["message"] == "The server failed to answer."
+
+
+def test_metrics(client: TestClient) -> None:
+    client.post("/v1/embeddings", json={"input": ["a", "b"]})
+    client.post("/v1/embeddings", json={"input": []})
+    client.get("/../secret")
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    for line in (
+        'cliptune_requests_total{route="/v1/embeddings",status="200"} 1.0',
+        'cliptune_requests_total{route="/v1/embeddings",status="400"} 1.0',
+        'cliptune_requests_total{route="other",status="404"} 1.0',
+        "cliptune_request_seconds_count 1.0",
+        "cliptune_batch_texts_sum 2.0",
+        "cliptune_texts_total 2.0",
+        "cliptune_queue_texts 0.0",
+        'cliptune_model_info{image_tower_sha256="tower",model="text-encoder/1",sha256="sha1"} 1.0',
+    ):
+        assert line in answer.text.splitlines()
+
+
+def test_the_answer_is_the_same_in_both_encodings(client: TestClient, stub: Stub) -> None:
+    bodies = [
+        client.post("/v1/embeddings", content=json.dumps({"input": "a", "encoding_format": form})).json()
+        for form in ("float", "base64")
+    ]
+    assert isinstance(bodies[0]["data"][0]["embedding"], list)
+    assert isinstance(bodies[1]["data"][0]["embedding"], str)
+    assert stub.asked == [["a"], ["a"]]

@@ -1,0 +1,121 @@
+"""Bodies that are too long or too slow are refused without being kept, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from components.serving.limits import Limits
+from tests.support.serving import Stub, live, wait_until
+
+LIMITS = Limits(rate=0, body=10_000, body_s=0.5, headers_s=5)
+HUNDRED_MB = 100_000_000
+TOKEN = "one-token-of-many"
+
+
+@pytest.fixture
+def port(app_of: Callable[..., Starlette]) -> Iterator[int]:
+    with live(app_of(LIMITS), LIMITS) as found:
+        yield found
+
+
+def _zeros() -> Iterator[bytes]:
+    for _ in range(HUNDRED_MB // 100_000):
+        yield b"0" * 100_000
+
+
+def _read(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    connection.settimeout(20)
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_hundred_megabytes(declared: bool, port: int) -> None:
+    headers = {"content-length": str(HUNDRED_MB)} if declared else {}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", content=_zeros(), headers=headers, timeout=60)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_long")
+    assert answer.headers["connection"] == "close"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
+
+
+def test_a_client_that_sends_all_before_it_looks_sees_the_refusal(port: int) -> None:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", "/v1/embeddings", bytes(30_000_000))
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_long_body_is_refused_before_it_comes(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+        connection.settimeout(5)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_stops_half_way(port: int) -> None:
+    begun = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+        told = _read(connection)
+    assert told.startswith(b"HTTP/1.1 408")
+    assert b"did not come within 0.5 seconds" in told
+    assert time.monotonic() - begun < 10
+
+
+def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[..., Starlette]) -> None:
+    with (
+        live(app_of(LIMITS, [TOKEN]), LIMITS) as port,
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        ended = time.monotonic() + 20
+        with suppress(OSError):
+            while time.monotonic() < ended:
+                connection.sendall(b"1\r\nx\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() < ended
+        assert _read(connection).startswith(b"HTTP/1.1 401")
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body(port: int, stub: Stub) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"input": "a"}).status_code == 200
+    assert stub.asked == [["a"]]
+
+
+def test_a_client_that_leaves_while_it_waits(port: int, stub: Stub) -> None:
+    stub.go.clear()
+    body = [json.dumps({"input": text}).encode() for text in ("first", "second")]
+    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in body)
+    for connection, content in zip((first, second), body, strict=True):
+        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+        connection.sendall(head.encode() + content)
+        wait_until(stub.busy.is_set)
+
+    def numbers() -> str:
+        return httpx.get(f"http://127.0.0.1:{port}/metrics").text
+
+    wait_until(lambda: "cliptune_queue_texts 1.0" in numbers())
+    second.close()
+    wait_until(lambda: "cliptune_queue_texts 0.0" in numbers())
+    stub.go.set()
+    assert first.recv(100).startswith(b"HTTP/1.1 200")
+    first.close()
+    assert stub.asked == [["first"]]
+    assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 1.0' in numbers()

@@ -1,0 +1,99 @@
+"""Connections end whose client is slow to ask or slow to take its answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from starlette.applications import Starlette
+
+from components.serving.limits import Limits
+from tests.support.serving import Stub, live
+
+LIMITS = Limits(rate=0, headers_s=0.5)
+BODY = json.dumps({"input": "a"}).encode()
+ASK = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+
+
+@pytest.fixture
+def connection(app_of: Callable[..., Starlette]) -> Iterator[socket.socket]:
+    with live(app_of(LIMITS), LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as found:
+        found.settimeout(10)
+        yield found
+
+
+def _answer(connection: socket.socket) -> bytes:
+    told = b""
+    while not told.endswith(b"}"):
+        told += connection.recv(65536)
+    return told
+
+
+def _assert_ends(connection: socket.socket, send: bytes, pause: float = 0.1) -> None:
+    """The other side ends the connection although bytes keep coming."""
+    begun = time.monotonic()
+    with suppress(ConnectionResetError, BrokenPipeError):
+        for byte in send:
+            connection.sendall(bytes([byte]))
+            time.sleep(pause)
+        assert connection.recv(1) == b""
+    assert time.monotonic() - begun < 5
+
+
+def test_silence(connection: socket.socket) -> None:
+    _assert_ends(connection, b"")
+
+
+def test_a_head_that_drips(connection: socket.socket) -> None:
+    _assert_ends(connection, b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20)
+
+
+def test_a_second_head_that_drips(connection: socket.socket) -> None:
+    connection.sendall(ASK)
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+    _assert_ends(connection, b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20)
+
+
+def test_an_answer_that_takes_longer_than_a_head_may(connection: socket.socket, stub: Stub) -> None:
+    stub.go.clear()
+    connection.sendall(ASK)
+    time.sleep(1.0)
+    stub.go.set()
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+    time.sleep(1.0)
+    # Between requests a connection may rest longer.
+    connection.sendall(ASK)
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_answers_that_nobody_takes(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(LIMITS), LIMITS) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            _ask_without_end(connection)
+
+
+def _ask_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"GET /" + b"a" * 100_000,
+        b"\r\n\x00\r\n",
+    ],
+)
+def test_garbage(garbage: bytes, connection: socket.socket) -> None:
+    with suppress(ConnectionResetError, BrokenPipeError):
+        connection.sendall(garbage)
+        assert connection.recv(100)[:12] in (b"HTTP/1.1 400", b"")

@@ -1,0 +1,81 @@
+"""A loaded encoder gives the vectors that it gives without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.encoding.sentence_encoder import SentenceEncoder
+from components.core.errors import InputError
+from components.encoders.adapter import tokens
+from components.encoders.adapter.encoder import Encoder
+from components.serving import served
+from components.serving.question import Question
+from components.serving.served import load
+
+TEXTS = ["a dog", "two cats on a sofa", "<b>a</b> \x00 &amp; caf\u00e9", "a dog", "x " * 200]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_encoder: Encoder) -> Path:
+    tiny_encoder.save(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
+    found = load(str(folder))
+    answers = found.answers([Question(input=TEXTS[:2]), Question(input=TEXTS[2:])])
+    np.testing.assert_allclose(
+        np.stack([vector for answer in answers for vector in answer.vectors]),
+        tiny_encoder.embed_texts(TEXTS),
+        atol=1e-5,
+    )
+    # Start, two words and end; start, five words and end; the last is cut at the context.
+    assert answers[0].tokens == 4 + 7
+    assert found.answers([Question(input=TEXTS[-1])])[0].tokens == 24
+    assert (found.id, found.names, found.dim) == ("mine", {"mine"}, 16)
+    assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
+
+
+def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
+    plain, kept = load(str(folder)), load(str(folder), cache=2)
+    assert kept.cache is not None
+    asked: list[list[str]] = []
+    embed = kept.embed_new
+    kept = replace(kept, embed_new=lambda texts: (asked.append(texts), embed(texts))[1])
+    for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
+        (answer,), (expected,) = (one.answers([Question(input=texts)]) for one in (kept, plain))
+        np.testing.assert_allclose(np.stack(answer.vectors), np.stack(expected.vectors), atol=1e-6)
+        assert answer.tokens == expected.tokens
+        assert len(kept.cache or ()) <= 2
+    assert asked[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
+
+
+def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_MOST_WORDS", 50)
+    found = load(str(folder))
+    before = found.answers([Question(input="a dog")])[0].vectors[0]
+    for number in range(20):
+        found.answers([Question(input=" ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))])
+        assert len(tokens._byte_pairs(24).cache) <= 50
+    np.testing.assert_array_equal(found.answers([Question(input="a dog")])[0].vectors[0], before)
+
+
+def test_an_encoder_that_gives_no_vectors_is_not_served(folder: Path, tiny_encoder: Encoder) -> None:
+    with torch.no_grad():
+        tiny_encoder.model.text_projection.fill_(0)
+    tiny_encoder.save(folder)
+    with pytest.raises(InputError, match="does not give unit vectors"):
+        load(str(folder))
+
+
+def test_a_sentence_encoder_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = EncoderUnderTest("minilm", SentenceEncoder(None), "sha")  # type: ignore[arg-type]
+    monkeypatch.setattr(served, "find_encoder", lambda _name: found)
+    with pytest.raises(InputError, match="'minilm' has no image tower"):
+        load("minilm")
