@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from components.benchmarks.bootstrap import Interval, interval
+from components.benchmarks.bootstrap import Interval, paired_difference
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.files import atomic_file
@@ -73,9 +73,11 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         cells[name] = {}
         for report, found in zip(reports, scores, strict=True):
             result = report.metrics[name]
-            difference = found.values[name] - scores[0].values[name]
+            columns, others = (
+                one.values[name] if name in one.values else one.correlations[name] for one in (found, scores[0])
+            )
             about = found.strata.get(name), found.pictures.get(name)
-            delta = interval(difference, resamples, seed, *about) if report is not first else None
+            delta = paired_difference(columns, others, resamples, seed, *about) if report is not first else None
             cells[name][report.encoder] = Cell(Interval(result.value, *result.span), delta, result.higher_is_better)
     return Comparison(tuple(report.encoder for report in reports), cells)
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,66 +14,13 @@ from components.report import compare
 from components.report.comparison import Comparison
 from components.report.page import page as report
 from components.report.page.retrieved import Lists
+from tests.support.browsing import DESK, PHONE, opened
 from tests.support.report_pages import DEPTH, made_up_curves, make_settings, write_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 FEW = ["base", "paraclip"]
 MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number in range(3, 19))]
-PHONE, DESK = 390, 1280
-PATIENCE = 120_000
-"""Milliseconds; a page of 5 MB takes seconds where tests share the processor."""
-
-
-def _chromium() -> str:
-    """The browser's path; skips, or fails where CLIPTUNE_REQUIRE_BROWSER is 1, when there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = next((path for path in map(shutil.which, names) if path), None)
-    if found is None:
-        fix = "no Chromium on the PATH: apt-get install chromium"
-        if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
-            pytest.fail(fix)
-        pytest.skip(fix)
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests; its sandbox wants more rights than a container's root has."""
-    path = _chromium()
-    if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") != "1":
-        pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE)
-        yield launched
-        launched.close()
-
-
-@dataclass
-class Seen:
-    """A page that is open, and what it did besides."""
-
-    page: Any
-    console: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def _opened(browser: Any, file: Path, width: int, scheme: str) -> Iterator[Seen]:
-    context = browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)
-    context.set_default_timeout(PATIENCE)
-    seen = Seen(context.new_page())
-    seen.page.on("console", lambda message: seen.console.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.goto(file.as_uri())
-    try:
-        yield seen
-    finally:
-        context.close()
 
 
 @pytest.fixture
@@ -97,7 +39,7 @@ def build(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, encoders: list[str]) -> None:
     file = build(encoders)[0].reports / "comparison.html"
     for width, scheme in ((PHONE, "dark"), (DESK, "light")):
-        with _opened(browser, file, width, scheme) as seen:
+        with opened(browser, file.as_uri(), width, scheme) as seen:
             page = seen.page
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             # Also within the folded parts.
@@ -116,7 +58,7 @@ def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
     file = build(FEW)[0].reports / "comparison.html"
     inks = {}
     for scheme in ("light", "dark"):
-        with _opened(browser, file, DESK, scheme) as seen:
+        with opened(browser, file.as_uri(), DESK, scheme) as seen:
             ink = seen.page.evaluate("getComputedStyle(document.body).color")
             label = seen.page.locator("#plot-pareto .legendtext").first
             assert label.evaluate("text => getComputedStyle(text).fill") == ink
@@ -125,7 +67,7 @@ def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
 
 
 def test_encoders_and_metrics_of_the_curves_are_chosen(browser: Any, build: Any) -> None:
-    with _opened(browser, build(MANY)[0].reports / "comparison.html", DESK, "light") as seen:
+    with opened(browser, (build(MANY)[0].reports / "comparison.html").as_uri(), DESK, "light") as seen:
         visible = """id => document.getElementById(id).data.filter(trace => trace.visible)
             .map(trace => [trace.meta.encoder, trace.meta.choice])"""
         page = seen.page
@@ -140,7 +82,7 @@ def test_failures_follow_what_the_reader_chooses(browser: Any, build: Any) -> No
     folders = build(FEW)[0]
     stored = {name: read_scores(read_report(name, folders.metrics), folders.per_query).rankings for name in FEW}
     base, tuned = (Lists.of(name, stored[name]) for name in FEW)
-    with _opened(browser, folders.reports / "comparison.html", PHONE, "light") as seen:
+    with opened(browser, (folders.reports / "comparison.html").as_uri(), PHONE, "light") as seen:
         page = seen.page
 
         def first() -> str:

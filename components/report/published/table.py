@@ -88,7 +88,7 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
                 p = sign_flip_p(first, second, _RESAMPLES, seed, strata, pictures)
         elif name in ours.correlations and name in theirs.correlations:
             both = ours.correlations[name], theirs.correlations[name]
-            difference = paired_difference(*both, _RESAMPLES, seed)
+            difference = paired_difference(*both, _RESAMPLES, seed, None, pictures)
         if difference is not None:
             values = value.value, other.metrics[name].value
             names = name, report.encoder, other.encoder

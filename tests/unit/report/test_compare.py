@@ -10,6 +10,7 @@ import pytest
 
 from components.benchmarks.bootstrap import Interval, interval
 from components.benchmarks.scores import Scores
+from components.cli.explore import PORT
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.settings import Settings
@@ -129,8 +130,12 @@ def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settin
 def test_the_page_needs_no_network(evaluated: Folders, make_settings: Make) -> None:
     compare.run(make_settings(), evaluated)
     page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
-    loaded = [block.get("src") or block.get("href") or "" for _, block in page.found]
+    loaded = [block.get("src") or block.get("href") or "" for kind, block in page.found if kind != "a"]
     assert not [address for address in loaded if address and not address.startswith(("data:", "#"))]
+    led = [block.get("href") or "" for block in page.all("a")]
+    # Where `cliptune explore` listens unless told otherwise.
+    assert all(address.startswith(("#", f"http://127.0.0.1:{PORT}/?q=")) for address in led)
+    assert f"http://127.0.0.1:{PORT}/?q=c+query&p=c+paraphrase" in led
     assert not page.all("link")
 
 

@@ -19,8 +19,8 @@ def test_code_data_protocols_packages_and_parameters_are_named(
     assert (found.commit, found.dirty) == ("abc", True)
     assert found.protocols == {"retrieval": "1", "swaps": "2"}
     assert found.data[str(folders.test_pairs)] == file_hash(folders.test_pairs)
-    # Pairs, paraphrase queries, caption queries, labels and swaps.
-    assert len(found.data) == 5
+    # Pairs, paraphrase queries, caption queries, labels, swaps and caption ratings.
+    assert len(found.data) == 6
     assert found.packages["torch"][0].isdigit()
     assert "primary: paraphrased_retrieval/ao_at_2" in found.params
 

@@ -1,0 +1,189 @@
+"""The commands `cliptune explore` and `cliptune votes`: what encoders find, side by side, and what people say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.core.project import from_root, run_in_project
+
+if TYPE_CHECKING:
+    from components.benchmarks.encoding.context import EncoderUnderTest
+    from components.explorer.server import Explored
+    from components.index.image_index import ImageIndex
+
+_HOST, PORT = "127.0.0.1", 8321
+_BOTH = ["base", "text-encoder@champion"]
+_CACHE = Path("state/explore")
+
+
+def explore(
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(help="As for `cliptune evaluate`, two or more; the first is what the others are compared with."),
+    ] = None,
+    images: Annotated[
+        str,
+        typer.Option(help="An index, or what `cliptune index build --from` takes; by default this project's data."),
+    ] = "data",
+    host: Annotated[str, typer.Option(help="Where to listen; others than this machine then see all pictures.")] = _HOST,
+    port: Annotated[int, typer.Option(help="0 for any free one.", min=0, max=65535)] = PORT,
+    export: Annotated[
+        Path | None, typer.Option(help="Instead: write a page that needs no server, with the queries given.")
+    ] = None,
+    query: Annotated[list[str] | None, typer.Option(help="For --export: a query, or `query|paraphrase`.")] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="For --export: a file with a query on each line, its paraphrase behind a tab.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="For --export: pictures for each query.", min=1, max=100)] = 10,
+) -> None:
+    """Open a page on which two encoders answer the same query side by side.
+
+    It shows which pictures are shared, gained and lost, AO@k and JS@k as you type, the queries of an evaluation that
+    changed most, how stable a wish is in other words, and blind votes.
+
+    Examples: cliptune explore
+
+    cliptune explore --encoder base --encoder models/paraclip --images ~/photographs
+
+    cliptune explore --export page.html --query "a kid on a sofa|a child on a couch"
+    """
+
+    def command() -> None:
+        names, asked = encoder or _BOTH, _queries(query, queries)
+        if export is not None and not asked:
+            from components.core.errors import InputError
+
+            raise InputError("--export needs queries: give --query or --queries")
+        explored = _explored(names, images)
+        if export is not None:
+            from components.core.files import atomic_file
+            from components.explorer.snapshot import snapshot
+
+            with atomic_file(from_root(export)) as temporary:
+                temporary.write_text(snapshot(explored, asked, k), "utf-8")
+            typer.echo(f"wrote {export}: {len(asked)} queries")
+            return
+        _serve(explored, host, port)
+
+    run_in_project(command)
+
+
+def votes(
+    export: Annotated[
+        Path | None, typer.Option(help="Write a captions.tsv of the votes that marked the picture that was meant.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how often each encoder won in blind votes, with the interval of its share.
+
+    Examples: cliptune votes; cliptune votes --export captions.tsv
+    """
+    run_in_project(lambda: _votes(export, as_json))
+
+
+def _explored(names: list[str], images: str) -> Explored:
+    from components.core.errors import InputError
+    from components.core.settings import load_settings
+    from components.explorer.comparing import Explorer
+    from components.explorer.server import Explored
+    from components.registry.encoder_lookup import find_encoder
+    from components.registry.encoder_names import check_name, name_from_root
+
+    settings = load_settings()
+    places = [name_from_root(name) for name in names]
+    for name in places:
+        check_name(name)
+    encoders = [find_encoder(name) for name in places]
+    if len({one.name for one in encoders}) < len(encoders):
+        raise InputError("--encoder names one encoder twice: give two that differ")
+    index = _index(images, encoders[0])
+    for one in encoders:
+        index.accept(one)
+    return Explored(Explorer(index, encoders), settings, settings.synthesize.store)
+
+
+def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
+    """The index that `images` is, or one of what lies there, kept in `state/explore`."""
+    from components.core.files import content_hash, file_hash
+    from components.core.shards.listing import is_remote
+    from components.encoders.embeddings import MANIFEST
+    from components.index.building import append, build
+    from components.index.facts import FACTS
+    from components.index.image_index import ImageIndex
+    from components.index.sources import find_source, source_of
+
+    place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
+    if (Path(place) / FACTS).is_file():
+        return ImageIndex.open(Path(place))
+    manifest = Path(place) / "embeddings" / MANIFEST
+    made_of = file_hash(manifest) if manifest.is_file() else ""
+    kept = _CACHE / content_hash(str(Path(place).absolute()), encoder.image_tower_sha256 or "", made_of)[:16]
+    opened = find_source(source_of(place)).open(place, encoder)
+    if (kept / FACTS).is_file():
+        append(kept, opened, encoder)
+    else:
+        build(kept, opened, encoder=encoder)
+    return ImageIndex.open(kept)
+
+
+def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:
+    from components.core.errors import InputError
+
+    lines = [line.replace("|", "\t", 1) for line in given or []]
+    if file is not None:
+        try:
+            lines += from_root(file).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--queries {file} cannot be read ({error})") from None
+    parts = [line.partition("\t") for line in lines if line.strip()]
+    return [(query.strip(), paraphrase.strip()) for query, _, paraphrase in parts]
+
+
+def _serve(explored: Explored, host: str, port: int) -> None:
+    import uvicorn
+
+    from components.explorer.server import make_app
+    from components.serving.address import bind
+
+    here = host in ("127.0.0.1", "localhost", "::1")
+    with bind(host, port) as listening:
+        # Whoever reads the address may ask at once.
+        listening.listen()
+        shown = f"[{host}]" if ":" in host else host
+        typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
+        app = make_app(explored) if here else make_app(explored, ["*"])
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listening])
+
+
+def _votes(export: Path | None, as_json: bool) -> None:
+    from components.core.settings import load_settings
+    from components.explorer.voted import standings, write_captions
+    from components.registry.votes import Votes
+
+    store = Votes(load_settings().synthesize.store)
+    try:
+        found = store.all()
+    finally:
+        store.close()
+    if export is not None:
+        typer.echo(
+            f"wrote {export}: {write_captions(found, from_root(export))} queries with the picture that was meant"
+        )
+        return
+    table = standings(found)
+    if as_json:
+        print_json([one.model_dump() for one in table])
+        return
+    if not table:
+        typer.echo("no votes yet: run `cliptune explore`, view Vote")
+        return
+    numbers = ("won", "lost", "ties", "share of wins")
+    view = table_of(("encoder", "against", *numbers), f"{len(found)} blind votes", numbers=numbers)
+    for one in table:
+        share = f"{one.wins.share:.0%} [{one.wins.low:.0%}, {one.wins.high:.0%}]"
+        view.add_row(one.encoder, one.against, str(one.wins.won), str(one.wins.lost), str(one.wins.ties), share)
+    print_table(view)

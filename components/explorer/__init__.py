@@ -1,0 +1,1 @@
+"""The explorer: a page on which people compare what encoders find."""

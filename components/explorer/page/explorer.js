@@ -1,0 +1,331 @@
+"use strict";
+
+const $ = (selector) => document.querySelector(selector);
+const form = $("#asked");
+const found = $("#found");
+const snapshot = JSON.parse($("#snapshot").textContent);
+const ownStrings = ["q", "p", "k", "words", "metric", "a", "b", "texts"];
+let info = null;
+let question = null;
+let chosen = null;
+let asking = 0;
+
+/** An element with attributes, and texts or elements in it; texts are never read as HTML. */
+function el(name, attributes = {}, ...inside) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...inside.filter((one) => one !== null && one !== undefined));
+  return made;
+}
+
+async function ask(path, body) {
+  const options = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const answer = await fetch(path, options);
+  const said = await answer.json();
+  if (answer.ok) return said;
+  const detail = Array.isArray(said.detail) ? said.detail.map((one) => `${one.loc.at(-1)}: ${one.msg}`).join("; ") : said.detail;
+  throw new Error(said.error ?? detail ?? `the explorer answered ${answer.status}`);
+}
+
+function tell(text, wrong = false) {
+  $("#message").textContent = text;
+  $("#message").classList.toggle("wrong", wrong);
+}
+
+const percent = (value) => (100 * value).toFixed(1);
+const signed = (value) => (value < 0 ? "−" : "+") + (100 * Math.abs(value)).toFixed(1);
+const source = (row, large) => (snapshot ? snapshot.pictures[row] : `${large ? "pictures" : "thumbs"}/${row}.jpg`);
+
+// What is asked stands in the address, so that it can be shared, reloaded and gone back to.
+
+const view = () => new URLSearchParams(location.search).get("view") ?? "compare";
+
+function readForm(name) {
+  const params = new URLSearchParams({ view: name });
+  for (const field of form.elements) {
+    const shown = field.closest("[data-for]");
+    const here = !shown || shown.dataset.for.split(" ").includes(name);
+    if (field.name && here && field.value && field.name !== "user") params.set(field.name, field.value);
+  }
+  return params;
+}
+
+function writeForm() {
+  const params = new URLSearchParams(location.search);
+  for (const field of form.elements) {
+    if (!field.name || field.name === "user") continue;
+    if (params.has(field.name)) field.value = params.get(field.name);
+    else if (ownStrings.includes(field.name) && field.tagName !== "SELECT") field.value = "";
+    else if (field.name.startsWith("is.")) field.value = "";
+  }
+  if (!params.has("k")) form.elements.k.value = "10";
+}
+
+function go(params) {
+  const address = `${location.pathname}?${params}`;
+  if (`${location.pathname}${location.search}` !== address) history.pushState(null, "", address);
+  return show();
+}
+
+async function show() {
+  writeForm();
+  const now = view();
+  document.title = `${now} · cliptune explore`;
+  for (const button of document.querySelectorAll("nav button")) {
+    if (button.dataset.view === now) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+  }
+  for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(now);
+  if (info && !info.writes) $("#write").hidden = true;
+  const turn = ++asking;
+  tell("…");
+  try {
+    const shown = await views[now]();
+    if (turn !== asking) return;
+    found.replaceChildren(...shown.parts);
+    tell(shown.message ?? "");
+  } catch (error) {
+    if (turn !== asking) return;
+    found.replaceChildren();
+    tell(error.message, true);
+  }
+}
+
+function filters() {
+  const params = new URLSearchParams(location.search);
+  const kept = new URLSearchParams();
+  for (const [name, value] of params) if (value && (name === "words" || name.startsWith("is."))) kept.set(name, value);
+  return kept;
+}
+
+const with_ = (path, params) => (params.toString() ? `${path}?${params}` : path);
+
+// Pictures
+
+function badge(hit) {
+  if (hit.new) return el("span", { class: "badge new", title: hit.move === null || hit.move === undefined ? "not among the first encoder's first hundred" : `the first encoder has it ${hit.move} places lower` }, "new");
+  if (!hit.move) return null;
+  return el("span", { class: "badge", title: "places against the first encoder" }, hit.move > 0 ? `▲${hit.move}` : `▼${-hit.move}`);
+}
+
+function picture(hit, place, wording, onpick) {
+  const told = [`${place}.`, hit.caption || hit.name];
+  if (hit.both) told.push("(found for both wordings)");
+  if (hit.new) told.push("(new)");
+  return el(
+    "button",
+    { class: `hit${hit.both ? " both" : ""}`, type: "button", "data-row": hit.row, title: hit.caption || hit.name, onclick: (event) => (onpick ? onpick(hit, event.currentTarget) : enlarge(hit)) },
+    el("img", { src: source(hit.row), alt: `${wording} ${told.join(" ")}`.trim(), loading: "lazy" }),
+    onpick ? null : badge(hit),
+  );
+}
+
+const strip = (hits, wording, onpick) => el("div", { class: "strip" }, ...hits.map((hit, place) => picture(hit, place + 1, wording, onpick)));
+
+function enlarge(hit) {
+  const again = () => {
+    $("#large").close();
+    const params = filters();
+    params.set("view", "compare");
+    params.set("row", hit.row);
+    params.set("k", form.elements.k.value);
+    go(params);
+  };
+  $("#large").replaceChildren(
+    el("img", { src: source(hit.row, true), alt: hit.caption || hit.name }),
+    el("p", {}, hit.caption || "no caption"),
+    el("p", { class: "measure" }, `${hit.name || "row"} · row ${hit.row}${hit.score ? ` · cosine ${hit.score.toFixed(3)}` : ""}`),
+    el("p", {}, snapshot ? null : el("button", { type: "button", onclick: again }, "More like this"), " ", el("button", { type: "button", onclick: () => $("#large").close() }, "Close")),
+  );
+  $("#large").showModal();
+}
+
+// Views: each gives the parts to show, and a message.
+
+function sideOf(side, k) {
+  const measures = side.ao === null || side.ao === undefined ? "" : el("span", { class: "measure" }, `AO@${k} `, el("b", {}, percent(side.ao)), `  JS@${k} `, el("b", {}, percent(side.js)));
+  return el(
+    "article",
+    { class: "side" },
+    el("header", {}, el("h2", {}, side.encoder), measures),
+    ...side.parts,
+  );
+}
+
+function compared(result) {
+  const both = result.paraphrase !== "";
+  return el("div", { class: "sides" }, ...result.sides.map((side) => {
+    const parts = [el("p", { class: "wording" }, el("b", {}, both ? "A " : ""), result.query), strip(side.query, "A")];
+    if (both) parts.push(el("p", { class: "wording" }, el("b", {}, "B "), result.paraphrase), strip(side.paraphrase, "B"));
+    if (side.lost.length) parts.push(el("div", { class: "lost" }, el("p", { class: "wording" }, `lost for A: ${side.lost.length}`), strip(side.lost, "lost")));
+    return sideOf({ ...side, parts }, result.k);
+  }));
+}
+
+async function compare() {
+  if (snapshot) return { parts: snapshot.compared.map((one) => el("section", {}, el("h2", { class: "wording" }, one.paraphrase ? `${one.query} / ${one.paraphrase}` : one.query), compared(one))) };
+  const params = new URLSearchParams(location.search);
+  const asked = filters();
+  asked.set("k", params.get("k") ?? "10");
+  if (params.get("row")) {
+    asked.set("row", params.get("row"));
+    const result = await ask(`api/similar?${asked}`);
+    return { parts: [el("div", { class: "sides" }, el("article", { class: "side" }, el("header", {}, el("h2", {}, "Like this picture")), strip([result.of], "asked"), el("p", { class: "wording" }, "The image tower is the same for all encoders, and so is this list."), strip(result.hits, "")))] };
+  }
+  if (!params.get("q")) return { parts: [], message: "Type what you are looking for, and the same in other words." };
+  asked.set("q", params.get("q"));
+  if (params.get("p")) asked.set("p", params.get("p"));
+  return { parts: [compared(await ask(`api/compare?${asked}`))] };
+}
+
+async function changed() {
+  const params = new URLSearchParams(location.search);
+  const asked = new URLSearchParams({ a: params.get("a") ?? 0, b: params.get("b") ?? 1, metric: params.get("metric") ?? "ao" });
+  const result = await ask(`api/changed?${asked}`);
+  const gains = el("table", {}, el("thead", {}, el("tr", {}, ...["words", "queries", "difference", "95% interval"].map((text, place) => el("th", { class: place ? "number" : null }, text)))), el("tbody", {}, ...result.gains.map((gain) => el("tr", {}, el("td", {}, gain.tier), el("td", { class: "number" }, gain.queries), el("td", { class: `number ${gain.low > 0 ? "better" : gain.high < 0 ? "worse" : ""}` }, signed(gain.value)), el("td", { class: "number" }, `${signed(gain.low)} to ${signed(gain.high)}`)))));
+  const tiers = result.gains.length > 1;
+  const listed = (title, queries) => el("article", { class: "side" }, el("header", {}, el("h2", {}, title)), el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "query, and the same in other words"), tiers ? el("th", {}, "words") : null, el("th", { class: "number" }, "before"), el("th", { class: "number" }, "after"))), el("tbody", {}, ...queries.map((one) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => go(new URLSearchParams({ view: "compare", q: one.query, p: one.paraphrase, k: "10" })) }, `${one.query} / ${one.paraphrase}`)), tiers ? el("td", {}, one.tier) : null, el("td", { class: "number" }, percent(one.before)), el("td", { class: "number" }, percent(one.after)))))));
+  return { parts: [el("article", { class: "side" }, el("header", {}, el("h2", {}, `${result.metric}: ${result.second} less ${result.first}`)), gains), el("div", { class: "sides" }, listed("Gained most", result.best), listed("Lost most", result.worst))] };
+}
+
+async function wordings() {
+  const texts = (new URLSearchParams(location.search).get("texts") ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
+  if (!texts.length) return { parts: [], message: "Type one wish in several wordings, or one and let the model write more." };
+  const result = await ask(with_("api/wordings", filters()), { texts, k: Number(form.elements.k.value) });
+  const sides = result.sides.map((side) => {
+    const parts = side.lists.flatMap((hits, place) => [el("p", { class: "wording" }, el("b", {}, `${place + 1} `), result.texts[place], place ? ` · AO to the first ${percent(side.to_first[place])}` : ""), strip(hits, `${place + 1}`)]);
+    return sideOf({ ...side, parts }, result.k);
+  });
+  return { parts: [el("div", { class: "sides" }, ...sides)], message: texts.length > 1 ? "AO and JS are means over all pairs of wordings; green is found for every wording." : "" };
+}
+
+async function vote() {
+  question = chosen = null;
+  const params = new URLSearchParams(location.search);
+  if (!params.get("q")) return { parts: [], message: "Type a query; you will see what two encoders find, and not which is which." };
+  question = await ask(with_("api/questions", filters()), { query: params.get("q"), paraphrase: params.get("p") ?? "", k: Number(form.elements.k.value) });
+  const pick = (hit) => {
+    chosen = chosen === hit.row ? null : hit.row;
+    for (const one of found.querySelectorAll(".hit")) one.classList.toggle("chosen", Number(one.dataset.row) === chosen);
+  };
+  const sides = question.sides.map(([query, paraphrase], place) => {
+    const parts = [el("p", { class: "wording" }, question.query), strip(query, "", pick)];
+    if (question.paraphrase) parts.push(el("p", { class: "wording" }, question.paraphrase), strip(paraphrase, "", pick));
+    return sideOf({ encoder: place ? "Right" : "Left", parts }, 0);
+  });
+  const choice = (name, text, key) => el("button", { type: "button", "data-choice": name, onclick: () => send(name) }, `${text} `, el("kbd", {}, key));
+  return {
+    parts: [el("div", { class: "sides" }, ...sides), el("div", { class: "choices" }, choice("left", "Left is better", "l"), choice("tie", "No difference", "t"), choice("right", "Right is better", "r"))],
+    message: "If one picture is what you had in mind, click it; then choose a side.",
+  };
+}
+
+async function send(choice) {
+  const user = form.elements.user.value.trim();
+  if (!user) {
+    form.elements.user.focus();
+    return tell("Your name, please: votes are kept with it.", true);
+  }
+  localStorage.setItem("user", user);
+  try {
+    const who = await ask("api/votes", { question: question.question, choice, user, row: chosen });
+    for (const button of found.querySelectorAll(".choices button")) button.disabled = true;
+    const titles = found.querySelectorAll(".side h2");
+    titles[0].textContent = `Left was ${who.left}`;
+    titles[1].textContent = `Right was ${who.right}`;
+    tell("Thank you. The vote is stored.");
+  } catch (error) {
+    tell(error.message, true);
+  }
+}
+
+const views = { compare, changed, wordings, vote };
+
+async function write() {
+  const wording = view() === "wordings";
+  const text = wording ? form.elements.texts.value.split("\n")[0].trim() : form.elements.q.value.trim();
+  if (!text) return tell("Type a first wording for the model to rewrite.", true);
+  tell("The model is writing …");
+  try {
+    const said = await ask("api/paraphrases", { text, count: wording ? 4 : 1 });
+    if (wording) form.elements.texts.value = [text, ...said].join("\n");
+    else form.elements.p.value = said[0];
+    await go(readForm(view()));
+  } catch (error) {
+    tell(error.message, true);
+  }
+}
+
+// Keys
+
+function move(from, key) {
+  const hits = [...document.querySelectorAll("#found .hit")];
+  const here = hits.indexOf(from);
+  if (key === "ArrowRight" || key === "ArrowLeft") return hits[here + (key === "ArrowRight" ? 1 : -1)]?.focus();
+  const box = from.getBoundingClientRect();
+  const sign = key === "ArrowDown" ? 1 : -1;
+  const onward = hits.filter((hit) => sign * (hit.getBoundingClientRect().top - box.top) > 5);
+  const far = (hit) => Math.abs(hit.getBoundingClientRect().top - box.top) * 10 + Math.abs(hit.getBoundingClientRect().left - box.left);
+  onward.sort((a, b) => far(a) - far(b))[0]?.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || $("#large").open) return;
+  const typing = ["INPUT", "TEXTAREA", "SELECT"].includes(event.target.tagName);
+  if (event.target.classList?.contains("hit") && event.key.startsWith("Arrow")) {
+    event.preventDefault();
+    return move(event.target, event.key);
+  }
+  if (typing || snapshot) return;
+  const views_ = [...document.querySelectorAll("nav button")];
+  if (event.key === "/") {
+    event.preventDefault();
+    (form.elements.q.closest("[data-for]").hidden ? form.elements.texts : form.elements.q).focus();
+  } else if (/^[1-4]$/.test(event.key)) views_[Number(event.key) - 1]?.click();
+  else if (question && view() === "vote" && "ltr".includes(event.key)) {
+    const button = document.querySelector(`[data-choice="${{ l: "left", t: "tie", r: "right" }[event.key]}"]`);
+    if (button && !button.disabled) button.click();
+  }
+});
+
+// Start
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
+}
+
+async function start() {
+  if (snapshot) {
+    $("nav").hidden = form.hidden = true;
+    $("#about").textContent = snapshot.about;
+    return show();
+  }
+  info = await ask("api/info");
+  $("#about").textContent = `${info.encoders.join(" against ")} · ${info.rows.toLocaleString("en")} pictures`;
+  fill(form.elements.metric, [["ao", "AO@k"], ["js", "JS@k"], ["recall", "recall@k of the paraphrase"]]);
+  for (const name of ["a", "b"]) fill(form.elements[name], info.encoders.map((encoder, place) => [place, encoder]));
+  form.elements.b.value = Math.min(1, info.encoders.length - 1);
+  for (const [column, values] of Object.entries(info.filters)) {
+    const select = el("select", { name: `is.${column}` });
+    fill(select, [["", "any"], ...values.map((value) => [value, value])]);
+    $("#filters").append(el("label", {}, column, select));
+  }
+  form.elements.user.value = localStorage.getItem("user") ?? "";
+  $('nav button[data-view="vote"]').hidden = !info.votes;
+  return show();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  go(readForm(view()));
+});
+form.addEventListener("change", (event) => {
+  if (event.target.tagName === "SELECT") go(readForm(view()));
+});
+$("#write").addEventListener("click", write);
+for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => go(readForm(button.dataset.view)));
+addEventListener("popstate", show);
+start().catch((error) => tell(error.message, true));

@@ -1,0 +1,218 @@
+"""The explorer as people use it, in a real browser before a real server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+
+from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
+from components.benchmarks.scores import Scores
+from components.core.records import PARAPHRASE_QUERIES
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.results import Report, Result, write_results
+from components.explorer.server import Explored, make_app
+from components.explorer.snapshot import snapshot
+from components.registry.votes import Votes
+from tests.support.browsing import DESK, PHONE, opened
+from tests.support.exploring import HOSTILE, PICTURES, make_explored
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
+
+
+@pytest.fixture
+def explored(tmp_path: Path, settings: Settings, tiny_encoder: Encoder) -> Explored:
+    """Two encoders that were evaluated on three queries, of which one gained and one lost."""
+    made = make_explored(tmp_path, settings, tiny_encoder)
+    columns = {"image_id": ["i"] * 3, "query": [one for one, _ in QUERIES], "paraphrase": [two for _, two in QUERIES]}
+    PARAPHRASE_QUERIES.write(
+        made.folders.evaluation / FILE, columns | {"tier": ["common", "rare", "common"], "held_out": ["scene"] * 3}
+    )
+    metric = f"{NAME}/ao_at_10"
+    for name, values in (("base", [0.2, 0.5, 0.5]), ("tuned", [0.9, 0.5, 0.1])):
+        scores = Scores({metric: np.array(values)})
+        results = {metric: Result(value=sum(values) / 3, ci95=(0.0, 1.0), higher_is_better=True)}
+        report = Report(
+            encoder=name, protocol="p=1", data_hash="d", encoder_sha256=f"weights of {name}", metrics=results
+        )
+        write_results(report, scores, made.folders.metrics, made.folders.per_query)
+    return made
+
+
+@pytest.fixture
+def address(explored: Explored) -> Iterator[str]:
+    """Of the explorer."""
+    server = uvicorn.Server(uvicorn.Config(make_app(explored), port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+def _rows(page: Any, side: int, strip: int) -> list[int]:
+    hits = page.locator(".side").nth(side).locator(".strip").nth(strip).locator(".hit")
+    return [int(row) for row in hits.evaluate_all("hits => hits.map(hit => hit.dataset.row)")]
+
+
+def test_typing_compares_and_the_address_keeps_it(browser: Any, address: str, explored: Explored) -> None:
+    with opened(browser, address, DESK, "light") as seen:
+        page = seen.page
+        page.locator("nav button").first.wait_for()
+        from playwright.sync_api import expect
+
+        page.keyboard.press("/")
+        page.keyboard.type("a dog")
+        page.get_by_label("The same in other words").fill("one hound")
+        page.keyboard.press("Enter")
+        page.locator(".side").nth(1).wait_for()
+        expected = explored.explorer.compare("a dog", "one hound", 10)
+        for number, side in enumerate(expected.sides):
+            assert _rows(page, number, 0) == [hit.row for hit in side.query]
+            assert _rows(page, number, 1) == [hit.row for hit in side.paraphrase]
+            measures = page.locator(".side .measure").nth(number).inner_text()
+            assert f"{100 * (side.ao or 0):.1f}" in measures
+        assert page.locator(".side").nth(1).locator(".badge").count() > 0
+        shown = page.locator("#found").inner_html()
+        page.reload()
+        page.locator(".side").nth(1).wait_for()
+        assert page.locator("#found").inner_html() == shown
+        page.locator("summary").click()
+        page.get_by_label("group").select_option("odd")
+        expect(page.locator(".side .strip").first.locator(".hit")).to_have_count(6)
+        assert "is.group=odd" in page.url
+        page.go_back()
+        expect(page.locator(".side .strip").first.locator(".hit")).to_have_count(10)
+        assert (seen.console, seen.errors) == ([], [])
+
+
+def test_pictures_open_and_lead_on(browser: Any, address: str, explored: Explored) -> None:
+    with opened(browser, f"{address}?q=a+dog&k=5", DESK, "light") as seen:
+        page = seen.page
+        first = page.locator(".hit").first
+        first.focus()
+        page.keyboard.press("ArrowRight")
+        second = _rows(page, 0, 0)[1]
+        assert page.evaluate("Number(document.activeElement.dataset.row)") == second
+        page.keyboard.press("Enter")
+        assert page.locator("dialog").is_visible()
+        page.keyboard.press("Escape")
+        assert not page.locator("dialog").is_visible()
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="More like this").click()
+        page.get_by_text("Like this picture").wait_for()
+        assert _rows(page, 0, 1) == [hit.row for hit in explored.explorer.similar(second, 5)]
+
+
+def test_hostile_captions_are_text(browser: Any, address: str) -> None:
+    with opened(browser, f"{address}?q=a+dog&k=50", DESK, "light") as seen:
+        page = seen.page
+        hit = page.locator('.hit[data-row="0"]').first
+        assert HOSTILE in hit.locator("img").get_attribute("alt")
+        hit.click()
+        assert page.locator("dialog p").first.inner_text() == HOSTILE
+        assert page.title() == "compare · cliptune explore"
+        assert page.locator("img[onerror]").count() == 0
+
+
+def test_the_most_changed_queries_open_in_the_comparison(browser: Any, address: str) -> None:
+    with opened(browser, address, DESK, "light") as seen:
+        page = seen.page
+        page.locator("nav button").first.wait_for()
+        page.keyboard.press("2")
+        page.get_by_text("Gained most").wait_for()
+        tables = page.locator(".sides .side")
+        assert "a dog / one hound" in tables.nth(0).inner_text()
+        assert "a red hat / a crimson cap" in tables.nth(1).inner_text()
+        gains = page.locator("#found > .side table").inner_text()
+        assert all(word in gains for word in ("all", "common", "rare", "+10.0"))
+        page.get_by_role("button", name="a red hat / a crimson cap").click()
+        page.locator(".hit").first.wait_for()
+        assert page.locator("input[name=p]").input_value() == "a crimson cap"
+
+
+def test_wordings_and_the_model_that_writes_them(
+    browser: Any,
+    address: str,
+    explored: Explored,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explored.writer, "paraphrases", lambda text, count: [f"{text} {n}" for n in range(count)])
+    with opened(browser, address, DESK, "light") as seen:
+        page = seen.page
+        page.locator("nav button").first.wait_for()
+        page.keyboard.press("3")
+        page.locator("textarea").fill("a dog")
+        page.get_by_role("button", name="Let the model write").click()
+        page.locator(".side").nth(1).wait_for()
+        texts = page.locator("textarea").input_value().split("\n")
+        assert texts == ["a dog", *(f"a dog {number}" for number in range(4))]
+        lists = explored.explorer.wordings(texts, 10)
+        assert _rows(page, 1, 4) == [hit.row for hit in lists[1][4]]
+
+
+def test_votes_are_stored(browser: Any, address: str, explored: Explored) -> None:
+    with opened(browser, f"{address}?view=vote&q=a+dog&p=one+hound&k=5", DESK, "light") as seen:
+        page = seen.page
+        page.locator(".hit").first.wait_for()
+        assert "base" not in page.locator("#found").inner_text()
+        page.get_by_role("button", name="Right is better").click()
+        assert "Your name" in page.locator("#message").inner_text()
+        page.get_by_label("Your name").fill("Ada <b>")
+        chosen = _rows(page, 1, 0)[2]
+        page.locator(f'.hit[data-row="{chosen}"]').first.click()
+        page.keyboard.press("r")
+        page.get_by_text("The vote is stored").wait_for()
+        titles = [page.locator(".side h2").nth(side).inner_text() for side in range(2)]
+        assert {title.removeprefix(f"{side} was ") for title, side in zip(titles, ("Left", "Right"), strict=True)} == {
+            "base",
+            "tuned",
+        }
+    store = Votes(explored.store)
+    (vote,) = store.all()
+    store.close()
+    assert (vote.user, vote.choice, vote.query) == ("Ada <b>", "second", "a dog")
+    assert vote.second == titles[1].removeprefix("Right was ")
+    assert vote.image == explored.explorer.shown([chosen])[0].name
+
+
+def test_errors_are_told(browser: Any, address: str, tmp_path: Path) -> None:
+    with opened(browser, f"{address}?q=a&is.size=1", DESK, "light") as seen:
+        seen.page.locator("#message.wrong").wait_for()
+        assert "no column 'size'" in seen.page.locator("#message").inner_text()
+
+
+def test_it_fits_a_phone_in_the_dark(browser: Any, address: str) -> None:
+    for query in ("?q=a+dog&p=one+hound", "?view=changed", "?view=wordings&texts=a+dog%0Aone+hound", "?view=vote&q=a"):
+        inks = {}
+        for scheme in ("light", "dark"):
+            with opened(browser, f"{address}{query}", PHONE, scheme) as seen:
+                seen.page.locator(".side").first.wait_for()
+                assert seen.page.evaluate("document.documentElement.scrollWidth") <= PHONE
+                inks[scheme] = seen.page.evaluate("getComputedStyle(document.body).color")
+                assert seen.page.evaluate("[...document.images].every(image => image.alt)")
+        assert inks["light"] != inks["dark"]
+
+
+def test_the_exported_page_needs_no_server(browser: Any, explored: Explored, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(snapshot(explored, QUERIES[:2], PICTURES), "utf-8")
+    with opened(browser, (tmp_path / "page.html").as_uri(), DESK, "light") as seen:
+        page = seen.page
+        page.locator(".hit").first.wait_for()
+        page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
+        assert page.locator(".side").count() == 4
+        assert _rows(page, 0, 0) == [hit.row for hit in explored.explorer.compare(*QUERIES[0], PICTURES).sides[0].query]
+        page.locator(".hit").first.click()
+        assert page.locator("dialog").is_visible()
+        assert (seen.console, seen.errors) == ([], [])
+        assert [url for url in seen.requests if not url.startswith("data:")] == [(tmp_path / "page.html").as_uri()]

@@ -1,0 +1,68 @@
+"""A real browser for tests, and what its pages do besides being shown."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+PHONE, DESK = 390, 1280
+PATIENCE = 120_000
+"""Milliseconds; a page of 5 MB takes seconds where tests share the processor."""
+
+
+def _chromium() -> str:
+    """The browser's path; skips, or fails where CLIPTUNE_REQUIRE_BROWSER is 1, when there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        fix = "no Chromium on the PATH: apt-get install chromium"
+        if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") == "1":
+            pytest.fail(fix)
+        pytest.skip(fix)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests; its sandbox wants more rights than a container's root has."""
+    path = _chromium()
+    if os.environ.get("CLIPTUNE_REQUIRE_BROWSER") != "1":
+        pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE)
+        yield launched
+        launched.close()
+
+
+@dataclass
+class Seen:
+    """A page that is open, and what it did besides."""
+
+    page: Any
+    console: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def opened(browser: Any, url: str, width: int, scheme: str) -> Iterator[Seen]:
+    """A page at an address, `width` pixels wide, in a `light` or `dark` scheme."""
+    context = browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    seen = Seen(context.new_page())
+    seen.page.on("console", lambda message: seen.console.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    seen.page.on("request", lambda request: seen.requests.append(request.url))
+    seen.page.goto(url)
+    try:
+        yield seen
+    finally:
+        context.close()

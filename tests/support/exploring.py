@@ -1,0 +1,55 @@
+"""Two encoders with one image tower before an index of twelve small pictures, as the explorer shows them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation.results import Folders
+from components.explorer.comparing import Explorer
+from components.explorer.server import Explored
+from components.index.building import build
+from components.index.image_index import ImageIndex
+from components.index.sources import find_source
+from components.registry.encoder_lookup import encoder_under_test
+
+PICTURES = 12
+HOSTILE = '<img src=x onerror="document.title=1">'
+"""A caption that would be HTML where it is not escaped."""
+
+
+def under_test(encoder: Encoder, name: str, seed: int | None = None) -> EncoderUnderTest:
+    """The encoder under a name; with a seed, with a text tower drawn anew."""
+    made = Encoder(deepcopy(encoder.model), encoder.sidecar, encoder.tokenizer)
+    if seed is not None:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for part, weights in made.model.named_parameters():
+                if not part.startswith("visual.") and weights.ndim > 1:
+                    weights.copy_(torch.randn_like(weights) / weights.shape[-1] ** 0.5)
+    made.sidecar = encoder.sidecar.model_copy(update={"name": name, "weights_sha256": f"weights of {name}"})
+    return encoder_under_test(name, made)
+
+
+def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explored:
+    """The explorer of encoders `base` and `tuned`; its votes go to a file in the folder."""
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    lines = ["image\tcaption\tgroup"]
+    for number in range(PICTURES):
+        shade = 20 * number
+        Image.new("RGB", (24, 16), (shade, 255 - shade, 40 * (number % 6))).save(pictures / f"{number:02d}.png")
+        caption = HOSTILE if number == 0 else f"picture {number} of a {'dog' if number % 2 else 'cat'}"
+        lines.append(f"{number:02d}.png\t{caption}\t{'odd' if number % 2 else 'even'}")
+    (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
+    encoders = [under_test(encoder, "base"), under_test(encoder, "tuned", seed=5)]
+    build(folder / "index", find_source("folder").open(str(pictures), encoders[0]), "exact")
+    explorer = Explorer(ImageIndex.open(folder / "index"), encoders)
+    places = Folders(*(folder / name for name in ("models", "pairs", "embeddings", "evaluation", "reports")))
+    return Explored(explorer, settings, f"sqlite:///{folder / 'votes.db'}", places)

@@ -1,0 +1,115 @@
+"""`cliptune explore` and `cliptune votes` as a user types them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from components.cli import app
+from components.encoders.adapter.encoder import Encoder
+from components.registry.votes import Vote, Votes
+from tests.support.exploring import under_test
+from tests.support.toy_context import colour_image
+
+STORE = "sqlite:///store.db"
+
+
+@pytest.fixture
+def project(tmp_path: Path, tiny_encoder: Encoder, raw_params: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two encoders with one image tower, and three pictures."""
+    monkeypatch.chdir(tmp_path)
+    raw_params["synthesize"]["store"] = STORE
+    Path("params.yaml").write_text(yaml.safe_dump(raw_params))
+    tiny_encoder.save(Path("models/base"))
+    tuned = under_test(tiny_encoder, "tuned", seed=5).encoder
+    assert isinstance(tuned, Encoder)
+    tuned.save(Path("models/tuned"))
+    for number in range(3):
+        colour_image(Path(f"pictures/{number}.png"), (80 * number, 0, 0), (16, 16))
+    return tmp_path
+
+
+BOTH = ("--encoder", "models/base", "--encoder", "models/tuned", "--images", "pictures")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_a_page_is_written_and_the_index_kept(project: Path) -> None:
+    code, told = run("explore", *BOTH, "--export", "page.html", "--query", "a dog|one hound", "-k", "2")
+    assert code == 0, told
+    assert "wrote page.html: 1 queries" in told
+    page = Path("page.html").read_text()
+    assert "one hound" in page
+    assert "base against tuned" in page
+    colour_image(Path("pictures/3.png"), (0, 200, 0), (16, 16))
+    Path("asked.tsv").write_text("a dog\tone hound\n\na cat\n")
+    code, told = run("explore", *BOTH, "--export", "page.html", "--queries", "asked.tsv")
+    assert (code, "wrote page.html: 2 queries" in told) == (0, True)
+    assert "4 pictures" in Path("page.html").read_text()
+    assert len(list(Path("state/explore").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--export", "page.html"), "--export needs queries"),
+        (("--export", "page.html", "--queries", "none.tsv"), "--queries none.tsv cannot be read"),
+        (("--encoder", "models/base", "--export", "page.html", "--query", "a"), "names one encoder twice"),
+    ],
+)
+def test_mistakes_are_one_line(project: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, told = run("explore", *BOTH, *arguments)
+    assert code == 1
+    assert words in told
+    assert not Path("page.html").exists()
+
+
+def test_encoders_of_another_tower_are_refused(project: Path, tiny_encoder: Encoder) -> None:
+    next(tiny_encoder.model.visual.parameters()).data += 0.1
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"name": "stranger"})
+    tiny_encoder.save(Path("models/stranger"))
+    code, told = run("explore", *BOTH, "--encoder", "models/stranger", "--export", "p.html", "--query", "a")
+    assert code == 1
+    assert "image tower" in told
+
+
+@pytest.mark.slow
+def test_it_serves_until_it_is_stopped(project: Path) -> None:
+    command = [sys.executable, "-m", "components.cli", "explore", *BOTH, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            address = running.stdout.readline().split(" ")[0]
+            assert address.startswith("http://127.0.0.1:")
+            with urllib.request.urlopen(f"{address}api/compare?q=a+dog&k=2") as answer:
+                assert b'"tuned"' in answer.read()
+            running.terminate()
+            assert running.wait(60) in (0, -15)
+        finally:
+            running.kill()
+
+
+def test_votes_are_shown_and_exported(project: Path) -> None:
+    assert run("votes")[1] == "no votes yet: run `cliptune explore`, view Vote"
+    store = Votes(STORE)
+    known = {"first": "base", "first_sha256": "b", "second": "tuned", "second_sha256": "t", "user": "Ada"}
+    for choice in ("second", "second", "tie"):
+        store.add(Vote(**known, query="a dog", paraphrase="one hound", choice=choice, image="1.png"))
+    store.close()
+    code, told = run("votes")
+    assert code == 0
+    assert "3 blind votes" in told
+    assert "100% [34%, 100%]" in told
+    assert '"won": 2' in run("votes", "--json")[1]
+    assert "wrote captions.tsv: 1 queries" in run("votes", "--export", "captions.tsv")[1]
+    assert Path("captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"

@@ -1,0 +1,89 @@
+"""What is shown of two encoders' lists is what the index finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from components.core.errors import InputError
+from components.core.metrics import average_overlap, jaccard_similarity
+from components.explorer.comparing import Explorer, overlap
+from components.explorer.server import Explored
+from tests.support.exploring import PICTURES
+
+
+@pytest.fixture
+def explorer(explored: Explored) -> Explorer:
+    return explored.explorer
+
+
+def _ranked(explorer: Explorer, encoder: int, text: str) -> list[int]:
+    """All pictures, the best first, by the encoder itself."""
+    features = explorer.encoders[encoder].encoder.embed_texts([text])
+    similarity = features @ explorer.index.vector(np.arange(PICTURES)).T
+    return [int(row) for row in np.argsort(-similarity[0], kind="stable")]
+
+
+def test_lists_and_measures_are_the_encoders(explorer: Explorer) -> None:
+    found = explorer.compare("a dog", "one hound", 4)
+    assert [side.encoder for side in found.sides] == ["base", "tuned"]
+    for number, side in enumerate(found.sides):
+        ranked = [_ranked(explorer, number, text)[:4] for text in ("a dog", "one hound")]
+        assert [hit.row for hit in side.query] == ranked[0]
+        assert [hit.row for hit in side.paraphrase] == ranked[1]
+        lists = [np.array([rows]) for rows in ranked]
+        assert side.ao == pytest.approx(average_overlap(*lists, 4)[0])
+        assert side.js == pytest.approx(jaccard_similarity(*lists, 4)[0])
+        assert {hit.row for hit in side.query if hit.both} == set(ranked[0]) & set(ranked[1])
+        assert [hit.score for hit in side.query] == sorted((hit.score for hit in side.query), reverse=True)
+
+
+def test_moves_are_against_the_first_encoder(explorer: Explorer) -> None:
+    found = explorer.compare("a dog", "", 4)
+    first, second = (_ranked(explorer, number, "a dog") for number in range(2))
+    own = found.sides[1]
+    assert [hit.move for hit in own.query] == [first.index(row) - place for place, row in enumerate(second[:4])]
+    assert {hit.row for hit in own.query if hit.new} == set(second[:4]) - set(first[:4])
+    assert {hit.row for hit in own.lost} == set(first[:4]) - set(second[:4])
+    assert found.sides[0].lost == []
+    assert own.paraphrase == []
+    assert own.ao is None
+
+
+def test_filters_by_column_and_words(explorer: Explorer) -> None:
+    assert explorer.filters()["group"] == ["even", "odd"]
+    odd = explorer.compare("a dog", "", 20, explorer.filtered({"group": "odd"}))
+    assert {hit.name for hit in odd.sides[0].query} == {f"{number:02d}.png" for number in range(1, PICTURES, 2)}
+    both = explorer.filtered({"group": "odd"}, "PICTURE 1")
+    assert both is not None
+    assert both.sum() == 2
+    assert explorer.filtered({}) is None
+    with pytest.raises(InputError, match="no column 'size'"):
+        explorer.filtered({"size": "1"})
+
+
+def test_a_filter_that_leaves_nothing_shows_nothing(explorer: Explorer) -> None:
+    found = explorer.compare("a dog", "one hound", 4, explorer.filtered({"group": "neither"}))
+    assert [(side.query, side.ao) for side in found.sides] == [([], 0.0), ([], 0.0)]
+
+
+def test_similar_pictures_leave_out_the_picture_itself(explorer: Explorer) -> None:
+    similarity = explorer.index.vector([3]) @ explorer.index.vector(np.arange(PICTURES)).T
+    expected = [row for row in np.argsort(-similarity[0], kind="stable").tolist() if row != 3][:5]
+    found = explorer.similar(3, 5)
+    assert [hit.row for hit in found] == expected
+    assert found[0].score == pytest.approx(float(similarity[0, expected[0]]), abs=1e-6)
+
+
+def test_wordings_mark_what_all_of_them_find(explorer: Explorer) -> None:
+    texts = ["a dog", "one hound", "the puppy"]
+    for number, lists in enumerate(explorer.wordings(texts, 5)):
+        ranked = [_ranked(explorer, number, text)[:5] for text in texts]
+        assert [[hit.row for hit in hits] for hits in lists] == ranked
+        shared = set(ranked[0]) & set(ranked[1]) & set(ranked[2])
+        assert all({hit.row for hit in hits if hit.both} == shared for hits in lists)
+
+
+def test_overlap_of_lists_that_a_filter_shortened() -> None:
+    assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
+    assert overlap([], [1], 10) == (0.0, 0.0)
