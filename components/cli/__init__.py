@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from components.cli import doctor, evaluate, import_folder, plan, profile, registry, report, s3, store
+from components.cli import (
+    doctor,
+    evaluate,
+    explore,
+    import_folder,
+    index,
+    plan,
+    profile,
+    registry,
+    report,
+    s3,
+    serve,
+    store,
+)
 
 # Commands import what they need when they run: `cliptune --help` must not wait for torch and MLflow.
 
@@ -20,11 +33,15 @@ app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("table")(evaluate.table)
+app.command("explore")(explore.explore)
+app.command("votes")(explore.votes)
 app.command("promote")(registry.promote)
 app.command("history")(registry.history)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
+app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
+app.add_typer(index.index, name="index")
 app.add_typer(profile.profile, name="profile")
 app.add_typer(store.store, name="store")
 app.add_typer(s3.s3, name="s3")

@@ -14,25 +14,31 @@ from components.core.project import from_root, require_project, run_in_project
 if TYPE_CHECKING:
     from components.cli.survey import Survey
 
+_OVER = "vit-b-32"
+
 
 def import_folder(
     folder: Annotated[Path, typer.Argument(help="Holds the images and what lists their captions.")],
     name: Annotated[
         str | None, typer.Option(help="Of the profile and the world; the folder's name by default.")
     ] = None,
+    over: Annotated[
+        str | None, typer.Option(help="Lay it over this profile; one of the same source keeps all but its folder.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what was found; write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look at captioned images as they lie, say what is there, and write a profile that trains on them.
 
-    Examples: cliptune import data/shop --dry-run; cliptune import ~/flickr30k --name flickr
+    Examples: cliptune import data/shop --dry-run; cliptune import ~/flickr30k --name flickr;
+    cliptune import ~/flickr8k --name photographs --over flickr8k
     """
 
     def command() -> None:
         from components.cli.survey import survey
         from components.core.discovery import FOLDER_NAME
         from components.core.files import atomic_file
-        from components.core.profiles import PROFILES
+        from components.core.profiles import PROFILES, settings_with
 
         require_project()
         place = from_root(folder)
@@ -42,6 +48,7 @@ def import_folder(
         path = PROFILES / f"{chosen}.yaml"
         if path.exists() and not dry_run:
             raise InputError(f"{path} is there already: give another --name, or delete it")
+        known = settings_with(over).prepare.source if over else None
         found = survey(place)
         if as_json:
             print_json(_facts(found))
@@ -50,7 +57,8 @@ def import_folder(
         if dry_run:
             return
         with atomic_file(path) as temporary:
-            temporary.write_text(profile_of(chosen, place, found), encoding="utf-8")
+            content = {"prepare": {"folder": str(place)}} if known == found.source else _content(chosen, place, found)
+            temporary.write_text(_profile(place, found, over or _OVER, content), encoding="utf-8")
         if not as_json:
             typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
 
@@ -92,17 +100,23 @@ def _facts(found: Survey) -> dict[str, Any]:
     }
 
 
-def profile_of(name: str, folder: Path, found: Survey) -> str:
-    """The profile's text: what is known of the folder, over `vit-b-32`.
-
-    Without paraphrases by people, nothing can be scored for paraphrased retrieval, and recall decides.
-    """
+def _profile(folder: Path, found: Survey, over: str, content: dict[str, Any]) -> str:
+    """The profile's text: `content` over profile `over`, and what lies in the folder as its comment."""
     import yaml
 
     images = sum(found.described.images.values())
     comment = (
         f"# {images:,} captioned images of {folder.name}, by source {found.source}.\n# Written by `cliptune import`.\n"
     )
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
+    return f"{comment}over: {over}\n{text}"
+
+
+def _content(name: str, folder: Path, found: Survey) -> dict[str, Any]:
+    """What is known of the folder, in the blocks of params.yaml.
+
+    Without paraphrases by people, nothing can be scored for paraphrased retrieval, and recall decides.
+    """
     content: dict[str, Any] = {
         "world": {"name": name},
         "prepare": {"source": found.source, "folder": str(folder), "counts": found.counts.model_dump()},
@@ -117,4 +131,4 @@ def profile_of(name: str, folder: Path, found: Survey) -> str:
             "guards": {"retrieval/t2i_recall_at_5": None, "retrieval/i2t_recall_at_5": 0.01},
             "benchmarks": ["retrieval"],
         }
-    return f"{comment}over: vit-b-32\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
+    return content

@@ -54,13 +54,16 @@ def rollback(as_json: AsJson = False) -> None:
 
 def export(
     encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
-    format_: Annotated[str, typer.Option("--format", help="open_clip or huggingface.")],
+    format_: Annotated[
+        str, typer.Option("--format", help="open_clip, huggingface, sentence_transformers, onnx or onnx_int8.")
+    ],
     output: Annotated[str, typer.Option(help="A new folder, or s3://bucket/prefix.")],
 ) -> None:
     """Write an encoder as a folder that another library reads, loaded back with that library and compared first.
 
     Examples: cliptune export --encoder text-encoder@champion --format open_clip --output exported;
-    cliptune export --encoder paraclip --format huggingface --output exported
+    cliptune export --encoder paraclip --format sentence_transformers --output exported;
+    cliptune export --encoder paraclip --format onnx_int8 --output exported
     """
 
     def command() -> None:
@@ -69,7 +72,7 @@ def export(
 
         name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
         check_export(name, format_, place)
-        _quiet()
+        quiet_mlflow()
         from components.registry.export import export_encoder
 
         typer.echo(export_encoder(name, format_, place))
@@ -92,7 +95,7 @@ def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
 
     # Asked here too, because what judges takes seconds to import.
     candidates(settings, DEFAULT)
-    _quiet()
+    quiet_mlflow()
     from components.registry.promotion import promote as judge_and_promote
 
     decision = judge_and_promote(settings, dry_run, challenger=challenger)
@@ -144,7 +147,7 @@ def _history(as_json: bool) -> None:
 
 
 def _links(of: str, as_json: bool) -> None:
-    _quiet()
+    quiet_mlflow()
     from dataclasses import asdict
 
     from rich.markup import escape
@@ -173,14 +176,14 @@ def _rollback(as_json: bool) -> None:
 
     settings = load_settings()
     check_previous(settings.promote.model)
-    _quiet()
+    quiet_mlflow()
     from components.registry.rollback import rollback as take_back
 
     decision = take_back(settings)
     _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
 
 
-def _quiet() -> None:
+def quiet_mlflow() -> None:
     """Keep MLflow's progress bars and notes out of the command's answer."""
     import os
 

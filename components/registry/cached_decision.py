@@ -17,11 +17,16 @@ _SQLITE = "sqlite:///"
 def cached_decision(settings: Settings, folders: Folders = DEFAULT) -> Decision | None:
     """The last decision if it rests on exactly the files at hand, else None.
 
-    None too while a candidate waits as challenger, and where others may have moved the aliases meanwhile: in every
-    store but a local file.
+    None too while a candidate waits as challenger, where votes count, and where others may have moved the aliases
+    meanwhile: in every store but a local file.
     """
     last = latest(folders.records)
-    if last is None or last.outcome == "challenger" or last.fingerprint != fingerprint(settings, folders):
+    if (
+        settings.promote.least_wins is not None
+        or last is None
+        or last.outcome == "challenger"
+        or last.fingerprint != fingerprint(settings, folders)
+    ):
         return None
     return last if _is_local(tracking_uri()) else None
 

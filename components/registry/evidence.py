@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from components.core.files import file_hash
 from components.core.folders import VALIDATED
 from components.core.provenance import path_hash
-from components.core.settings import Promote
+from components.core.settings import Settings
 from components.encoders.adapter.sidecar import WEIGHTS, Sidecar
 from components.evaluation.results import Report
 from components.registry.folders import Folders
@@ -16,21 +16,34 @@ from components.registry.gate import Evidence
 from components.registry.lineage import DIRTY
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.prompts import tables_trained_on
+from components.registry.votes import Votes, Wins, wins
 from components.tracking import training_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-def gather(client: MlflowClient, policy: Promote, report: Report, sidecar: Sidecar, folders: Folders) -> Evidence:
-    """Look at validation, provenance and history of the candidate that `report` is about."""
+def gather(
+    client: MlflowClient, settings: Settings, report: Report, incumbent: Report, sidecar: Sidecar, folders: Folders
+) -> Evidence:
+    """Look at validation, provenance, history and votes of the candidate that `report` is about."""
+    policy = settings.promote
     known = find_weights(client, policy.model, report.encoder_sha256)
     dirt = _dirt(sidecar) if policy.clean else []
     return Evidence(
         validation_faults=tuple(_validation_faults(policy.validation, sidecar, folders)),
         provenance_faults=(*dirt, *_provenance_faults(client, report, sidecar, folders)),
         rolled_back=str(known.version) if known is not None and ROLLED_BACK in known.tags else "",
+        wins=None if policy.least_wins is None else _wins(settings.synthesize.store, report, incumbent),
     )
+
+
+def _wins(store: str, report: Report, incumbent: Report) -> Wins:
+    votes = Votes(store)
+    try:
+        return wins(votes.all(), report.encoder_sha256, incumbent.encoder_sha256)
+    finally:
+        votes.close()
 
 
 def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Folders) -> list[str]:

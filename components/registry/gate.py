@@ -10,6 +10,7 @@ from components.core.errors import InputError
 from components.core.settings import Margin, Promote
 from components.evaluation.results import Report, Result
 from components.registry.decision import Rule
+from components.registry.votes import Wins
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Evidence:
     provenance_faults: tuple[str, ...] = ()
     rolled_back: str = ""
     """The version of these weights that was taken back, or empty."""
+    wins: Wins | None = None
+    """Blind votes for the candidate against the incumbent, where `promote.least_wins` asks for them."""
 
 
 def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evidence) -> tuple[Rule, ...]:
@@ -42,6 +45,7 @@ def judge(candidate: Report, incumbent: Report, policy: Promote, evidence: Evide
         _faultless("validation", evidence.validation_faults, "the training captions passed validation"),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
         _not_taken_back(evidence.rolled_back),
+        *([] if policy.least_wins is None else [_voted(evidence.wins, policy.least_wins)]),
     )
 
 
@@ -139,3 +143,13 @@ def _not_taken_back(version: str) -> Rule:
         else "these weights were never rolled back"
     )
     return Rule(name="history", passed=not version, reason=reason)
+
+
+def _voted(wins: Wins | None, least: float) -> Rule:
+    if wins is None or not wins.won + wins.lost:
+        return Rule(name="votes", passed=False, reason="nobody has compared the two: vote in `cliptune explore`")
+    reason = (
+        f"won {wins.won} of {wins.won + wins.lost} blind votes, {wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}], "
+        f"of which the lower end must be above {least:.0%}"
+    )
+    return Rule(name="votes", passed=wins.low > least, reason=reason)

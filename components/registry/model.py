@@ -19,6 +19,8 @@ CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 CARD = "model_card.md"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
+PROMOTED = "promoted"
+"""Tag of a version: when the gate or a rollback last made it champion."""
 _LONGEST_DESCRIPTION = 5000
 _DESCRIPTION = """Text encoders for image search, fine-tuned so that searches which mean the same find the same images.
 

@@ -22,6 +22,7 @@ from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge
+from components.registry.webhook import announce, check_webhook
 from components.tracking import make_client, offline_spool, shown_address, tracking_uri, training_run
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def promote(
         InputError: results are missing, or the policy names a metric that they lack.
     """
     asking = candidates(settings, folders)
+    check_webhook(settings.promote)
     client = make_client()
     if not dry_run:
         offline_spool.send(client)
@@ -65,6 +67,7 @@ def promote(
     if last is not None and last.model_copy(update={"time": decision.time}) == decision:
         return last
     _write_down(client, decision, folders)
+    announce(decision, settings.promote)
     return decision
 
 
@@ -120,7 +123,7 @@ def _judged(
     if data not in incumbents:
         incumbents[data] = _incumbent(client, champion, candidate, settings, folders)
     incumbent = incumbents[data]
-    evidence = gather(client, settings.promote, candidate, sidecar, folders)
+    evidence = gather(client, settings, candidate, incumbent, sidecar, folders)
     rules = judge(candidate, incumbent, settings.promote, evidence)
     outcome = "promoted" if all(rule.passed for rule in rules) else "refused"
     return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
@@ -237,6 +240,7 @@ def _move_aliases(client: MlflowClient, decision: Decision, champion: Any | None
         return
     if champion is not None:
         client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
+    client.set_model_version_tag(model, version, versions.PROMOTED, decision.time)
     client.set_registered_model_alias(model, versions.CHAMPION, version)
     challenger = versions.find_alias(client, model, versions.CHALLENGER)
     if challenger is not None and str(challenger.version) == version:

@@ -11,6 +11,7 @@ from components.registry import lineage, locks
 from components.registry import model as versions
 from components.registry.aliases import no_previous
 from components.registry.decision import RECORDS, Decision
+from components.registry.webhook import announce, check_webhook
 from components.tracking import make_client, shown_address, tracking_uri
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
     Raises:
         InputError: there is no previous champion, or another process changes the aliases.
     """
+    check_webhook(settings.promote)
     model = settings.promote.model
     client = make_client()
     time = records.now()
@@ -34,6 +36,7 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
         client.set_model_version_tag(model, champion.version, versions.ROLLED_BACK, time)
         if versions.ROLLED_BACK in previous.tags:
             client.delete_model_version_tag(model, previous.version, versions.ROLLED_BACK)
+        client.set_model_version_tag(model, previous.version, versions.PROMOTED, time)
         client.set_registered_model_alias(model, versions.CHAMPION, previous.version)
         client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
     decision = Decision(
@@ -53,6 +56,7 @@ def rollback(settings: Settings, folder: Path = RECORDS) -> Decision:
         time=time,
     )
     records.save(decision, folder)
+    announce(decision, settings.promote)
     return decision
 
 

@@ -1,4 +1,4 @@
-"""The record of one thing that a dead process left behind."""
+"""The record of one thing that a sweep found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Finding:
     Attributes:
         place: where, such as `MLflow`.
         subject: what, such as a run's name and id.
-        reason: how it is known that its owner is dead.
+        reason: how it is known that its owner is dead, or what is wrong.
         done: what was done; in a dry run, what would be.
     """
 

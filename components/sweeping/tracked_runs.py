@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.worker_identity import is_gone, new_worker
 from components.sweeping.finding import Finding
-from components.tracking import make_client, offline_spool, tracking_uri
+from components.tracking import make_client, nothing_tracked, offline_spool
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -18,7 +17,6 @@ OWNER = "owner"
 SWEPT = "swept"
 """Tag of a run that this sweep touched: why."""
 _PLACE = "MLflow"
-_SQLITE = "sqlite:///"
 _PAGE = 200
 
 
@@ -31,8 +29,7 @@ def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
         silent_hours: how long a run may be silent whose process is not known to this host.
         dry_run: only tell.
     """
-    uri = tracking_uri()
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+    if nothing_tracked():
         return []
     client = make_client()
     findings = _send_ends(client, dry_run)

@@ -1,6 +1,6 @@
 """Runs in MLflow. No other package logs to them."""
 
-from components.tracking.address import STORE, make_client, shown_address, tracking_uri
+from components.tracking.address import STORE, make_client, nothing_tracked, shown_address, tracking_uri
 from components.tracking.reference import RUN_FILE, add_metrics, training_run
 from components.tracking.run import TrackedRun, tracked_run
 from components.tracking.tags import PARENT_RUN
@@ -12,6 +12,7 @@ __all__ = [
     "TrackedRun",
     "add_metrics",
     "make_client",
+    "nothing_tracked",
     "shown_address",
     "tracked_run",
     "tracking_uri",

@@ -23,6 +23,12 @@ def tracking_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{STORE / 'mlflow.db'}"
 
 
+def nothing_tracked() -> bool:
+    """Whether the store is a file that is not there yet; a client would make it."""
+    uri = tracking_uri()
+    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file()
+
+
 def shown_address(uri: str) -> str:
     """A store's address, or a text with addresses in it, without their passwords, for records and messages."""
     return re.sub(r"([?&]\w*password=)[^&\s]*", r"\1***", re.sub(r"(?<=://)([^/@:\s]*):[^/@\s]*@", r"\1:***@", uri))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def format_names() -> list[str]:
     """The names of all formats, sorted."""
-    return file_names(__path__, skip=("format", "clip_weights"))
+    return file_names(__path__, skip=("format", "clip_weights", "onnx_graph"))
 
 
 def find_format(name: str) -> Format:

@@ -13,10 +13,10 @@ from components.encoders.adapter.encoder import Encoder, Vectors
 
 @dataclass(frozen=True)
 class Features:
-    """Unit vectors of texts `[texts, dim]` and images `[images, dim]`."""
+    """Unit vectors of texts `[texts, dim]` and images `[images, dim]`; no images of what holds the text tower alone."""
 
     texts: Vectors
-    images: Vectors
+    images: Vectors | None = None
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Format:
         read: loads the folder with the library itself, tokenizer and image preparation too, and gives the features.
         usage: how to load the folder, as Python; `{folder}` stands for it.
         notes: where the library treats inputs otherwise than this project does.
+        rounded: whether its weights are rounded, so that features differ, which costs what the export then tells.
     """
 
     name: str
@@ -38,3 +39,4 @@ class Format:
     read: Callable[[Path, Sequence[str], Sequence[Image.Image]], Features]
     usage: str
     notes: tuple[str, ...] = ()
+    rounded: bool = False

@@ -25,7 +25,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
     model = CLIPModel(CLIPConfig(**clip_weights.configuration(encoder, start, end)))
     model.load_state_dict(clip_weights.weights(encoder), strict=True)
     model.save_pretrained(folder)
-    _tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(folder)
+    clip_tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(folder)
     size = encoder.sidecar.image_size
     CLIPImageProcessor(
         size={"shortest_edge": size},
@@ -35,7 +35,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def _tokenizer(byte_pairs: open_clip.SimpleTokenizer, context_length: int) -> Any:
+def clip_tokenizer(byte_pairs: open_clip.SimpleTokenizer, context_length: int) -> Any:
     """The same byte pairs with the same ids, in transformers' class; only the two special tokens have other names."""
     from transformers import CLIPTokenizer
 

@@ -183,7 +183,7 @@ def test_flags_have_no_type_in_help() -> None:
         assert "bool" not in _output(*command, "--help")
 
 
-@pytest.mark.parametrize("command", [["promote"], ["history"], ["rollback"], ["report"], ["profile", "use"]])
+@pytest.mark.parametrize("command", [["promote"], ["history"], ["rollback"], ["report"], ["serve"], ["profile", "use"]])
 def test_help_has_examples(command: list[str]) -> None:
     assert f"cliptune {' '.join(command)}" in _output(*command, "--help")
 

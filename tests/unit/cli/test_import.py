@@ -13,10 +13,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.core.profiles import overlaid
+from components.core.profiles import overlaid, settings_with
 from components.core.settings import load_settings
 from components.data.sources import find_source
-from tests.unit.data.sources.published_folders import WRITERS, captions, picture, write_pictures
+from tests.unit.data.sources.published_folders import WRITERS, captions, picture, write_flickr8k, write_pictures
 
 REPO = Path(__file__).parents[3]
 
@@ -44,6 +44,29 @@ def _run(*arguments: str) -> Result:
 
 
 FORMATS: dict[str, tuple[str, Callable[[Path], None]]] = {**WRITERS, "own": ("folder", _write_own)}
+
+
+def test_over_a_profile_of_the_same_source_only_the_folder_changes(project: Path) -> None:
+    write_flickr8k(project / "set")
+    assert _run("set", "--name", "mine", "--over", "flickr8k").exit_code == 0
+    mine, shipped = (settings_with(name) for name in ("mine", "flickr8k"))
+    assert mine.prepare == shipped.prepare.model_copy(update={"folder": Path("set")})
+    assert mine.model_copy(update={"prepare": shipped.prepare}) == shipped
+
+
+def test_over_a_profile_of_another_source_what_lies_there_counts(project: Path) -> None:
+    FORMATS["own"][1](project / "set")
+    assert _run("set", "--name", "mine", "--over", "flickr8k").exit_code == 0
+    mine = settings_with("mine")
+    assert (mine.prepare.source, mine.base.source, mine.promote.card.worlds) == ("folder", "timm", ("mine",))
+
+
+def test_an_unknown_profile_to_lie_over_is_named(project: Path) -> None:
+    FORMATS["own"][1](project / "set")
+    done = _run("set", "--name", "mine", "--over", "flikr8k")
+    assert done.exit_code == 1
+    assert "flickr8k" in done.output
+    assert not (project / "infra" / "profiles" / "mine.yaml").exists()
 
 
 @pytest.mark.parametrize("name", FORMATS)

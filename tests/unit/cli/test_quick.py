@@ -15,8 +15,9 @@ from tests.support.dvc_project import make_project
 REPO = Path(__file__).parents[3]
 HEAVY = (
     "torch", "torchvision", "open_clip", "transformers", "peft", "sentence_transformers", "mlflow", "prefect", "pandas",
-    "great_expectations", "sklearn", "scipy", "boto3", "duckdb", "plotly", "matplotlib", "dvc",
+    "great_expectations", "sklearn", "scipy", "boto3", "duckdb", "plotly", "matplotlib", "dvc", "uvicorn", "starlette",
 )  # fmt: skip
+UNSET = ("MLFLOW_TRACKING_URI", "CLIPTUNE_SERVE_TOKEN")
 RUN = """
 import atexit, sys
 heavy, *sys.argv = sys.argv[1:]
@@ -58,6 +59,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("export --encoder nobody --format open_clip --output new", 1, "--encoder 'nobody'"),
         ("export --encoder base --format openclip --output new", 1, "did you mean 'open_clip'"),
         ("export --encoder base --format open_clip --output params.yaml", 1, "is there already"),
+        ("serve --help", 0, "CLIPTUNE_SERVE_TOKEN"),
+        ("serve", 1, "text-encoder has no alias 'champion'"),
+        ("serve --encoder nobody", 1, "--encoder 'nobody' is nothing that is known here"),
+        ("serve --host 0.0.0.0", 1, "set CLIPTUNE_SERVE_TOKEN"),
+        ("serve --encoder text-encoder/1 --host 192.0.2.1", 1, "set CLIPTUNE_SERVE_TOKEN"),
+        ("serve --queue 8", 1, "--queue 8 is too small"),
         ("profile list", 0, "toy"),
         ("profile use tory", 1, "did you mean 'toy'"),
         ("store prune", 1, "prune needs to know what"),
@@ -68,7 +75,13 @@ def test_answers_without_heavy_imports(command: str, code: int, told: str, proje
     done = subprocess.run(
         [sys.executable, "-c", RUN, ",".join(HEAVY), "cliptune", *command.split()],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "MLFLOW_TRACKING_URI": ""},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "COLUMNS": "200",
+            "MLFLOW_TRACKING_URI": "",
+            "CLIPTUNE_SERVE_TOKEN": "",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.encoders.adapter.language_tower import Strategy
+from components.encoders.new_text_towers import with_language_tower
 from components.registry.export import export_encoder, write_checked
 from components.registry.formats import find_format
 from components.registry.formats.format import Features
@@ -48,7 +50,7 @@ def _png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("name", ["open_clip", "huggingface"])
+@pytest.mark.parametrize("name", ["open_clip", "huggingface", "sentence_transformers"])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -61,10 +63,11 @@ def _png(image: Image.Image) -> bytes:
 )
 def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
     encoder, folder = _encoder(**changes), tmp_path / "exported"
-    assert write_checked(encoder, find_format(name), folder) < 1e-5
+    assert "features of 1,000 texts differ by" in write_checked(encoder, find_format(name), folder)
     images = _images(16)
     found = find_format(name).read(folder, TEXTS, images)
     np.testing.assert_allclose(found.texts, encoder.embed_texts(TEXTS), atol=1e-5)
+    assert found.images is not None
     np.testing.assert_allclose(found.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
     assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
 
@@ -75,6 +78,7 @@ def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> 
     write_checked(encoder, find_format("open_clip"), folder)
     images = _images(160)
     found = find_format("open_clip").read(folder, TEXTS, images).images
+    assert found is not None
     np.testing.assert_allclose(found, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
     assert json.loads((folder / "open_clip_config.json").read_text())["preprocess_cfg"]["mean"] == [0.5, 0.4, 0.6]
 
@@ -132,6 +136,42 @@ def test_clip_model_cannot_be_everything(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("strategy", "added"), [("finetuned", 0), ("alignment", 2)])
+def test_sentence_transformers_reads_language_models(
+    strategy: Strategy, added: int, tmp_path: Path, language_folders: dict[str, Path]
+) -> None:
+    encoder = with_language_tower(_encoder(), str(language_folders["roberta"]), strategy, added)
+    write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
+    texts = [*TEXTS, "what <pad> says </s>"]
+    found = find_format("sentence_transformers").read(tmp_path / "exported", texts, [])
+    np.testing.assert_allclose(found.texts, encoder.embed_texts(texts), atol=1e-5)
+    assert found.images is None
+
+
+def test_sentence_transformers_has_no_adapters(tmp_path: Path, language_folders: dict[str, Path]) -> None:
+    encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "bottleneck")
+    with pytest.raises(InputError, match="adapters inside its language model"):
+        write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["onnx", "onnx_int8"])
+@pytest.mark.parametrize("kind", ["clip", "bert"])
+def test_onnx_gives_the_text_features(name: str, kind: str, tmp_path: Path, language_folders: dict[str, Path]) -> None:
+    encoder = (
+        _encoder() if kind == "clip" else with_language_tower(_encoder(), str(language_folders[kind]), "bottleneck")
+    )
+    told = write_checked(encoder, find_format(name), tmp_path / "exported")
+    texts = [*TEXTS, "what [PAD] says [SEP]"]
+    found = find_format(name).read(tmp_path / "exported", texts, [])
+    own = encoder.embed_texts(texts)
+    if name == "onnx":
+        np.testing.assert_allclose(found.texts, own, atol=1e-5)
+    else:
+        assert "keep a cosine of" in told
+        assert 0.98 < (found.texts * own).sum(axis=1).min() < 0.99999
+
+
 @pytest.mark.parametrize("name", ["open_clip", "huggingface"])
 def test_language_model_towers_are_refused(name: str, tmp_path: Path, tiny_encoder: Any) -> None:
     config = TINY | {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
@@ -161,5 +201,7 @@ def test_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_unknown_format_lists_the_known() -> None:
-    with pytest.raises(InputError, match="choose one of huggingface, open_clip"):
-        find_format("onnx")
+    with pytest.raises(
+        InputError, match="choose one of huggingface, onnx, onnx_int8, open_clip, sentence_transformers"
+    ):
+        find_format("tflite")

@@ -1,0 +1,93 @@
+"""Blind votes are kept, counted with an interval, and heard by the gate."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from components.core.errors import InputError
+from components.encoders.adapter.sidecar import read_sidecar
+from components.registry.promotion import promote
+from components.registry.votes import Vote, Votes, wins
+
+
+def _vote(choice: str, first: str = "x", second: str = "y", **changes: Any) -> Vote:
+    known = {"first": "one", "first_sha256": first, "second": "two", "second_sha256": second}
+    return Vote(**{"user": "Ada", "query": "a dog", "choice": choice} | known | changes)
+
+
+def test_votes_are_kept_in_order(store_url: str) -> None:
+    votes = Votes(store_url)
+    assert votes.all() == []
+    given = [_vote("first"), _vote("tie", query="ü 'quoted'; -- \U0001f415", image="a.png", paraphrase="p")]
+    for one in given:
+        votes.add(one)
+    assert votes.all() == given
+    votes.close()
+
+
+def test_many_vote_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'votes.db'}"
+
+    def vote() -> None:
+        store = Votes(url)
+        for _ in range(5):
+            store.add(_vote("first"))
+        store.close()
+
+    threads = [threading.Thread(target=vote) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store = Votes(url)
+    assert len(store.all()) == 20
+    store.close()
+
+
+def test_wins_leave_ties_out() -> None:
+    votes = [_vote("first"), _vote("second", "y", "x"), _vote("second"), _vote("tie"), _vote("first", "x", "z")]
+    found = wins(votes, "x", "y")
+    assert (found.won, found.lost, found.ties, found.share) == (2, 1, 1, pytest.approx(2 / 3))
+    expected = binomtest(2, 3).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert wins(votes, "y", "x").share == pytest.approx(1 / 3)
+    nobody = wins(votes, "y", "z")
+    assert (nobody.share, nobody.low, nobody.high) == (0.5, 0.0, 1.0)
+
+
+def test_the_gate_hears_votes(project: Any, tmp_path: Path) -> None:
+    base = project.settings.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'votes.db'}"})
+    policy = project.settings.promote.model_copy(update={"least_wins": 0.5})
+    settings = project.settings.model_copy(update={"synthesize": base, "promote": policy})
+    encoder = project.add("paraclip", 2, 0.5)
+    decision = promote(settings)
+    assert decision.outcome == "refused"
+    assert {rule.name: rule.reason for rule in decision.rules if not rule.passed}.keys() == {"votes"}
+    before = read_sidecar(Path("models/base")).weights_sha256
+    store = Votes(f"sqlite:///{tmp_path / 'votes.db'}")
+    for number in range(12):
+        choice = "first" if number < 9 else "second"
+        store.add(_vote(choice, encoder.sidecar.weights_sha256, before))
+    # 75 % of 12 votes may be chance: the lower end of the interval is 47 %.
+    assert promote(settings).outcome == "refused"
+    for _ in range(6):
+        store.add(_vote("first", encoder.sidecar.weights_sha256, before))
+    store.close()
+    decision = promote(settings)
+    assert decision.outcome == "promoted"
+    assert "won 15 of 18" in next(rule.reason for rule in decision.rules if rule.name == "votes")
+
+
+def test_texts_have_a_length() -> None:
+    with pytest.raises(ValueError, match="at most 1000"):
+        _vote("first", query="a" * 1001)
+
+
+def test_a_store_that_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        Votes(f"sqlite:///{tmp_path / 'none.db'}", must_exist=True).all()

@@ -1,0 +1,3 @@
+"""The project folder of the registry."""
+
+from tests.unit.registry.conftest import project  # noqa: F401
