@@ -18,7 +18,12 @@ from components.encoders.adapter.encoder import Encoder
 from components.tracking import PARENT_RUN, STORE, make_client
 from tests.support.params import every_method
 
-pytest_plugins = ["tests.integration.postgres", "tests.integration.vllm_server"]
+pytest_plugins = [
+    "tests.integration.postgres",
+    "tests.integration.vllm_server",
+    "tests.support.browsing",
+    "tests.support.language_folders",
+]
 
 REPO = Path(__file__).parents[1]
 

@@ -47,6 +47,7 @@ ASSETS = {
     "components/captions/store/migrations": "components.captions.store.migration",
     "components/data/world/description/lexicon.yaml": "components.data.world.description.lexicon",
     "components/encoders/adapter/models": "components.encoders.adapter.architecture",
+    "components/explorer/page": "components.explorer.server",
     "components/report/page/templates": "components.report.page.page",
     "components/report/published/collections": "components.report.published.paper_tables",
     "components/report/published/templates": "components.report.published.table",

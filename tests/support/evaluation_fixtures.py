@@ -15,6 +15,7 @@ import pytest
 from components.core.files import file_hash
 from components.core.records import (
     CAPTION_QUERIES,
+    CAPTION_RATINGS,
     COMPARISONS,
     LABELS,
     NEGATION_QUERIES,
@@ -77,6 +78,8 @@ VECTORS: dict[str, Sequence[float]] = {
     "a a dog, c a cat": (0.0, 0.0, 0.9, 0.0),
     "d left, a right": (0.0, 0.0, 0.0, 0.9),
     "a left, d right": (0.9, 0.0, 0.0, 0.0),
+    "A photo depicts one": (0.1, 0.2, 0.0, 0.0),
+    "A photo depicts two": (0.3, 0.0, 0.9, 0.0),
 }
 
 
@@ -160,6 +163,10 @@ def _write_tables(folder: Path) -> None:
             "answer": ["first", "second", "first", "first", "first"],
         },
     )  # fmt: skip
+    CAPTION_RATINGS.write(
+        folder / "caption_ratings.parquet",
+        {"image_id": ["a", "a", "b", "c"], "caption": ["one", "two", "one", "two"], "rating": [1.0, 2.0, 4.0, 4.0]},
+    )
     SWAPS.write(
         folder / "swaps.parquet",
         {
@@ -195,7 +202,7 @@ def make_settings() -> Callable[..., Settings]:
             "methods": {},
             "encoders": ["base", "tuned"],
             "evaluate": {
-                "benchmarks": ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps"],
+                "benchmarks": ["paraphrased_retrieval", "retrieval", "zero_shot", "swaps", "caption_ratings"],
                 "ks": [1, 2],
                 "bootstrap": 50,
             },

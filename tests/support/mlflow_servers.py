@@ -1,4 +1,4 @@
-"""MLflow's servers for tests, on free ports of 127.0.0.1, stopped afterwards."""
+"""Servers for tests, MLflow's and others, on free ports of 127.0.0.1, stopped afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -19,7 +19,9 @@ _UP_WITHIN = 600.0
 
 
 @contextmanager
-def running(command: Sequence[str], health: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def running(
+    command: Sequence[str], health: str, folder: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A server whose address `health` answers; its whole process group ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "server.log"
@@ -35,10 +37,11 @@ def running(command: Sequence[str], health: str, folder: Path, environment: Mapp
         )
     try:
         _wait(process, health, log)
-        yield
+        yield process
     finally:
         # Nothing of it is kept, so it need not end in order.
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -50,6 +50,7 @@ def world_settings(state: Path, **train: Any) -> Settings:
     raw = every_method()
     small = {"log_every": 1, "validate_every": 2, "held_out": HELD_OUT}
     raw["train"] = {"state": str(state), "precision": "fp32"} | small | train
+    raw["embed"] = raw["embed"] | {"state": f"{state}-embed"}
     for entry in raw["methods"].values():
         entry |= {"batch_size": 16, "epochs": 1, "warmup_steps": 1, "accumulate": 1}
     return Settings.model_validate(raw)

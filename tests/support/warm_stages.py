@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 PATIENCE_S = 200.0
 """After which a stage is taken to hang."""
@@ -96,8 +97,6 @@ def _warm() -> Any:
     context.set_forkserver_preload([*_PRELOADED, __name__])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
-        # Tiny models are fastest on one thread, and who shares a core with others waits long for a second one.
-        patch.setenv("OMP_NUM_THREADS", "1")
         forkserver.ensure_running()
     return context
 
@@ -114,6 +113,10 @@ def _run(
     for number, path in ((1, out), (2, err)):
         with path.open("wb") as stream:
             os.dup2(stream.fileno(), number)
+    # Tiny models are fastest on one thread, and who shares a core with others waits long for a second. Said here, as
+    # others may have started the server before; sums of more threads differ in the last digit.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
     for name, value in environment.items():
         os.environ.pop(name, None)
         if value is not None:
