@@ -12,7 +12,6 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from components.core.errors import InputError
-from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.registry.encoder_lookup import find_encoder
@@ -54,11 +53,9 @@ class CountingTokenizer:
         self._inner.save(folder)
 
     def forget(self) -> None:
-        """Drop words where there are too many: CLIP's tokenizer keeps every word that any client ever sent."""
+        """Drop words where clients sent too many different ones."""
         if isinstance(self._inner, ClipTokenizer):
-            byte_pairs = tokens._byte_pairs(self.context_length)
-            if len(byte_pairs.cache) > _MOST_WORDS:
-                byte_pairs.cache = {word: word for word in ("<start_of_text>", "<end_of_text>")}
+            self._inner.forget(_MOST_WORDS)
 
 
 @dataclass(frozen=True)

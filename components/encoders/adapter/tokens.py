@@ -54,6 +54,13 @@ class ClipTokenizer:
     def save(self, folder: Path) -> None:
         """Nothing to write: open_clip carries the merges."""
 
+    def forget(self, most: int) -> None:
+        """Drop the words that open_clip remembers where they are more than `most`; it would keep every word it saw."""
+        byte_pairs = _byte_pairs(self.context_length)
+        if len(byte_pairs.cache) > most:
+            special = [byte_pairs.decoder[token] for token in byte_pairs.all_special_ids]
+            byte_pairs.cache = {word: word for word in special}
+
 
 def in_blocks(texts: Sequence[str], context_length: int, encode: Callable[[list[str]], Any]) -> Tokens:
     """`encode` on blocks of texts, so that a long list never has all its token ids twice; `[texts, context_length]`."""
