@@ -42,6 +42,9 @@ def test_both_sides_train_the_same_weights_on_the_same_rows() -> None:
     # Rounded to three digits, the losses stay those of the same training.
     assert found["bf16"]["largest_loss_difference"] <= 0.05
     assert found["bf16"]["first_step_loss_ours"] != found["first_step_loss_ours"]
+    # The peer ran again.
+    assert found["bf16"]["samples_per_second_peer"] != found["samples_per_second_peer"]
+    assert found["bf16"]["first_step_loss_peer"] != found["first_step_loss_peer"]
     assert found["speedup_bf16_vs_fp32"] > 0
     assert found["speedup_vs_open_clip_train_bf16"] == found["bf16"]["speedup_vs_open_clip_train"] > 0
     shares = found["time_shares"]

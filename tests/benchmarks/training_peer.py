@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ def run_peer(data: Prepared, model: str, plan: Optimisation, device: str, precis
     Raises:
         RuntimeError: it failed; the end of its output is the message.
     """
-    record, output = data.folder / "peer.jsonl", data.folder / "peer.log"
+    # A folder of its own: open_clip_train ends at once, as if all were well, where it finds an earlier run's log.
+    folder = Path(tempfile.mkdtemp(prefix="peer-", dir=data.folder))
+    record, output = folder / "peer.jsonl", folder / "peer.log"
     record.touch()
     environment = os.environ | {
         "PYTHONPATH": str(_RECORDER),
@@ -52,7 +55,7 @@ def run_peer(data: Prepared, model: str, plan: Optimisation, device: str, precis
     command = [sys.executable, "-m", "open_clip_train.main", *_options(data, model, plan, device, precision)]
     with (
         output.open("w") as log,
-        subprocess.Popen(command, cwd=data.folder, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
         bar("open_clip_train", plan.epochs, "step") as progress,
     ):
         try:
@@ -62,9 +65,9 @@ def run_peer(data: Prepared, model: str, plan: Optimisation, device: str, precis
         finally:
             process.kill()
         progress.update(_count(record) - progress.n)
-    if process.returncode:
-        raise RuntimeError(f"open_clip_train failed:\n{output.read_text()[-3000:]}")
     steps = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
+    if process.returncode or len(steps) != plan.epochs:
+        raise RuntimeError(f"open_clip_train failed:\n{output.read_text()[-3000:]}")
     return Peer(
         losses=[step["train/loss"] for step in steps],
         seconds=[step["train/batch_time"] for step in steps],
