@@ -33,7 +33,7 @@ from tests.support.toy_world import drawing, sentence
 ROOT = Path(__file__).parents[3]
 NAMED_BASES = [
     found
-    for name in ("README.md", "docs/papers.md")
+    for name in ("docs/own_data.md", "docs/papers.md")
     for found in re.findall(r"base: \{[^}]*\}", (ROOT / name).read_text())
 ]
 """Blocks `base` of params.yaml that documents tell to write."""
