@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint stack stack-full captions student llm-server lock clean
+.PHONY: demo test test-all lint docs stack stack-full captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -37,6 +37,9 @@ lint: .venv/.ready
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }
+
+docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere fails it
+	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
