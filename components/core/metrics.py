@@ -73,6 +73,15 @@ def jaccard_similarity(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: 
     return np.asarray(shared / (2 * k - shared), dtype=np.float64)
 
 
+def shared_of_top(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> Reals:
+    """The share of the first k entries that two ranked lists have in common; arguments as `average_overlap`.
+
+    >>> shared_of_top(np.array([[0, 1, 2]]), np.array([[1, 0, 3]]), 3)  # 2 of 3
+    array([0.66666667])
+    """
+    return np.asarray(_matches(ranks_a, ranks_b, k).sum(axis=(1, 2)) / k, dtype=np.float64)
+
+
 def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_]:
     finite(ranks_a, ranks_b)
     if min(ranks_a.shape[1], ranks_b.shape[1]) < k:

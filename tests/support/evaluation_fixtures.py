@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from components.benchmarks.embedded.typos import ERRORS, misspelt
 from components.core.files import file_hash
 from components.core.records import (
     CAPTION_QUERIES,
@@ -94,7 +95,12 @@ def vectors() -> dict[str, Sequence[float]]:
     prompts: dict[str, Sequence[float]] = {}
     for template in ("a picture of a {}", "a photo of a {}", "an image of one {}", "a drawing of the {}", "{}"):
         prompts |= {template.format("cat"): (0.9, 0.2, 0.7, 0.0), template.format("dog"): (0.1, 0.8, 0.8, 0.0)}
-    return VECTORS | prompts
+    misspelt_texts = {
+        text: VECTORS[other if number < wrong else query]
+        for query, wrong, other in (("a query", 0, ""), ("c query", 1, "d query"), ("d query", 2, "a query"))
+        for number, text in enumerate(misspelt(query, ERRORS))
+    }
+    return VECTORS | prompts | misspelt_texts
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from components.core.records import CAPTION_QUERIES, LABELS
 from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
-RANGES = {"geometry": (-1, 4)}
-"""Values of benchmarks that are no shares: distances and their squares."""
+RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1)}
+"""Values of benchmarks that are no shares: distances and their squares, correlations."""
 
 
 def test_paraphrased_retrieval_by_hand(context: EmbeddedContext) -> None:
@@ -99,6 +99,23 @@ def test_caption_ratings_by_hand(context: EmbeddedContext) -> None:
     assert scores.pictures["caption_ratings/tau_c"].tolist() == [0, 0, 1, 2]
 
 
+def test_ranking_stability_by_hand(context: EmbeddedContext) -> None:
+    values = find_benchmark("ranking_stability").score(context).values
+    # Ranks of a: 4 3 2 1 and 3 4 2 1; of c: 2 1 4 3 and 4 1 3 2; of d the same twice. 1 - 6 sum(d^2) / (4 * 15).
+    assert values["ranking_stability/rank_correlation"] == pytest.approx([0.8, 0.4, 1])
+    assert values["ranking_stability/overlap_at_1"].tolist() == [0, 0, 1]
+    assert values["ranking_stability/overlap_at_2"].tolist() == [1, 0.5, 1]
+    assert values["ranking_stability/tier_unseen/rank_correlation"] == pytest.approx([0.4])
+
+
+def test_typos_by_hand(context: EmbeddedContext) -> None:
+    values = find_benchmark("typos").score(context).values
+    assert values["typos/t2i_recall_at_1"] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert values["typos/worst_t2i_recall_at_1"].tolist() == [1, 0, 0]
+    # d's ranking holds c second, a's holds d last.
+    assert values["typos/t2i_recall_at_2"] == pytest.approx([1, 1, 1 / 3])
+
+
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_value_is_declared_and_per_query(name: str, context: EmbeddedContext) -> None:
     benchmark = find_benchmark(name)
@@ -148,7 +165,10 @@ def test_a_missing_table_is_named(name: str, folders: Folders) -> None:
 
 
 def test_an_unknown_benchmark_lists_the_known() -> None:
-    with pytest.raises(InputError, match=r"'swap'.*paraphrased_retrieval, retrieval, swaps, triplets, zero_shot"):
+    with pytest.raises(
+        InputError,
+        match=r"'swap'.*paraphrased_retrieval, ranking_stability, retrieval, swaps, triplets, typos, zero_shot",
+    ):
         find_benchmark("swap")
 
 
@@ -156,7 +176,7 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
-    assert len(asked) == len(set(asked)) == 31
+    assert len(asked) == len(set(asked)) == 40
 
 
 def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:

@@ -1,0 +1,72 @@
+"""Does a query with one typing error still find its image? (LEAF: Abad Rocamora et al., NeurIPS 2025, arXiv 2506.03355)
+
+An error is one character inserted, left out or replaced: Levenshtein distance one. LEAF searches the error that moves a
+text most, which costs hundreds of texts a query; here every plain query gets a few errors at random, the same for all
+encoders, and `worst` asks that all of them find the image.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.scores import Scores, metrics
+from components.core.metrics import gold_ranks, hit_at_k
+from components.core.records import CAPTION_QUERIES
+
+NAME = "typos"
+FILE = "caption_queries.parquet"
+ERRORS = 3
+"""Misspelt texts for each query."""
+
+
+def score(context: EmbeddedContext) -> Scores:
+    """Text-to-image recall@k of misspelt plain queries: the mean over a query's errors, and whether all of them hit."""
+    table = context.read(CAPTION_QUERIES, FILE)
+    plain = [row for row in table.to_pylist() if row["register"] == "plain"]
+    gold = context.rows([row["image_id"] for row in plain], FILE)
+    texts = [text for row in plain for text in misspelt(row["text"], ERRORS)]
+    ranks = gold_ranks(context.texts(texts), context.image_features, np.repeat(gold, ERRORS)).reshape(-1, ERRORS)
+    values = {f"{NAME}/t2i_recall_at_{k}": hit_at_k(ranks, k).mean(axis=1) for k in context.ks}
+    values |= {f"{NAME}/worst_t2i_recall_at_{k}": hit_at_k(ranks, k).min(axis=1) for k in context.ks}
+    return Scores(values, pictures=dict.fromkeys(values, gold))
+
+
+def misspelt(text: str, count: int) -> list[str]:
+    """`count` texts at Levenshtein distance one, all different; the same for the same text.
+
+    A character is replaced or left out where there is one that is no space, so that words change and not their number
+    alone; letters that come in are of a to z.
+
+    Raises:
+        ValueError: the text is nothing but spaces.
+    """
+    if not text.strip():
+        raise ValueError("a text without a character cannot be misspelt")
+    rng = random.Random(f"typos-{text}")
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found.setdefault(_with_error(text, rng))
+        found.pop(text, None)
+    return list(found)
+
+
+def _with_error(text: str, rng: random.Random) -> str:
+    kind = rng.choice(("insert", "leave out", "replace"))
+    place = rng.choice([place for place, character in enumerate(text) if not character.isspace()])
+    letter = "" if kind == "leave out" else rng.choice(string.ascii_lowercase)
+    return text[:place] + letter + text[place + (kind != "insert") :]
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    version=1,
+    needs=(Need(FILE),),
+    metrics=metrics("the earlier image of the test split first", "t2i_recall_at_k", "worst_t2i_recall_at_k"),
+    score=score,
+    key_metrics=(f"{NAME}/t2i_recall_at_5",),
+)

@@ -1,0 +1,55 @@
+"""Errors that are put into queries, and what rankings of the whole gallery have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
+from scipy.stats import spearmanr
+
+from components.benchmarks.embedded.ranking_stability import rank_correlation
+from components.benchmarks.embedded.typos import misspelt
+
+WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
+
+
+@given(WRITTEN, st.integers(1, 12))
+def test_every_error_is_one_character_and_another_one(text: str, count: int) -> None:
+    found = misspelt(text, count)
+    assert len(set(found)) == len(found) == count
+    assert {Levenshtein.distance(text, one) for one in found} == {1}
+    assert found == misspelt(text, count)
+
+
+def test_errors_are_of_three_kinds() -> None:
+    text = "a cat on a mat"
+    assert {len(one) - len(text) for one in misspelt(text, 30)} == {-1, 0, 1}
+
+
+def test_a_text_of_spaces_has_nothing_to_misspell() -> None:
+    with pytest.raises(ValueError, match="without a character"):
+        misspelt("  ", 1)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40))
+def test_rank_correlation_is_scipys(seed: int, items: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Small whole numbers, so that many images are equally similar.
+    one, other = rng.integers(-2, 3, (2, 5, 3)).astype(np.float32)
+    gallery = rng.integers(-2, 3, (items, 3)).astype(np.float32)
+    found = rank_correlation(one, other, gallery)
+    for row in range(5):
+        similarity = gallery @ one[row], gallery @ other[row]
+        if all(np.ptp(values) > 0 for values in similarity):
+            assert found[row] == pytest.approx(spearmanr(*similarity).statistic)
+        else:
+            assert found[row] == 0
+
+
+def test_rank_correlation_refuses_damaged_features() -> None:
+    good = np.eye(2, dtype=np.float32)
+    with pytest.raises(ValueError, match="NaN"):
+        rank_correlation(good, good * np.nan, good)
