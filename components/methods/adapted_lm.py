@@ -14,7 +14,7 @@ from components.encoders.adapter.language_tower import Strategy, folder_of, trai
 from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
-from components.methods.contract.method import Method
+from components.methods.contract.method import TEXT_TOWER, Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
@@ -68,6 +68,8 @@ METHOD = Method(
     weighted=lambda _hyper: True,
     visits=lambda _hyper: "pairs",
     trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
+    # All that the other strategies train is new.
+    new=lambda hyper: (r"^text\.projection\." if hyper.strategy == "finetuned" else TEXT_TOWER,),
     tower=_tower,
     files=_files,
 )

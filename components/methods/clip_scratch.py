@@ -11,7 +11,7 @@ from torch import Tensor
 from components.encoders.new_text_towers import with_random_weights
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
-from components.methods.contract.method import Method
+from components.methods.contract.method import TEXT_TOWER, Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
@@ -41,5 +41,6 @@ METHOD = Method(
     losses=_losses,
     weighted=lambda _hyper: True,
     visits=lambda _hyper: "pairs",
+    new=lambda _hyper: (TEXT_TOWER,),
     tower=lambda base, _hyper: with_random_weights(base),
 )

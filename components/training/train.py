@@ -28,6 +28,7 @@ from components.core.provenance import data_hashes, git_commit, path_hash
 from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.low_rank import add_low_rank, merge_low_rank
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
@@ -130,6 +131,9 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
+    if hyper.lora_rank:
+        new = method.new(hyper)
+        in_model = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
     trained = in_model | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
     run = Run(
@@ -150,6 +154,9 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
         fit(run)
     if run.select and world.leads:
         _take_best(trained, checkpoints)
+    if hyper.lora_rank:
+        own = {name: weights for name, weights in in_model.items() if name in job.base}
+        in_model = own | merge_low_rank(model)
     ensemble(hyper.weight_ensemble, in_model, job.base)
     job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")

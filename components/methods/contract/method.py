@@ -50,6 +50,7 @@ class Method:
         draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
         trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
             image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
+        new: patterns of those of them that start at random, so that LoRA has nothing to add to: they train whole.
         tower: the encoder to start from, made of the base encoder; the base itself for most.
         files: files and folders that it reads besides tables and base, by name; asked once `tower` was called.
         extra: tensors of the method's own, for an encoder of the given dimension; saved with the encoder.
@@ -67,6 +68,7 @@ class Method:
     weighted: Callable[[Any], bool] = lambda _hyper: False
     draws: Callable[[Any], Mapping[str, Mapping[str, float]]] = lambda _hyper: {}
     trains: Callable[[Any], tuple[str, ...]] = lambda _hyper: (TEXT_TOWER,)
+    new: Callable[[Any], tuple[str, ...]] = lambda _hyper: ()
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
     files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
     extra: Callable[[int, Any], nn.Module] = lambda _dim, _hyper: nn.Module()

@@ -32,6 +32,9 @@ class Optimisation:
         ema: decay per step of an exponential moving average of the weights, which is then what is exported.
         weight_ensemble: share of the fine-tuned weights in the exported ones, the rest is the base's
             (WiSE-FT; PC-CLIP appendix A averages with 0.5).
+        lora_rank: of the differences that the text side's weight matrices learn (LoRA), all else of the text side
+            being frozen; 0 trains what the method trains. Differences need larger learning rates than weights.
+        lora_alpha: scale of these differences, times `lora_rank`.
     """
 
     lr: Positive
@@ -50,3 +53,5 @@ class Optimisation:
     learn_logit_scale: bool = True
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None
     weight_ensemble: Share = 1.0
+    lora_rank: NonNegativeInt = 0
+    lora_alpha: Positive = 16.0

@@ -74,6 +74,8 @@ OUTSIDE: dict[str, list[Any]] = {
     "accumulate": [0, -2],
     "ema": [-0.1, 1.0, 2.0, math.nan],
     "weight_ensemble": [-0.1, 1.1, math.nan],
+    "lora_rank": [-1],
+    "lora_alpha": [0, -1, math.inf, math.nan],
 }
 """Values that no method can be optimised with."""
 OWN: list[tuple[str, str, Any]] = [

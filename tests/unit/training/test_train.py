@@ -191,10 +191,11 @@ def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: Wo
     assert list((world.folder / "state").glob(f"tried-*/step-{told['step'] - 1:08d}"))
 
 
+@pytest.mark.parametrize("lora_rank", [0, 2])
 def test_a_killed_run_goes_on_and_ends_like_an_undisturbed_one(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lora_rank: int, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1, "ema": 0.5}
+    entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1, "ema": 0.5, "lora_rank": lora_rank}
     options = {"checkpoint_every": 3, "export": "validation/loss"}
     whole = _state(_run(world, entry, tmp_path / "whole", **options))
     steps: list[int] = []
@@ -227,6 +228,40 @@ def test_weights_are_ensembled_with_the_bases(share: float, world: World, tmp_pa
     assert not torch.equal(tuned["text_projection"], base["text_projection"])
     for name, weights in mixed.items():
         torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_lora_changes_matrices_by_a_low_rank_alone(share: float, world: World, tmp_path: Path) -> None:
+    entry = {"method": "paraclip", "epochs": 1, "lora_rank": 2, "weight_ensemble": share}
+    tuned, base = _state(_run(world, entry, tmp_path)), _state(world.files.base)
+    assert set(tuned) == set(base)
+    changed = {name for name, weights in tuned.items() if not torch.equal(weights, base[name])}
+    assert "text_projection" in changed
+    assert "transformer.resblocks.0.attn.in_proj_weight" in changed
+    assert {name for name in changed if tuned[name].ndim != 2} == {"logit_scale"}
+    for name in changed - {"logit_scale"}:
+        assert torch.linalg.matrix_rank(tuned[name] - base[name], rtol=1e-3) <= 2
+    if share < 1:
+        whole = _state(_run(world, entry | {"weight_ensemble": 1.0}, tmp_path / "whole"))
+        torch.testing.assert_close(tuned["text_projection"], (whole["text_projection"] + base["text_projection"]) / 2)
+
+
+@pytest.mark.parametrize("strategy", ["finetuned", "frozen"])
+def test_lora_on_a_language_model_leaves_its_new_projection_whole(
+    strategy: str, world: World, tmp_path: Path, language_model: Path
+) -> None:
+    entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
+    entry |= {"strategy": strategy, "epochs": 1, "lora_rank": 1}
+    if strategy == "frozen":
+        with pytest.raises(InputError, match="no weight matrix that is not new"):
+            _run(world, entry, tmp_path)
+        return
+    tuned = _state(_run(world, entry, tmp_path))
+    none = _state(_run(world, entry | {"lr": 1e-12, "weight_decay": 0.0}, tmp_path / "none"))
+    name = "text.projection.0.weight"
+    assert torch.linalg.matrix_rank(tuned[name] - none[name], rtol=1e-3) > 1
+    inner = next(key for key in tuned if "attention" in key and key.endswith("query.weight"))
+    assert torch.linalg.matrix_rank(tuned[inner] - none[inner], rtol=1e-2) == 1
 
 
 @pytest.mark.parametrize("entry", [{"method": "clip_scratch"}, {"method": "paraclip", "image_tower": "random"}])

@@ -1,0 +1,108 @@
+"""LoRA: each weight matrix of the text side learns a difference of low rank (Hu et al., ICLR 2022, section 4.1).
+
+The difference is added by torch's parametrisations, so that every way of computing a tower sees the sum, and is put
+into the weights in the end: what is saved is an encoder like any other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from components.core.errors import InputError
+
+_NEVER = ("token_embedding", "positional_embedding", "embeddings.")
+"""Parts of the names of tables that are looked up and not multiplied with."""
+_IMAGE = "visual."
+
+
+class LowRank(nn.Module):
+    """A matrix `[out, in]` plus `alpha / rank * up @ down`, which begins as zero.
+
+    Args:
+        weights: the matrix, for its shape and place.
+        rank: of the difference.
+        alpha: its scale, times `rank`.
+        numbers: draws `down`.
+    """
+
+    def __init__(self, weights: Tensor, rank: int, alpha: float, numbers: torch.Generator) -> None:
+        super().__init__()
+        rows, columns = weights.shape
+        down = nn.init.kaiming_uniform_(torch.empty(rank, columns), a=math.sqrt(5), generator=numbers)
+        self.down = nn.Parameter(down.to(weights.device))
+        self.up = nn.Parameter(torch.zeros(rows, rank, device=weights.device))
+        self._scale = alpha / rank
+
+    def forward(self, weights: Tensor) -> Tensor:
+        """The sum, `[out, in]`."""
+        return weights + self._scale * (self.up @ self.down)
+
+
+def add_low_rank(
+    model: nn.Module,
+    trained: Mapping[str, nn.Parameter],
+    rank: int,
+    alpha: float,
+    new: Sequence[str] = (),
+    seed: int = 0,
+) -> dict[str, nn.Parameter]:
+    """Give the matrices among `trained` a difference to learn, and freeze the rest of the text side in it.
+
+    Args:
+        model: an encoder's model.
+        trained: its parameters that would be trained without LoRA, by name.
+        new: patterns of the names of those that start at random and so are trained as they are.
+        seed: draws the same differences on every rank and device.
+
+    Returns:
+        What is trained now, by name: the differences, what is new, the logit scale and parameters of the image tower.
+
+    Raises:
+        InputError: `trained` has no matrix of the text side that is not new.
+    """
+    whole = {name for name in trained if _is_whole(name, new)}
+    matrices = [name for name, weights in trained.items() if name not in whole and _is_matrix(name, weights)]
+    if not matrices:
+        raise InputError(
+            "params.yaml: lora_rank asks for LoRA, but this method trains no weight matrix that is not new: set it to 0"
+        )
+    for name, weights in trained.items():
+        weights.requires_grad_(name in whole)
+    numbers = torch.Generator().manual_seed(seed)
+    for name in matrices:
+        module, attribute = _home(model, name)
+        parametrize.register_parametrization(module, attribute, LowRank(trained[name], rank, alpha, numbers))
+    return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
+
+
+def merge_low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Put all differences into the matrices that they belong to; returns these matrices by name."""
+    merged = {}
+    for home, module in list(model.named_modules()):
+        if not parametrize.is_parametrized(module):
+            continue
+        parametrizations = module.parametrizations
+        assert isinstance(parametrizations, nn.ModuleDict)
+        for attribute in list(parametrizations):
+            parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
+            merged[f"{home}.{attribute}".lstrip(".")] = getattr(module, attribute)
+    return merged
+
+
+def _is_whole(name: str, new: Sequence[str]) -> bool:
+    return name.startswith(_IMAGE) or name == "logit_scale" or any(re.search(pattern, name) for pattern in new)
+
+
+def _is_matrix(name: str, weights: Tensor) -> bool:
+    return weights.ndim == 2 and not any(part in name for part in _NEVER)
+
+
+def _home(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    module, _, attribute = name.rpartition(".")
+    return model.get_submodule(module), attribute

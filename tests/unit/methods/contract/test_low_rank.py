@@ -1,0 +1,80 @@
+"""Differences of low rank that matrices of the text side learn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.text_tower import encode_tokens
+from components.methods.contract.low_rank import add_low_rank, merge_low_rank
+from components.methods.contract.method import TEXT_TOWER
+from components.methods.registry import find_method
+from tests.conftest import TINY
+
+TOKENS = torch.tensor([[49406, 320, 2368, 49407, 0, 0], [49406, 1929, 530, 320, 2368, 49407]])
+
+
+def _trained() -> tuple[Encoder, dict[str, torch.nn.Parameter]]:
+    torch.manual_seed(0)
+    encoder = Encoder.create("base", "tiny", TINY, "test")
+    method = find_method("paraclip")
+    return encoder, method.freeze(encoder.model, method.settings({}))
+
+
+def test_it_begins_as_the_encoder_that_it_starts_from() -> None:
+    encoder, whole = _trained()
+    before = encode_tokens(encoder.model, TOKENS)
+    trained = add_low_rank(encoder.model, whole, rank=2, alpha=4)
+    torch.testing.assert_close(encode_tokens(encoder.model, TOKENS), before)
+    factors = {name.rpartition(".")[2] for name in trained if name != "logit_scale"}
+    assert factors == {"down", "up"}
+    assert "logit_scale" in trained
+    # Four matrices in each block, and the projection, of two factors each.
+    blocks = TINY["text_cfg"]["layers"]
+    assert len(trained) == 1 + 2 * (4 * blocks + 1)
+
+
+def test_merging_keeps_the_features_and_the_names() -> None:
+    encoder, whole = _trained()
+    names, frozen = set(encoder.model.state_dict()), {name: weights.clone() for name, weights in whole.items()}
+    trained = add_low_rank(encoder.model, whole, rank=2, alpha=4)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, weights in trained.items():
+            if name != "logit_scale":
+                weights.normal_(std=0.1)
+    learnt = encode_tokens(encoder.model, TOKENS)
+    merged = merge_low_rank(encoder.model)
+    torch.testing.assert_close(encode_tokens(encoder.model, TOKENS), learnt)
+    assert set(encoder.model.state_dict()) == names
+    assert set(merged) == {name for name, weights in whole.items() if weights.ndim == 2} - {
+        "token_embedding.weight",
+        "positional_embedding",
+    }
+    for name, weights in merged.items():
+        assert torch.linalg.matrix_rank(weights - frozen[name], rtol=1e-4) == 2
+
+
+def test_the_difference_is_alpha_over_rank_times_the_product() -> None:
+    encoder, whole = _trained()
+    before = encoder.model.text_projection.detach().clone()
+    trained = add_low_rank(encoder.model, whole, rank=2, alpha=6)
+    down, up = (trained[f"parametrizations.text_projection.0.{factor}"] for factor in ("down", "up"))
+    with torch.no_grad():
+        up.fill_(1.0)
+    torch.testing.assert_close(encoder.model.text_projection, before + 3 * up @ down)
+
+
+def test_what_is_new_trains_whole() -> None:
+    encoder, whole = _trained()
+    trained = add_low_rank(encoder.model, whole, 2, 4, new=[r"^text_projection$"])
+    assert "text_projection" in trained
+    assert trained["text_projection"].requires_grad
+
+
+def test_a_tower_that_is_all_new_is_refused() -> None:
+    encoder, whole = _trained()
+    with pytest.raises(InputError, match="lora_rank asks for LoRA, but this method trains no weight matrix"):
+        add_low_rank(encoder.model, whole, 2, 4, new=[TEXT_TOWER])
