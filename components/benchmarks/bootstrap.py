@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.benchmarks.scores import Correlation
-from components.core.metrics import Indices, Reals, finite
+from components.core.metrics import Indices, Reals, finite, row_correlations
 
 _CELLS = 4_000_000
 """Resampled values held in memory at once."""
@@ -287,14 +287,7 @@ def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
         from scipy.stats import rankdata
 
         gold, predicted = rankdata(gold, axis=1), rankdata(predicted, axis=1)
-    # Asked before the mean is taken off: a rounded mean leaves a constant column with a tiny spread.
-    constant = (np.ptp(gold, axis=1) == 0) | (np.ptp(predicted, axis=1) == 0)
-    gold, predicted = (column - column.mean(axis=1, keepdims=True) for column in (gold, predicted))
-    spread = np.sqrt((gold**2).sum(axis=1) * (predicted**2).sum(axis=1))
-    products = (gold * predicted).sum(axis=1)
-    found = np.zeros(len(drawn))
-    np.divide(products, spread, out=found, where=~constant & (spread > 0))
-    return found
+    return row_correlations(gold, predicted)
 
 
 def _tau_c(gold: Reals, predicted: Reals) -> float:

@@ -82,6 +82,52 @@ def shared_of_top(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) 
     return np.asarray(_matches(ranks_a, ranks_b, k).sum(axis=(1, 2)) / k, dtype=np.float64)
 
 
+def rank_correlation(queries: Features, others: Features, gallery: Features) -> Reals:
+    """Spearman's correlation of each two rankings of the gallery `[queries]`, in [-1, 1].
+
+    A text that is equally similar to all images ranks nothing: its correlation is 0.
+
+    Args:
+        queries, others: `[queries, dim]`, row i of both belong together.
+        gallery: `[items, dim]`.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    # scipy.stats takes a second to import, which every stage that ranks would wait for.
+    from scipy.stats import rankdata
+
+    finite(queries, others, gallery)
+    found = np.empty(len(queries))
+    for (rows, one), (_, other) in zip(_blocks(queries, gallery), _blocks(others, gallery), strict=True):
+        found[rows] = row_correlations(rankdata(one, axis=1), rankdata(other, axis=1))
+    # Rounding may lead a hair beyond one.
+    return np.clip(found, -1.0, 1.0)
+
+
+def row_correlations(first: Reals, second: Reals) -> Reals:
+    """Pearson's correlation of each row of `first` with the same row of `second`, both `[rows, columns]`.
+
+    Returns:
+        `[rows]`; 0 where a row is constant.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+
+    >>> row_correlations(np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[2.0, 1.0], [3.0, 3.0]]))
+    array([-1.,  0.])
+    """
+    finite(first, second)
+    # Asked before the mean is taken off: a rounded mean leaves a constant row with a tiny spread.
+    constant = (np.ptp(first, axis=1) == 0) | (np.ptp(second, axis=1) == 0)
+    first, second = (rows - rows.mean(axis=1, keepdims=True) for rows in (first, second))
+    spread = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    products = (first * second).sum(axis=1)
+    found = np.zeros(len(first))
+    np.divide(products, spread, out=found, where=~constant & (spread > 0))
+    return found
+
+
 def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_]:
     finite(ranks_a, ranks_b)
     if min(ranks_a.shape[1], ranks_b.shape[1]) < k:

@@ -131,10 +131,11 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
+    learnt = in_model
     if hyper.lora_rank:
         new = method.new(hyper)
-        in_model = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
-    trained = in_model | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
+        learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
+    trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
     run = Run(
         title=job.entry.name,
@@ -155,8 +156,7 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     if run.select and world.leads:
         _take_best(trained, checkpoints)
     if hyper.lora_rank:
-        own = {name: weights for name, weights in in_model.items() if name in job.base}
-        in_model = own | merge_low_rank(model)
+        merge_low_rank(model)
     ensemble(hyper.weight_ensemble, in_model, job.base)
     job.encoder.extra = {key: tensor.detach().cpu() for key, tensor in extra.state_dict().items()}
     model.to("cpu")

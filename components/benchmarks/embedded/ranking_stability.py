@@ -7,12 +7,10 @@ one query could not be read, so here each pair of query and paraphrase is a row,
 
 from __future__ import annotations
 
-import numpy as np
-
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import BLOCK, Features, Reals, finite, shared_of_top, top_k
+from components.core.metrics import rank_correlation, shared_of_top, top_k
 from components.core.records import PARAPHRASE_QUERIES
 
 NAME = "ranking_stability"
@@ -27,38 +25,6 @@ def score(context: EmbeddedContext) -> Scores:
     overall = {"rank_correlation": rank_correlation(query, paraphrase, context.image_features)}
     overall |= {f"overlap_at_{k}": shared_of_top(tops[0], tops[1], k) for k in context.ks}
     return grouped(NAME, overall, gold, {"tier": table["tier"].to_pylist()})
-
-
-def rank_correlation(queries: Features, others: Features, gallery: Features) -> Reals:
-    """Spearman's correlation of each two rankings of the gallery `[queries]`, in [-1, 1].
-
-    A text that is equally similar to all images ranks nothing: its correlation is 0.
-
-    Args:
-        queries, others: `[queries, dim]`, row i of both belong together.
-        gallery: `[items, dim]`.
-
-    Raises:
-        ValueError: a number is NaN or infinite.
-    """
-    finite(queries, others, gallery)
-    found = np.zeros(len(queries))
-    for start in range(0, len(queries), BLOCK):
-        rows = slice(start, start + BLOCK)
-        one, other = (_centred_ranks(features[rows] @ gallery.T) for features in (queries, others))
-        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-        products = np.einsum("qi,qi->q", one, other)
-        np.divide(products, lengths, out=found[rows], where=lengths > 0)
-    # Rounding may lead a hair beyond one.
-    return np.clip(found, -1.0, 1.0)
-
-
-def _centred_ranks(similarity: Features) -> Reals:
-    # scipy.stats takes a second to import, which every command that lists benchmarks would wait for.
-    from scipy.stats import rankdata
-
-    ranks = rankdata(similarity, axis=1)
-    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True), dtype=np.float64)
 
 
 BENCHMARK = Benchmark(

@@ -13,13 +13,13 @@ import string
 import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.embedded.retrieval import FILE
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES
 
 NAME = "typos"
-FILE = "caption_queries.parquet"
 ERRORS = 3
 """Misspelt texts for each query."""
 
@@ -31,8 +31,9 @@ def score(context: EmbeddedContext) -> Scores:
     gold = context.rows([row["image_id"] for row in plain], FILE)
     texts = [text for row in plain for text in misspelt(row["text"], ERRORS)]
     ranks = gold_ranks(context.texts(texts), context.image_features, np.repeat(gold, ERRORS)).reshape(-1, ERRORS)
-    values = {f"{NAME}/t2i_recall_at_{k}": hit_at_k(ranks, k).mean(axis=1) for k in context.ks}
-    values |= {f"{NAME}/worst_t2i_recall_at_{k}": hit_at_k(ranks, k).min(axis=1) for k in context.ks}
+    hits = {k: hit_at_k(ranks, k) for k in context.ks}
+    values = {f"{NAME}/t2i_recall_at_{k}": hit.mean(axis=1) for k, hit in hits.items()}
+    values |= {f"{NAME}/worst_t2i_recall_at_{k}": hit.min(axis=1) for k, hit in hits.items()}
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
@@ -50,8 +51,9 @@ def misspelt(text: str, count: int) -> list[str]:
     rng = random.Random(f"typos-{text}")
     found: dict[str, None] = {}
     while len(found) < count:
-        found.setdefault(_with_error(text, rng))
-        found.pop(text, None)
+        wrong = _with_error(text, rng)
+        if wrong != text:
+            found[wrong] = None
     return list(found)
 
 

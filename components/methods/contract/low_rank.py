@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from components.core.errors import InputError
+from components.methods.contract.method import TEXT_TOWER
 
 _NEVER = ("token_embedding", "positional_embedding", "embeddings.")
 """Parts of the names of tables that are looked up and not multiplied with."""
-_IMAGE = "visual."
 
 
 class LowRank(nn.Module):
@@ -81,22 +81,18 @@ def add_low_rank(
     return {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
 
 
-def merge_low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Put all differences into the matrices that they belong to; returns these matrices by name."""
-    merged = {}
-    for home, module in list(model.named_modules()):
-        if not parametrize.is_parametrized(module):
-            continue
-        parametrizations = module.parametrizations
-        assert isinstance(parametrizations, nn.ModuleDict)
-        for attribute in list(parametrizations):
-            parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
-            merged[f"{home}.{attribute}".lstrip(".")] = getattr(module, attribute)
-    return merged
+def merge_low_rank(model: nn.Module) -> None:
+    """Put all differences into the matrices that they belong to; each stays the parameter that it was."""
+    for module in list(model.modules()):
+        if parametrize.is_parametrized(module):
+            parametrizations = module.parametrizations
+            assert isinstance(parametrizations, nn.ModuleDict)
+            for attribute in list(parametrizations):
+                parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
 
 
 def _is_whole(name: str, new: Sequence[str]) -> bool:
-    return name.startswith(_IMAGE) or name == "logit_scale" or any(re.search(pattern, name) for pattern in new)
+    return not re.search(TEXT_TOWER, name) or any(re.search(pattern, name) for pattern in new)
 
 
 def _is_matrix(name: str, weights: Tensor) -> bool:

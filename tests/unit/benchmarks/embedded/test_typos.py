@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from scipy.stats import spearmanr
 
-from components.benchmarks.embedded.ranking_stability import rank_correlation
 from components.benchmarks.embedded.typos import misspelt
+from components.core.metrics import rank_correlation
 
 WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
 
