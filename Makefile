@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint docs stack stack-full captions student llm-server lock clean
+.PHONY: demo test test-all lint docs claims stack stack-full captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -40,6 +40,11 @@ lint: .venv/.ready
 
 docs: .venv/.ready ## the site of docs/, into site/; a link that leads nowhere fails it
 	@NO_COLOR=1 .venv/bin/zensical build --strict --clean
+
+claims: .venv/.ready ## every method with three seeds, and which claims of the papers hold; hours, goes on where it was stopped
+	@cliptune profile use claims
+	@.venv/bin/dvc repro
+	@echo "look:     reports/claims/papers.html; undo the profile: git checkout params.yaml"
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack

@@ -7,7 +7,7 @@ Own resampling for that reason: scipy.stats.bootstrap resamples single values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,18 @@ def interval(
         pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`; None where
             no picture has two queries.
     """
+    return _interval(*_mean_and_resamples(values, resamples, seed, strata, pictures))
+
+
+def _interval(value: float, found: Reals) -> Interval:
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Interval(value, float(low), float(high))
+
+
+def _mean_and_resamples(
+    values: Reals, resamples: int, seed: int, strata: Indices | None, pictures: Indices | None
+) -> tuple[float, Reals]:
+    """The mean, and that of each resample `[resamples]`; parameters as in `interval`."""
     finite(values)
     groups = [values] if strata is None else [values[strata == stratum] for stratum in np.unique(strata)]
     value = float(np.mean([group.mean() for group in groups]))
@@ -75,8 +87,7 @@ def interval(
         means = _means_of_groups(groups, resamples, generator)
     if pictures is not None and pictures.ndim == 2:
         means = value + (means - value) * _stretch(values, _numbered(strata, len(values)), pictures)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(value, float(low), float(high))
+    return value, means
 
 
 def _numbered(strata: Indices | None, queries: int) -> Indices:
@@ -195,8 +206,7 @@ def correlation_interval(
         pictures: the picture that each row is about `[rows]`; None where no picture has two rows.
     """
     found = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
-    low, high = np.quantile(found, [0.025, 0.975])
-    return Interval(correlation_value(correlation), float(low), float(high))
+    return _interval(correlation_value(correlation), found)
 
 
 def paired_difference(
@@ -218,14 +228,54 @@ def paired_difference(
     Raises:
         ValueError: one has values and the other a correlation, or they differ in kind or rows.
     """
+    return _interval(*_difference_and_resamples(first, second, resamples, seed, strata, pictures))
+
+
+def difference_over_seeds(
+    first: Sequence[Reals | Correlation],
+    second: Sequence[Reals | Correlation],
+    resamples: int,
+    seed: int,
+    strata: Indices | None = None,
+    pictures: Indices | None = None,
+) -> Interval:
+    """The mean difference of encoders that were trained with several seeds, with an interval over seeds and queries.
+
+    Each resample draws seeds with replacement and queries with replacement, the same queries for all seeds (the
+    pigeonhole bootstrap of crossed factors: Owen 2007, arXiv 0712.1111). With three seeds the interval is about as wide
+    as their values lie apart.
+
+    Args:
+        first, second: of each seed what `paired_difference` takes; the queries are the same for all seeds.
+        resamples, seed, strata, pictures: as in `paired_difference`.
+
+    Raises:
+        ValueError: the two have not the same seeds, or as `paired_difference`.
+    """
+    found = [
+        _difference_and_resamples(one, other, resamples, seed, strata, pictures)
+        for one, other in zip(first, second, strict=True)
+    ]
+    means = np.stack([resampled for _, resampled in found])
+    drawn = np.random.default_rng([seed, len(found)]).integers(len(found), size=means.shape)
+    return _interval(float(np.mean([value for value, _ in found])), np.take_along_axis(means, drawn, 0).mean(axis=0))
+
+
+def _difference_and_resamples(
+    first: Reals | Correlation,
+    second: Reals | Correlation,
+    resamples: int,
+    seed: int,
+    strata: Indices | None,
+    pictures: Indices | None,
+) -> tuple[float, Reals]:
     if isinstance(first, Correlation) and isinstance(second, Correlation):
         if first.kind != second.kind or not np.array_equal(first.gold, second.gold):
             raise ValueError("correlations of different kind or rows have no paired difference")
         both = first, second
         draws = [resampled_correlations(one, resamples, np.random.default_rng(seed), pictures) for one in both]
-        low, high = np.quantile(draws[0] - draws[1], [0.025, 0.975])
-        return Interval(correlation_value(first) - correlation_value(second), float(low), float(high))
-    return interval(_difference(first, second), resamples, seed, strata, pictures)
+        return correlation_value(first) - correlation_value(second), draws[0] - draws[1]
+    return _mean_and_resamples(_difference(first, second), resamples, seed, strata, pictures)
 
 
 def sign_flip_p(

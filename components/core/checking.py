@@ -69,6 +69,17 @@ def check_names(settings: Settings) -> None:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
     choose(names_in("components.data.sources"), settings.prepare.source, "params.yaml: prepare.source")
     _check_captions(settings)
+    _check_study(settings)
+
+
+def _check_study(settings: Settings) -> None:
+    study = settings.study
+    scored = [encoder for encoder in settings.encoders if encoder != BASE]
+    for encoder in study.encoders:
+        choose(scored, encoder, "params.yaml: study.encoders:")
+    seeds = [settings.train.seed, *study.seeds]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"params.yaml: study.seeds: a seed stands twice among them and train.seed: {seeds}")
 
 
 def _check_captions(settings: Settings) -> None:

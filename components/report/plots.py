@@ -200,17 +200,17 @@ def frontier(points: Reals) -> list[int]:
     return sorted(kept, key=lambda row: (points[row][0], -points[row][1]))
 
 
-def positions(comparison: Comparison, primary: str) -> Reals:
-    """Every encoder's place, larger being better `[encoders, 2]`: zero-shot accuracy, then `primary`."""
-    rows = [[comparison.cells[name][encoder] for name in (AGAINST, primary)] for encoder in comparison.encoders]
+def positions(comparison: Comparison, primary: str, against: str = AGAINST) -> Reals:
+    """Every encoder's place, larger being better `[encoders, 2]`: `against`, then `primary`."""
+    rows = [[comparison.cells[name][encoder] for name in (against, primary)] for encoder in comparison.encoders]
     upwards = [[one.value.value if one.higher_is_better else -one.value.value for one in row] for row in rows]
     return np.array(upwards, dtype=np.float64)
 
 
-def pareto(comparison: Comparison, primary: str) -> go.Figure:
+def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.Figure:
     """A point with 95% intervals for each encoder, named in the legend; filled and joined are those on the frontier."""
-    best = frontier(positions(comparison, primary))
-    x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (AGAINST, primary))
+    best = frontier(positions(comparison, primary, against))
+    x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (against, primary))
     figure = go.Figure()
     figure.add_scatter(
         x=[100 * x[row].value.value for row in best],
@@ -245,7 +245,7 @@ def pareto(comparison: Comparison, primary: str) -> go.Figure:
         showlegend=True,
         legend={"orientation": "h", "y": -0.15, "yanchor": "top", "x": 0},
         dragmode=False,
-        xaxis={"title": {"text": AGAINST}, "fixedrange": True, "range": _span(x)},
+        xaxis={"title": {"text": against}, "fixedrange": True, "range": _span(x)},
         yaxis={"title": {"text": primary, "font": {"size": 12}}, "fixedrange": True, "range": _span(y)},
     )
 
@@ -306,16 +306,16 @@ def bar_plots(comparison: Comparison, primary: str) -> list[Plot]:
     ]
 
 
-def pareto_plot(comparison: Comparison, primary: str) -> Plot:
-    """The primary metric against zero-shot accuracy, or why there is no such plot."""
-    title = f"{primary} against {AGAINST}, with 95% intervals"
-    missing = [name for name in (primary, AGAINST) if name not in comparison.cells]
+def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, name: str = "pareto") -> Plot:
+    """The primary metric against another one, or why there is no such plot."""
+    title = f"{primary} against {against}, with 95% intervals"
+    missing = [metric for metric in (primary, against) if metric not in comparison.cells]
     if missing:
-        return Plot("pareto", title, None, tuple(f"{name} was not measured." for name in missing))
-    best = frontier(positions(comparison, primary))
+        return Plot(name, title, None, tuple(f"{metric} was not measured." for metric in missing))
+    best = frontier(positions(comparison, primary, against))
     names = ", ".join(comparison.encoders[row] for row in best)
     note = f"Filled, joined by the dotted line: no other encoder is better in one and as good in the other ({names})."
-    return Plot("pareto", title, pareto(comparison, primary), (note,))
+    return Plot(name, title, pareto(comparison, primary, against), (note,))
 
 
 def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:

@@ -10,6 +10,8 @@ from tests.pipeline import stage_dependencies as read
 
 SETTINGS_PASSED_ON = {
     ("prepare", "methods"): "the entries that make no use of a query log's weights are only named to the user",
+    ("seed", "world"): "its name is that of the experiment that the runs are logged to",
+    ("repeat", "world"): "as for `seed`",
     ("students", "base"): "the base model's name gives the context length alone, which `synthesize` checks again",
 }
 """(stage, block) that a module of a stage names although no result of the stage depends on it, and why."""

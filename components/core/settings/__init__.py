@@ -18,12 +18,13 @@ from components.core.settings.faults import explain_fault
 from components.core.settings.limits import Limits, Validate
 from components.core.settings.promotion import Card, Margin, Promote
 from components.core.settings.scale import Scale
+from components.core.settings.study import Study
 from components.core.settings.training import Shards, Train
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Fit", "Limits", "Margin",
-    "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Synthesize", "Task", "Train",
+    "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task", "Train",
     "Validate", "World", "explain_fault", "load_settings",
 ]  # fmt: skip
 
@@ -47,6 +48,7 @@ class Settings(Block):
     evaluate: Evaluate
     compare: Compare
     promote: Promote
+    study: Study = Study()
 
 
 def load_settings(path: Path = PARAMS) -> Settings:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from components.report.comparison import (
     span_text,
     value_text,
 )
+from components.report.page.assets import TEMPLATES, asset
 from components.report.page.failures import Explorer, build_explorer
 from components.report.page.gallery import Gallery, build_gallery
 from components.report.page.retrieved import read_retrieved
@@ -109,7 +109,6 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
 OPEN_SIDES = 4
 """Up to so many encoders the gallery shows at once; of more, all but the reference and the challenger are folded."""
@@ -167,12 +166,12 @@ def collect(
 def page(settings: Settings, comparison: Comparison, content: Content) -> str:
     """The page's HTML, which needs nothing beyond itself."""
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     primary = settings.promote.primary
     return environment.get_template("report.html.j2").render(
-        style=_asset("report.css"),
-        scripts=[_asset(name) for name in _SCRIPTS],
+        style=asset("report.css"),
+        scripts=[asset(name) for name in _SCRIPTS],
         plotly=Markup(plotly_script()),
         world=settings.world.name,
         encoders=comparison.encoders,
@@ -223,8 +222,3 @@ def _provenance(sidecar: Sidecar, run: str) -> dict[str, str]:
         "run": run,
         "detail": json.dumps(detail, indent=2, sort_keys=True),
     }
-
-
-def _asset(name: str) -> Markup:
-    """A file of the page's own that is to stand in it as it is."""
-    return Markup((_TEMPLATES / name).read_text("utf-8"))

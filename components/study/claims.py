@@ -1,0 +1,91 @@
+"""Stage `claims`: which claims of a file hold for the encoders of the study.
+
+python -m components.study.claims --claims papers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from components.core.checking import load_checked
+from components.core.files import atomic_file
+from components.core.folders import BASE
+from components.core.project import run_in_project, start
+from components.core.provenance import git_commit
+from components.core.settings import Settings
+from components.evaluation.results import DEFAULT, Folders
+from components.study import page
+from components.study.results import read_results
+from components.study.rules import CLAIMS, read_claims
+from components.study.seeds import folders_of
+from components.study.summary import comparison_over_seeds, forgotten, rank_for_all_needs
+from components.study.verdicts import judge
+
+REPORTS = Path("reports/claims")
+
+
+def run(
+    settings: Settings, name: str, seeds: Mapping[int, Folders], reports: Path = REPORTS, claims: Path = CLAIMS
+) -> page.Content:
+    """Write `<name>.html` and `<name>.md`; returns what they show.
+
+    Args:
+        seeds: seed -> where its results are.
+
+    Raises:
+        InputError: the claims' file is wrong, or an encoder's results are missing.
+    """
+    asked = read_claims(name, claims)
+    results = read_results([BASE.name, *settings.study.encoders], list(seeds.values()), settings.evaluate)
+    comparison = comparison_over_seeds(results, asked.metrics)
+    content = page.Content(
+        title=name,
+        world=settings.world.name,
+        seeds=tuple(seeds),
+        commit=git_commit(),
+        judged=[judge(short, claim, results) for short, claim in asked.claims.items()],
+        comparison=comparison,
+        families=asked.families,
+        needs=rank_for_all_needs(results, asked.families),
+        forgotten=forgotten(comparison),
+    )
+    for ending, text in (("html", page.page(content)), ("md", page.markdown(content))):
+        with atomic_file(reports / f"{name}.{ending}") as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return content
+
+
+def show(content: page.Content) -> None:
+    """Print the claims with their verdicts."""
+    table = Table("claim", "verdict", "comparison", "improvement [95%]", title=f"Claims: {content.title}")
+    for claim in content.judged:
+        for number, part in enumerate(claim.parts):
+            first = (claim.claim.says, claim.verdict) if number == 0 else ("", "")
+            table.add_row(*first, page.asked(part), page.measured(part.found) or part.verdict)
+        table.add_section()
+    Console().print(table)
+
+
+def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, without .yaml.")]) -> None:
+    """Judge the claims of a file by the results of all seeds.
+
+    Example: python -m components.study.claims --claims papers
+    """
+
+    def command() -> None:
+        settings = load_checked()
+        others = {seed: folders_of(seed) for seed in settings.study.seeds}
+        show(run(settings, claims, {settings.train.seed: DEFAULT} | others))
+        print(f"page: {REPORTS / claims}.html; table: {REPORTS / claims}.md")
+
+    run_in_project(command)
+
+
+if __name__ == "__main__":
+    start(main)

@@ -1,0 +1,142 @@
+"""What the study found, as one self-contained HTML page and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from components.benchmarks.bootstrap import Interval
+from components.report.comparison import (
+    LEGEND,
+    Comparison,
+    full_text,
+    mark,
+    markdown_line,
+    signed,
+    span_text,
+    value_text,
+)
+from components.report.page.assets import asset
+from components.report.plots import Plot, pareto_plot, plotly_script
+from components.study.results import Found
+from components.study.summary import AllNeeds
+from components.study.verdicts import JudgedClaim, JudgedPart
+
+_TEMPLATES = Path(__file__).parent / "templates"
+RULE = (
+    "A comparison holds where the whole 95% interval over seeds and queries, and every seed's value, is beyond its "
+    "bound; it does not hold where all of them fall short of it; else it is undecided. A claim holds where all of its "
+    "comparisons do, and does not where one does not."
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that page and Markdown show.
+
+    Attributes:
+        title: the file of claims.
+        world: `world.name`.
+        seeds: the seeds that all encoders were trained with.
+        commit: the code that judged.
+        judged: the claims.
+        comparison: means over the seeds.
+        families: need -> metric.
+        needs: encoders by how well they serve all needs.
+        forgotten: encoder -> metrics that it is worse at than the first one.
+    """
+
+    title: str
+    world: str
+    seeds: tuple[int, ...]
+    commit: str
+    judged: Sequence[JudgedClaim]
+    comparison: Comparison
+    families: Mapping[str, str]
+    needs: Sequence[AllNeeds]
+    forgotten: Mapping[str, Sequence[tuple[str, Interval]]]
+
+
+def page(content: Content) -> str:
+    """The page's HTML, which needs nothing beyond itself."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("claims.html.j2").render(
+        content=content,
+        style=asset("report.css"),
+        theme=asset("theme.js"),
+        plotly=Markup(plotly_script()),
+        plots=_plots(content),
+        rule=RULE,
+        legend=LEGEND.format(reference=content.comparison.reference),
+        asked=asked,
+        measured=measured,
+        seeds_text=seeds_text,
+        value_text=value_text,
+        span_text=span_text,
+        mark=mark,
+        signed=signed,
+    )
+
+
+def _plots(content: Content) -> list[Plot]:
+    """The first family's metric against each other one's."""
+    metrics = [metric for metric in content.families.values() if metric in content.comparison.cells]
+    return [
+        pareto_plot(content.comparison, metrics[0], other, f"pareto-{number}")
+        for number, other in enumerate(metrics[1:])
+    ]
+
+
+def asked(judged: JudgedPart) -> str:
+    """What a part asks, such as `paraclip better than base by more than 1.0`."""
+    part = judged.part
+    less = f" less {part.less}" if part.less else ""
+    other = part.other if isinstance(part.other, str) else f"{100 * part.other:.1f}"
+    if part.better_than is not None:
+        return f"{part.metric}{less}: {part.encoder} better than {other} by more than {100 * part.by:.1f}"
+    return f"{part.metric}{less}: {part.encoder} not worse than {other} by {100 * part.by:.1f}"
+
+
+def measured(found: Found | None) -> str:
+    """The improvement with its interval, such as `+13.4 [+12.0, +14.9]`."""
+    return f"{signed(found.mean.value)} {span_text(found.mean)}" if found is not None else ""
+
+
+def seeds_text(found: Found | None) -> str:
+    """Each seed's improvement."""
+    return ", ".join(map(signed, found.each)) if found is not None else ""
+
+
+def markdown(content: Content) -> str:
+    """The claims with their verdicts, all encoders, and who serves all needs."""
+    lines = [f"# Claims: {content.title}, {content.world} world", "", RULE, ""]
+    lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
+    for claim in content.judged:
+        found = "; ".join(f"{asked(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
+        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper})", claim.verdict, found]))
+    lines += ["", "## All encoders", "", LEGEND.format(reference=content.comparison.reference), ""]
+    metrics = list(content.comparison.cells)
+    lines += [markdown_line(["encoder", *metrics]), markdown_line(["---"] * (len(metrics) + 1))]
+    for encoder in content.comparison.encoders:
+        cells = [full_text(content.comparison.cells[metric][encoder]) for metric in metrics]
+        lines.append(markdown_line([f"`{encoder}`", *cells]))
+    if content.needs:
+        lines += ["", "## One encoder for all needs", ""]
+        needs = list(content.needs[0].needs)
+        lines += [markdown_line(["encoder", *needs, "largest shortfall"]), markdown_line(["---"] * (len(needs) + 2))]
+        for one in content.needs:
+            values = [_need_text(one, need) for need in needs]
+            lines.append(markdown_line([f"`{one.encoder}`", *values, f"{100 * one.worst:.1f}"]))
+    return "\n".join(lines) + "\n"
+
+
+def _need_text(one: AllNeeds, need: str) -> str:
+    found = one.needs[need]
+    text = f"{100 * found.value.value:.1f}"
+    return f"**{text}**" if found.is_met else text

@@ -1,0 +1,53 @@
+"""Stage `repeat`: one method once more, on the base of another seed, and its results.
+
+python -m components.study.repeat --seed 1 --encoder paraclip
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from components.core.checking import load_checked
+from components.core.folders import BASE
+from components.core.project import run_in_project, start
+from components.core.settings import Settings
+from components.evaluation import evaluate
+from components.evaluation.results import Folders
+from components.study.seeds import folders_of, seeded
+from components.training import train
+from components.training.data import Files
+
+
+def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
+    """Write an encoder that starts from a seed's base, and its results.
+
+    Raises:
+        InputError: as the stages `train` and `evaluate`.
+    """
+    settings = seeded(settings, seed)
+    files = Files(
+        base=folders.models / BASE.name,
+        validated=train.find_entry(settings, encoder).reads,
+        embeddings=folders.embeddings,
+        pairs=folders.pairs,
+        models=folders.models,
+    )
+    train.run(settings, encoder, files)
+    evaluate.run(settings, encoder, folders)
+
+
+def main(
+    seed: Annotated[int, typer.Option(help="One of study.seeds.")],
+    encoder: Annotated[str, typer.Option(help="An entry of methods, such as paraclip.")],
+) -> None:
+    """Train a method on the base of another seed, and score it.
+
+    Example: python -m components.study.repeat --seed 1 --encoder paraclip
+    """
+    run_in_project(lambda: run(load_checked(), seed, encoder, folders_of(seed)))
+
+
+if __name__ == "__main__":
+    start(main)

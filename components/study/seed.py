@@ -1,0 +1,45 @@
+"""Stage `seed`: the base encoder once more with another seed, its image embeddings and its results.
+
+python -m components.study.seed --seed 1
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from components.base import base
+from components.core.checking import load_checked
+from components.core.folders import BASE
+from components.core.project import run_in_project, start
+from components.core.settings import Settings
+from components.encoders import embed
+from components.evaluation import evaluate
+from components.evaluation.results import Folders
+from components.study.seeds import folders_of, seeded
+
+
+def run(settings: Settings, seed: int, folders: Folders) -> None:
+    """Write the base of a seed, its embeddings and its results.
+
+    Raises:
+        InputError: as the stages `base`, `embed` and `evaluate`.
+    """
+    settings = seeded(settings, seed)
+    model = folders.models / BASE.name
+    base.run(settings, model, folders.pairs)
+    embed.run(settings, folders.embeddings, folders.pairs, model)
+    evaluate.run(settings, BASE.name, folders)
+
+
+def main(seed: Annotated[int, typer.Option(help="One of study.seeds.")]) -> None:
+    """Train, embed and score the base encoder with another seed.
+
+    Example: python -m components.study.seed --seed 1
+    """
+    run_in_project(lambda: run(load_checked(), seed, folders_of(seed)))
+
+
+if __name__ == "__main__":
+    start(main)
