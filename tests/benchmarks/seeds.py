@@ -14,24 +14,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from components.base import base
-from components.benchmarks.bootstrap import Interval, interval, paired_difference
-from components.benchmarks.scores import Scores
+from components.benchmarks.bootstrap import Interval
 from components.core.errors import run_command
 from components.core.settings import Settings, load_settings
 from components.encoders import embed
 from components.evaluation import evaluate
-from components.evaluation.results import Folders, read_report, read_scores
+from components.evaluation.results import Folders
+from components.study.results import Found, Results, read_results
 from components.training import train
 from components.training.data import Files
 
@@ -50,20 +49,6 @@ SHOWN = (
     "caption_ratings/tau_c",
 )
 """Those of them that all encoders were scored by are shown."""
-
-
-@dataclass(frozen=True)
-class Averaged:
-    """A metric of one encoder over seeds.
-
-    Attributes:
-        mean: over the seeds, with the 95% interval over queries of each query's mean over the seeds; of a correlation,
-            the means of the seeds' intervals.
-        seeds: the value of each.
-    """
-
-    mean: Interval
-    seeds: tuple[float, ...]
 
 
 def run_seed(settings: Settings, seed: int, root: Path, encoders: Sequence[str]) -> Folders:
@@ -89,6 +74,15 @@ def run_mixed(settings: Settings, seed: int, root: Path) -> Folders:
     _train("paraclip", seeded, folders, plain.models / "base")
     _score(seeded, folders, ("paraclip",))
     return folders
+
+
+def with_mixed(results: Results, mixed: Results) -> Results:
+    """All results, and ParaCLIP's in bfloat16 under a name of their own."""
+    return replace(
+        results,
+        reports={**results.reports, MIXED: mixed.reports["paraclip"]},
+        scores={**results.scores, MIXED: mixed.scores["paraclip"]},
+    )
 
 
 def _folders(home: Path) -> Folders:
@@ -117,73 +111,27 @@ def _score(settings: Settings, folders: Folders, encoders: Sequence[str]) -> Non
             evaluate.run(settings, encoder, folders)
 
 
-def averages(settings: Settings, encoder: str, runs: Sequence[Folders]) -> dict[str, Averaged]:
-    """The metrics shown that an encoder was scored by, over the runs of all seeds."""
-    reports = [read_report(encoder, run.metrics) for run in runs]
-    scores = averaged_scores(encoder, runs)
-    found = {}
-    for metric in (metric for metric in SHOWN if metric in reports[0].metrics):
-        results = [report.metrics[metric] for report in reports]
-        if metric in scores.values:
-            about = scores.strata.get(metric), scores.pictures.get(metric)
-            mean = interval(scores.values[metric], settings.evaluate.bootstrap, settings.evaluate.seed, *about)
-        else:
-            mean = Interval(*np.mean([(result.value, *result.span) for result in results], axis=0).tolist())
-        found[metric] = Averaged(mean, tuple(result.value for result in results))
-    return found
-
-
-def averaged_scores(encoder: str, runs: Sequence[Folders]) -> Scores:
-    """Each query's mean over the runs."""
-    scores = _scores(encoder, runs)
-    names = [metric for metric in SHOWN if metric in scores[0].values]
-    means = {metric: np.mean([score.values[metric] for score in scores], axis=0) for metric in names}
-    return replace(scores[0], values=means)
-
-
-def differences(
-    settings: Settings, encoder: str, runs: Sequence[Folders], against: str, others: Sequence[Folders]
-) -> dict[str, Interval]:
-    """Metric -> the encoder of `runs` less `against` of `others`, averaged over the seeds as `averages` does."""
-    resampling = settings.evaluate.bootstrap, settings.evaluate.seed
-    own, theirs = averaged_scores(encoder, runs), averaged_scores(against, others)
-    found = {}
-    for metric, values in own.values.items():
-        about = own.strata.get(metric), own.pictures.get(metric)
-        found[metric] = paired_difference(values, theirs.values[metric], *resampling, *about)
-    for metric in (metric for metric in SHOWN if metric in own.correlations):
-        each = [
-            paired_difference(
-                *(one.correlations[metric] for one in both), *resampling, None, both[0].pictures.get(metric)
-            )
-            for both in zip(_scores(encoder, runs), _scores(against, others), strict=True)
-        ]
-        found[metric] = Interval(*np.mean([(one.value, one.low, one.high) for one in each], axis=0).tolist())
-    return found
-
-
-def _scores(encoder: str, runs: Sequence[Folders]) -> list[Scores]:
-    return [read_scores(read_report(encoder, run.metrics), run.per_query) for run in runs]
-
-
 def _shown(found: Interval, form: str) -> str:
     value, low, high = (format(100 * one, form) for one in (found.value, found.low, found.high))
     return f"{value} [{low}, {high}]"
 
 
-def _rounded(found: Interval) -> list[float]:
-    return [round(value, 4) for value in (found.value, found.low, found.high)]
+def rounded(found: Found) -> dict[str, list[float]]:
+    """The mean with its interval, and each seed's value."""
+    mean = [round(value, 4) for value in (found.mean.value, found.mean.low, found.mean.high)]
+    return {"mean": mean, "seeds": [round(value, 4) for value in found.each]}
 
 
-def show(found: Mapping[str, Mapping[str, Averaged]], less: Mapping[str, Mapping[str, Interval]], seeds: int) -> None:
+def show(results: Results, metrics: Sequence[str]) -> None:
     """Print a table of metrics by encoders."""
     columns = ("encoder", "metric", "mean [95% interval]", "each seed", "less the first [95% interval]")
-    view = Table(*columns, title=f"{seeds} seeds, times 100")
-    for encoder, metrics in found.items():
-        for metric, average in metrics.items():
-            each = ", ".join(f"{100 * value:.1f}" for value in average.seeds)
-            difference = _shown(less[encoder][metric], "+.1f") if encoder in less else ""
-            view.add_row(encoder, metric, _shown(average.mean, ".1f"), each, difference)
+    view = Table(*columns, title=f"{results.seeds} seeds, times 100")
+    for encoder in results.encoders:
+        for metric in metrics:
+            average = results.value(encoder, metric)
+            each = ", ".join(f"{100 * value:.1f}" for value in average.each)
+            less = results.difference(encoder, results.encoders[0], metric) if encoder != results.encoders[0] else None
+            view.add_row(encoder, metric, _shown(average.mean, ".1f"), each, _shown(less.mean, "+.1f") if less else "")
         view.add_section()
     Console().print(view)
 
@@ -213,23 +161,23 @@ def main(
         if precision is not None:
             settings = _in(settings, "fp32")
         plain = [run_seed(settings, seed, root, encoders) for seed in range(seeds)]
-        found = {name: averages(settings, name, plain) for name in encoders}
-        less = {name: differences(settings, name, plain, encoders[0], plain) for name in encoders[1:]}
+        results = read_results(encoders, plain, settings.evaluate)
         told: dict[str, object] = {"seeds": seeds}
         if precision is not None:
             runs = [run_mixed(settings, seed, root) for seed in range(seeds)]
-            found[MIXED] = averages(settings, "paraclip", runs)
-            changed = differences(settings, "paraclip", runs, "paraclip", plain)
-            told["bf16_less_fp32"] = {metric: _rounded(one) for metric, one in changed.items()}
-        show(found, less, seeds)
-        summary = {
-            name: {metric: {"mean": _rounded(one.mean), "seeds": one.seeds} for metric, one in metrics.items()}
-            for name, metrics in found.items()
+            results = with_mixed(results, read_results(["paraclip"], runs, settings.evaluate))
+        metrics = [metric for metric in SHOWN if all(results.measures(name, metric) for name in results.encoders)]
+        show(results, metrics)
+        if precision is not None:
+            told["bf16_less_fp32"] = {one: rounded(results.difference(MIXED, "paraclip", one)) for one in metrics}
+        told["metrics"] = {
+            name: {one: rounded(results.value(name, one)) for one in metrics} for name in results.encoders
         }
         told["less_first"] = {
-            name: {metric: _rounded(one) for metric, one in metrics.items()} for name, metrics in less.items()
+            name: {one: rounded(results.difference(name, encoders[0], one)) for one in metrics}
+            for name in results.encoders[1:]
         }
-        print(json.dumps(told | {"metrics": summary}))
+        print(json.dumps(told))
 
     run_command(command)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from components.benchmarks.bootstrap import interval
-from components.benchmarks.scores import Correlation, Scores
+from components.benchmarks.scores import Scores
 from components.core.settings import Settings
-from components.evaluation.results import Folders, Report, Result, read_report, read_scores, write_results
+from components.evaluation.results import Folders, Report, Result, write_results
+from components.study.results import Results, read_results
 from tests.benchmarks import seeds
 
-AO, TAU = "paraphrased_retrieval/ao_at_10", "caption_ratings/tau_c"
+AO = "paraphrased_retrieval/ao_at_10"
 
 
 @pytest.fixture
@@ -71,54 +70,16 @@ def test_bf16_trains_paraclip_alone_from_the_float32_bases(
     ]
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Folders]:
-    """What two seeds came to: values, a correlation, and pictures of two queries each."""
-    made = []
-    for seed in range(2):
-        home = tmp_path / str(seed)
-        folders = Folders(models=home / "models", embeddings=home / "embeddings", reports=home / "reports")
-        pictures = {AO: np.arange(100) // 2}
-        gold = np.arange(100) % 4
-        correlations = {TAU: Correlation("tau_c", gold, gold + np.random.default_rng(seed).normal(0, 1, 100))}
-        values = {AO: np.random.default_rng(0).random(100) + seed / 10}
-        scores = Scores(values, pictures=pictures, correlations=correlations)
-        metrics = {
-            AO: Result(value=float(values[AO].mean()), higher_is_better=True),
-            TAU: Result(value=0.4 + seed / 10, ci95=(0.3, 0.6 + seed / 10), higher_is_better=True),
-        }
-        report = Report(encoder="paraclip", protocol="p", data_hash="d", encoder_sha256=str(seed), metrics=metrics)
-        write_results(report, scores, folders.metrics, folders.per_query)
-        made.append(folders)
-    return made
+def test_bf16_stands_beside_its_encoder(settings: Settings, tmp_path: Path) -> None:
+    def made(name: str, gain: float) -> Results:
+        folders = Folders(reports=tmp_path / name)
+        values = {AO: np.random.default_rng(0).random(100) + gain}
+        metrics = {AO: Result(value=float(values[AO].mean()), higher_is_better=True)}
+        report = Report(encoder="paraclip", protocol="p", data_hash="d", encoder_sha256=name, metrics=metrics)
+        write_results(report, Scores(values), folders.metrics, folders.per_query)
+        return read_results(["paraclip"], [folders], settings.evaluate)
 
-
-def test_values_are_averaged_by_query_and_correlations_by_seed(settings: Settings, runs: list[Folders]) -> None:
-    found = seeds.averages(settings, "paraclip", runs)
-    assert list(found) == [AO, TAU]
-    first, second = found[AO].seeds
-    assert second - first == pytest.approx(0.1)
-    assert found[AO].mean.value == pytest.approx((first + second) / 2)
-    assert found[AO].mean.low < found[AO].mean.value < found[AO].mean.high
-    assert found[TAU].seeds == (0.4, 0.5)
-    assert astuple(found[TAU].mean) == pytest.approx((0.45, 0.3, 0.65))
-
-
-def test_intervals_are_of_resampled_pictures(settings: Settings, runs: list[Folders]) -> None:
-    scores = seeds.averaged_scores("paraclip", runs)
-    resampling = settings.evaluate.bootstrap, settings.evaluate.seed
-    assert seeds.averages(settings, "paraclip", runs)[AO].mean == interval(
-        scores.values[AO], *resampling, None, np.arange(100) // 2
-    )
-
-
-def test_differences_are_paired(settings: Settings, runs: list[Folders]) -> None:
-    # Both seeds of this encoder are a tenth above those of the other.
-    for run in runs:
-        report = read_report("paraclip", run.metrics)
-        scores = read_scores(report, run.per_query)
-        better = replace(scores, values={AO: scores.values[AO] + 0.1})
-        write_results(report.model_copy(update={"encoder": "better"}), better, run.metrics, run.per_query)
-    found = seeds.differences(settings, "better", runs, "paraclip", runs)
-    assert astuple(found[AO]) == pytest.approx((0.1, 0.1, 0.1))
-    assert astuple(found[TAU]) == pytest.approx((0, 0, 0))
+    results = seeds.with_mixed(made("fp32", 0.0), made("bf16", 0.25))
+    assert results.encoders == ["paraclip", seeds.MIXED]
+    found = seeds.rounded(results.difference(seeds.MIXED, "paraclip", AO))
+    assert found == {"mean": [0.25, 0.25, 0.25], "seeds": [0.25]}
