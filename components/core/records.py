@@ -62,6 +62,9 @@ NEGATION_QUERIES = Table(
 )  # fmt: skip
 """A true caption, the same made false by the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
 
+TEXT_SIMILARITIES = Table("text similarities", _schema(("query", _TEXT), ("paraphrase", _TEXT), ("similarity", _REAL)))
+"""Two sentences and how alike what they say is, in [0, 1]."""
+
 COMPARISONS = Table(
     "comparisons",
     _schema(

@@ -23,6 +23,7 @@ from components.core.records import (
     PAIRS,
     PARAPHRASE_QUERIES,
     SWAPS,
+    TEXT_SIMILARITIES,
 )
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
@@ -95,6 +96,8 @@ def vectors() -> dict[str, Sequence[float]]:
     prompts: dict[str, Sequence[float]] = {}
     for template in ("a picture of a {}", "a photo of a {}", "an image of one {}", "a drawing of the {}", "{}"):
         prompts |= {template.format("cat"): (0.9, 0.2, 0.7, 0.0), template.format("dog"): (0.1, 0.8, 0.8, 0.0)}
+    negated = "not a picture of a {}"
+    prompts |= {negated.format("cat"): (0.1, 0.9, 0.8, 0.0), negated.format("dog"): (0.9, 0.1, 0.3, 0.0)}
     misspelt_texts = {
         text: VECTORS[other if number < wrong else query]
         for query, wrong, other in (("a query", 0, ""), ("c query", 1, "d query"), ("d query", 2, "a query"))
@@ -140,6 +143,14 @@ def _write_tables(folder: Path) -> None:
             "image_id": ["a", "c", "d", "a"],
             "text": ["a query", "c query", "d query", "c paraphrase"],
             "register": ["plain", "plain", "plain", "alt_text"],
+        },
+    )
+    TEXT_SIMILARITIES.write(
+        folder / "text_similarities.parquet",
+        {
+            "query": ["a query", "c query", "d query"],
+            "paraphrase": ["a query", "c paraphrase", "a paraphrase"],
+            "similarity": [1.0, 0.5, 0.0],
         },
     )
     LABELS.write(folder / "labels.parquet", {"image_id": ["a", "b", "c"], "label": ["cat", "dog", "cat"]})

@@ -1,7 +1,8 @@
 """Zero-shot classification: the class whose prompt is most similar to the image (Radford et al. 2021, section 3.1).
 
 Classes are the distinct labels of the table. `zero_shot/...` uses one prompt per class, `zero_shot/ensemble/...`
-the renormalised mean of the features of all prompts.
+the renormalised mean of the features of all prompts. `zero_shot/semclip/top1_negated` is of the negated prompt, which
+should not be nearest, and `delta` by how much accuracy is higher without the negation (SemCLIP, section 4, figure 2).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from components.core.records import LABELS
 FILE = "labels.parquet"
 PROMPT = "a picture of a {label}"
 ENSEMBLE = (PROMPT, "a photo of a {label}", "an image of one {label}", "a drawing of the {label}", "{label}")
+NEGATED = "not a picture of a {label}"
 DEPTHS = (1, 5)
+_TIE = "the class that is first in alphabetical order"
 
 
 def score(context: EmbeddedContext) -> Scores:
-    """Top-1 and top-5 accuracy per image, for the single prompt and for the ensemble."""
+    """Top-1 and top-5 accuracy per image for both, and SemCLIP's top-1 accuracies."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -34,6 +37,10 @@ def score(context: EmbeddedContext) -> Scores:
     for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
         ranks = gold_ranks(images, features, truth)
         scores.update(grouped(prefix, {f"top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}, gold))
+    negated = gold_ranks(images, context.texts([NEGATED.format(label=label) for label in classes]), truth)
+    wrong = hit_at_k(negated, 1)
+    delta = scores.values["zero_shot/top1"] - wrong
+    scores.update(grouped("zero_shot/semclip", {"top1_negated": wrong, "delta": delta}, gold))
     return scores
 
 
@@ -48,7 +55,10 @@ BENCHMARK = Benchmark(
     name="zero_shot",
     version=1,
     needs=(Need(FILE),),
-    metrics=metrics("the class that is first in alphabetical order", "top1", "top5"),
+    metrics=(
+        *metrics(_TIE, "top1", "top5", "delta"),
+        *metrics(_TIE, "top1_negated", higher_is_better=False),
+    ),
     score=score,
     key_metrics=("zero_shot/top1",),
 )

@@ -7,7 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from components.core.records import CAPTION_QUERIES, COMPARISONS, LABELS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.core.records import (
+    CAPTION_QUERIES,
+    COMPARISONS,
+    LABELS,
+    NEGATION_QUERIES,
+    PARAPHRASE_QUERIES,
+    SWAPS,
+    TEXT_SIMILARITIES,
+)
 from components.core.settings import Settings
 from components.data.source import EvaluationTables, Pair, Source, filled
 from components.data.world.alt_text import alt_text
@@ -17,6 +25,7 @@ from components.data.world.description.lexicon import TIERS
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, Split, draw_scenes, pair_is_held_out
 from components.data.world.drawing import draw
+from components.data.world.likeness import similarity_rows
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:
@@ -69,6 +78,11 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
         ("swaps", SWAPS, swaps),
         ("labels", LABELS, labels),
         ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{settings.world.seed}"))),
+        (
+            "text_similarities",
+            TEXT_SIMILARITIES,
+            similarity_rows([scene for _, scene in named], random.Random(f"similarities-{settings.world.seed}")),
+        ),
         ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{settings.world.seed}"))),
     )
     return {name: filled(table, data) for name, table, data in rows}

@@ -11,7 +11,14 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.core.records import (
+    CAPTION_QUERIES,
+    COMPARISONS,
+    NEGATION_QUERIES,
+    PARAPHRASE_QUERIES,
+    SWAPS,
+    TEXT_SIMILARITIES,
+)
 from components.core.settings import Settings
 from components.core.words import normalised
 from components.data.leaks.report import FOLDER, find_text, read_texts
@@ -21,6 +28,7 @@ from components.validation.world import checks as world_checks
 
 _SENTENCES = (
     ("paraphrase_queries", PARAPHRASE_QUERIES, ("query", "paraphrase")),
+    ("text_similarities", TEXT_SIMILARITIES, ("query", "paraphrase")),
     ("swaps", SWAPS, ("true_caption", "false_caption")),
     ("negations", NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
     ("comparisons", COMPARISONS, ("true_difference", "false_difference")),

@@ -14,7 +14,7 @@ from components.core.records import CAPTION_QUERIES, LABELS
 from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
-RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1)}
+RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1), "zero_shot": (-1, 1)}
 """Values of benchmarks that are no shares: distances and their squares, correlations."""
 
 
@@ -67,6 +67,19 @@ def test_zero_shot_by_hand(context: EmbeddedContext) -> None:
     assert values["zero_shot/top1"].tolist() == [1, 1, 0]
     assert values["zero_shot/top5"].tolist() == [1, 1, 1]
     assert values["zero_shot/ensemble/top1"].tolist() == [1, 1, 0]
+    # "Not a picture of a cat" is farther from the cat than "not a picture of a dog" is, but for image c.
+    assert values["zero_shot/semclip/top1_negated"].tolist() == [0, 0, 1]
+    assert values["zero_shot/semclip/delta"].tolist() == [1, 1, -1]
+
+
+def test_text_similarity_by_hand(context: EmbeddedContext) -> None:
+    found = find_benchmark("text_similarity").score(context).correlations["text_similarity/spearman"]
+    assert found.gold.tolist() == [1, 0.5, 0]
+    # A text with itself, c's query with its paraphrase, d's query with a's paraphrase.
+    vectors = context.under_test.encoder.vectors  # type: ignore[attr-defined]
+    pairs = (("a query", "a query"), ("c query", "c paraphrase"), ("d query", "a paraphrase"))
+    expected = [float(np.dot(vectors[one], vectors[other])) for one, other in pairs]
+    np.testing.assert_allclose(found.predicted, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
@@ -167,7 +180,7 @@ def test_a_missing_table_is_named(name: str, folders: Folders) -> None:
 def test_an_unknown_benchmark_lists_the_known() -> None:
     with pytest.raises(
         InputError,
-        match=r"'swap'.*paraphrased_retrieval, ranking_stability, retrieval, swaps, triplets, typos, zero_shot",
+        match=r"'swap'.*paraphrased_retrieval, .*, swaps, text_similarity, triplets, typos, zero_shot",
     ):
         find_benchmark("swap")
 
@@ -176,7 +189,7 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
-    assert len(asked) == len(set(asked)) == 40
+    assert len(asked) == len(set(asked)) == 42
 
 
 def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
