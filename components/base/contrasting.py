@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from components.core.compute.checkpoint import Checkpoints
@@ -16,8 +15,8 @@ from components.core.files import content_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.tokens import Tokenizer
-from components.methods.contract import losses
 from components.methods.contract.features import Features
+from components.methods.contract.losses import info_nce
 from components.methods.contract.optimisation import Optimisation
 from components.methods.contract.visits import Visits
 from components.tracking import TrackedRun
@@ -34,22 +33,12 @@ def train_rows(train_pairs: Path) -> pd.DataFrame:
     return rows
 
 
-def twin_rows(twins: Path) -> pd.DataFrame:
-    """A row for each pair with its twin: `id`, `image_id`, `caption`, and the twin's `other_...`."""
-    both = train_rows(twins)
-    first, second = (both.iloc[start::2].reset_index(drop=True) for start in (0, 1))
-    return first.join(second.add_prefix("other_"))
-
-
 def pairs_source(
     rows: pd.DataFrame, images: Images, tokenizer: Tokenizer, plan: Optimisation, settings: Settings, visits: Visits
 ) -> TableSource:
-    """Batches of images with their captions; pairs with twins are in the batch together with them."""
-    columns, size = {"image", "caption"}, plan.batch_size
-    if "other_id" in rows:
-        columns, size = columns | {"other_image", "other_caption"}, max(1, size // 2)
-    wanted, cache = Wanted(frozenset(columns), {}), settings.train.state / "tokens"
-    return table_source(rows, wanted, images, tokenizer, size, settings.train.seed, cache, visits=visits)
+    """Batches of images with their captions."""
+    wanted, cache = Wanted(frozenset({"image", "caption"}), {}), settings.train.state / "tokens"
+    return table_source(rows, wanted, images, tokenizer, plan.batch_size, settings.train.seed, cache, visits=visits)
 
 
 def contrast(
@@ -78,7 +67,7 @@ def contrast(
             title="base",
             model=model,
             trained=dict(model.named_parameters()),
-            losses=clip_loss,
+            losses=_losses,
             source=source,
             optimisation=plan,
             engine=Engine(
@@ -98,16 +87,5 @@ def contrast(
     return checkpoints
 
 
-def clip_loss(features: Features) -> dict[str, Tensor]:
-    """CLIP's loss over the pairs of a batch, and over their twins where it has some (Radford et al. 2021, figure 3)."""
-    image, caption = features["image"], features["caption"]
-    if "other_image" not in features.columns:
-        return {"contrastive": losses.info_nce(image, caption, features.scale)}
-    twin, its_caption = features["other_image"], features["other_caption"]
-    parts = (
-        losses.contrast(image, caption, its_caption, scale=features.scale),
-        losses.contrast(twin, its_caption, caption, scale=features.scale),
-        losses.contrast(caption, image, twin, scale=features.scale),
-        losses.contrast(its_caption, twin, image, scale=features.scale),
-    )
-    return {"contrastive": torch.stack(parts).mean()}
+def _losses(features: Features) -> dict[str, Tensor]:
+    return {"contrastive": info_nce(features["image"], features["caption"], features.scale)}

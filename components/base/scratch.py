@@ -6,11 +6,10 @@ from pathlib import Path
 
 import torch
 
-from components.base.contrasting import contrast, pairs_source, train_rows, twin_rows
+from components.base.contrasting import contrast, pairs_source, train_rows
 from components.core.compute.checkpoint import Checkpoints
 from components.core.files import file_hash
 from components.core.settings import Settings
-from components.core.training_columns import TWINS
 from components.encoders.adapter.architecture import model_config, plain_name, refuse_batch_statistics
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
@@ -21,8 +20,6 @@ from components.training.rows.sources import Images
 def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tuple[Encoder, Checkpoints]:
     """Train `base.model` from random weights on `train_pairs` with the settings of `base.scratch`.
 
-    Where stage `prepare` made twins of the pairs, a batch holds both: what they differ in is learnt as what they share.
-
     Raises:
         InputError: the model is unknown, or its image tower cannot start at random.
     """
@@ -32,12 +29,9 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     torch.manual_seed(settings.train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")
     refuse_batch_statistics(encoder.model.visual, base.model)
-    twins = train_pairs.with_name(f"{TWINS}.parquet")
-    pairs = twins if twins.exists() else train_pairs
-    known = train_rows(pairs)
-    rows = twin_rows(pairs) if twins.exists() else known
-    images = Images(known["id"].tolist(), known["image_id"].tolist(), pairs, encoder.sidecar.image_size)
+    rows = train_rows(train_pairs)
+    images = Images(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
     plan = Optimisation(**base.scratch.model_dump(), clip_gradient=1.0, image_tower="random")
     source = pairs_source(rows, images, encoder.tokenizer, plan, settings, "pairs")
-    depends_on = [file_hash(pairs), repr(sorted(config.items()))]
+    depends_on = [file_hash(train_pairs), repr(sorted(config.items()))]
     return encoder, contrast(encoder.model, source, plan, settings, tracked, depends_on)

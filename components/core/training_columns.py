@@ -40,9 +40,6 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
 PREPARED = ("semclip_rows", "people_paraphrases")
 """The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
 
-TWINS = "twins"
-"""A table of `PAIRS` beside the pairs: training pairs, each followed by one whose picture differs in a single fact."""
-
 ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrases",)}
 """Tables of the same columns that a method reads in a table's place, where its entry `reads` their file."""
 

@@ -24,7 +24,7 @@ from components.core.progress import track
 from components.core.project import run_in_project, start
 from components.core.records import PAIRS, PEOPLE_PARAPHRASES, SEMCLIP_ROWS, SPLITS, UNUSABLE
 from components.core.settings import Prepare, Settings, load_settings
-from components.core.training_columns import PREPARED, TWINS
+from components.core.training_columns import PREPARED
 from components.core.work_shard import Shard
 from components.data.checked_pictures import check_now, get_ready
 from components.data.leaks.guard import Guard
@@ -115,14 +115,12 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
         add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
-        add_twin = files.enter_context(_twin_rows(folder / f"{TWINS}.parquet"))
         for pair in pairs:
             key = bytes.fromhex(pair.id)
             again = key in seen
             seen.add(key)
             if pair.split == "train":
                 add_texts(pair)
-                add_twin(pair)
             if again and pair.paraphrase:
                 continue
             if pair.split == "test":
@@ -180,25 +178,6 @@ def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
 
         yield add
         write()
-
-
-@contextmanager
-def _twin_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
-    """Yields what writes a pair and its twin, one after the other; no file where no pair has a twin."""
-    waiting: list[Pair] = []
-    with ExitStack() as file:
-        append = cache(lambda: file.enter_context(PAIRS.writer(path)))
-
-        def add(pair: Pair) -> None:
-            if pair.twin is not None:
-                waiting.extend((pair, pair.twin))
-            if len(waiting) >= _BLOCK:
-                append()(_table(waiting))
-                waiting.clear()
-
-        yield add
-        if waiting:
-            append()(_table(waiting))
 
 
 def _get_ready(settings: Prepare) -> None:

@@ -48,7 +48,6 @@ class Pair:
 
     `image` is where the picture lies, or its encoded bytes where it lies nowhere.
     `paraphrase` and `negation` are the caption's as its publisher gives them, where it does; `weight` as in `PAIRS`.
-    `twin` is a pair whose picture and caption differ from these in one fact, where the source can make one.
     """
 
     split: str
@@ -59,7 +58,6 @@ class Pair:
     paraphrase: str = ""
     negation: str = ""
     weight: float | None = None
-    twin: Pair | None = None
 
     @cached_property
     def id(self) -> str:

@@ -37,8 +37,6 @@ class Prepare(Block):
     source: str
     counts: Counts
     rare_word_share: float = Field(0.04, ge=0, le=1)
-    twins: bool = False
-    """Whether source `embedded` also draws a twin of each training scene that differs in one fact, for stage `base`."""
     folder: Path | None = None
     """What all sources but `embedded` read, in the format that the source's file says."""
     shards: str | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from components.core.records import (
     CAPTION_QUERIES,
@@ -32,24 +31,11 @@ def _pairs(settings: Settings) -> Iterator[Pair]:
     seed, prepare = settings.world.seed, settings.prepare
     position: Counter[str] = Counter()
     counts: dict[Split, int] = {"train": prepare.counts.train, "val": prepare.counts.val, "test": prepare.counts.test}
-    held_out: set[Scene] = set()
     for split, scene in draw_scenes(seed, counts):
         key = f"{seed}-{split}-{position[split]}"
         position[split] += 1
-        pair = _pair(split, scene, key, key, prepare.rare_word_share)
-        if split != "train":
-            held_out.add(scene.canonical())
-        elif prepare.twins:
-            twin = scene.twin(random.Random(f"twin-{key}"))
-            if twin.canonical() not in held_out:
-                # Drawn from the scene's own seed, so that nothing else differs.
-                pair = replace(pair, twin=_pair(split, twin, f"twin-{key}", key, prepare.rare_word_share))
-        yield pair
-
-
-def _pair(split: str, scene: Scene, key: str, drawn: str, rare_word_share: float) -> Pair:
-    caption = alt_text(scene, random.Random(f"caption-{key}"), rare_word_share)
-    return Pair(split, draw(scene, f"drawing-{drawn}"), caption, scene.to_json())
+        caption = alt_text(scene, random.Random(f"caption-{key}"), prepare.rare_word_share)
+        yield Pair(split, draw(scene, f"drawing-{key}"), caption, scene.to_json())
 
 
 def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:

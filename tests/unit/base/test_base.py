@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 import timm
 import torch
-import torch.nn.functional as F
 import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
 from components.base.base import run
-from components.base.contrasting import clip_loss, twin_rows
 from components.base.published import check_published, warn_of_activation
 from components.core.compute import hardware
 from components.core.errors import InputError
@@ -28,7 +26,6 @@ from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.architecture import has_quick_gelu, model_config
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.features import Feature, Features
 from components.tracking import make_client
 from tests.conftest import TINY
 from tests.support.toy_world import drawing, sentence
@@ -175,45 +172,6 @@ def test_a_base_from_nothing_says_the_precision_that_auto_stood_for(
     plain, mixed, again = (features for _, features in found)
     np.testing.assert_array_equal(plain, again)
     assert np.abs(plain - mixed).max() > 0
-
-
-def test_twins_are_in_one_batch_and_of_its_loss(
-    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None]
-) -> None:
-    track_in(tmp_path)
-    rng = np.random.default_rng(0)
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    for name, count in (("train", 4), ("twins", 8)):
-        ids, images = [f"{name}-{row}" for row in range(count)], [drawing(rng) for _ in range(count)]
-        columns = {"id": ids, "image_id": ids, "image": images, "caption": [sentence(rng) for _ in ids]}
-        PAIRS.write(tmp_path / f"{name}.parquet", {**columns, "facts": [None] * count})
-    rows = twin_rows(tmp_path / "twins.parquet")
-    assert rows["id"].tolist() == ["twins-0", "twins-2", "twins-4", "twins-6"]
-    assert rows["other_image_id"].tolist() == ["twins-1", "twins-3", "twins-5", "twins-7"]
-    scratch = {"epochs": 3, "batch_size": 8, "lr": 1e-3, "warmup_steps": 1, "weight_decay": 0.1}
-    settings = _settings(raw_params, source="scratch", model=str(tmp_path / "tiny.json"), scratch=scratch)
-    train = settings.train.model_copy(update={"state": tmp_path / "state", "log_every": 1})
-    run(settings.model_copy(update={"train": train}), tmp_path / "base", tmp_path)
-    run_id = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
-    # One step an epoch: all eight pictures are one batch.
-    assert len(make_client().get_metric_history(run_id, "loss/contrastive")) == 3
-
-
-def test_the_loss_of_pairs_and_twins_is_that_of_both_as_one_batch() -> None:
-    generator = torch.Generator().manual_seed(0)
-    columns = {
-        name: Feature(torch.randn(5, 8, generator=generator), 0, 5)
-        for name in ("image", "caption", "other_image", "other_caption")
-    }
-    scale = torch.tensor(3.0)
-    images, captions = (
-        F.normalize(torch.cat([columns[name].all, columns[f"other_{name}"].all]), dim=-1)
-        for name in ("image", "caption")
-    )
-    logits, rows = scale * images @ captions.T, torch.arange(10)
-    expected = (F.cross_entropy(logits, rows) + F.cross_entropy(logits.T, rows)) / 2
-    found = clip_loss(Features(columns, scale, torch.nn.Module()))["contrastive"]
-    torch.testing.assert_close(found, expected)
 
 
 TIMM: dict[str, Any] = {

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from components.data.world.description.lexicon import load_lexicon
@@ -64,14 +64,6 @@ class Scene:
         if self.second is None:
             return self
         return Scene("pair", self.colour, self.second, self.first, INVERSE[self.relation])
-
-    def twin(self, rng: random.Random) -> Scene:
-        """A scene that differs from this one in a single fact: the relation, the position or the count."""
-        if self.kind == "pair":
-            return replace(self, relation=INVERSE[self.relation])
-        if self.kind == "single":
-            return replace(self, position=rng.choice([position for position in POSITIONS if position != self.position]))
-        return replace(self, count=rng.choice([count for count in COUNTS if count != self.count]))
 
     @property
     def names(self) -> tuple[str, ...]:

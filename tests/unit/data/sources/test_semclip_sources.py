@@ -140,7 +140,6 @@ def test_other_sources_have_no_such_table(settings: Settings, tmp_path: Path) ->
     assert sorted(path.name for path in (tmp_path / "pairs").iterdir()) == [
         "test.parquet",
         "train.parquet",
-        "twins.parquet",
         "val.parquet",
     ]
 
