@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from components.data.world.description.evaluation_text import evaluation_text, plain_query
 from components.data.world.description.lexicon import TIERS, load_lexicon
-from components.data.world.description.scenes import SIZES, Scene, Thing
+from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, SIZES, Scene, Thing
 
 CHANGES = (0, 1, 2, None)
 """How many facts of the second scene are other ones, in turn; None takes another scene of the test split."""
@@ -55,8 +55,17 @@ def _changed(scene: Scene, changes: int, rng: random.Random) -> Scene:
         elif kind == "size":
             scene = replace(scene, first=Thing(scene.first.name, _other(SIZES, [scene.first.size], rng)))
         else:
-            scene = scene.twin(rng)
+            scene = _elsewhere(scene, rng)
     return scene
+
+
+def _elsewhere(scene: Scene, rng: random.Random) -> Scene:
+    """The same objects in another place, or in another number."""
+    if scene.kind == "pair":
+        return replace(scene, relation=INVERSE[scene.relation])
+    if scene.kind == "single":
+        return replace(scene, position=_other(POSITIONS, [scene.position], rng))
+    return replace(scene, count=_other(COUNTS, [scene.count], rng))
 
 
 def _other(known: Sequence[str], but: Sequence[str], rng: random.Random) -> str:
