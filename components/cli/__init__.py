@@ -15,6 +15,7 @@ from components.cli import (
     registry,
     report,
     s3,
+    search,
     serve,
     store,
 )
@@ -33,6 +34,7 @@ app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("table")(evaluate.table)
+app.command("search")(search.search)
 app.command("explore")(explore.explore)
 app.command("votes")(explore.votes)
 app.command("promote")(registry.promote)

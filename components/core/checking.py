@@ -62,8 +62,9 @@ def check_names(settings: Settings) -> None:
             raise InputError(
                 f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
             )
+    _check_mixes(settings)
     for encoder in settings.encoders:
-        choose([BASE, *settings.methods], encoder, "params.yaml: encoders:")
+        choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: encoders:")
     benchmarks = names_in("components.benchmarks.embedded")
     for benchmark in settings.evaluate.benchmarks:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
@@ -72,9 +73,20 @@ def check_names(settings: Settings) -> None:
     _check_study(settings)
 
 
+def _check_mixes(settings: Settings) -> None:
+    """A mix may be of the entries before it, so that none is of itself."""
+    known = list(settings.methods)
+    for name, mix in settings.mixes.items():
+        if not FOLDER_NAME.fullmatch(name) or name in (BASE, *known):
+            raise InputError(f"params.yaml: mixes.{name} would replace another encoder, or names no folder: rename it")
+        for member in (mix.first, mix.second):
+            choose(known, member, f"params.yaml: mixes.{name}:")
+        known.append(name)
+
+
 def _check_study(settings: Settings) -> None:
     study = settings.study
-    scored = [encoder for encoder in settings.encoders if encoder != BASE]
+    scored = [encoder for encoder in settings.encoders if encoder in settings.methods]
     for encoder in study.encoders:
         choose(scored, encoder, "params.yaml: study.encoders:")
     seeds = [settings.train.seed, *study.seeds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,13 +61,30 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
     """
     load_settings(params)
     choose(profile_names(folder), name, "profile")
+    return _laid_over(_overlays(folder, name), str(folder / f"{name}.yaml"), params)
+
+
+def laid_over(overlay: Mapping[str, Any], what: str, params: Path = PARAMS) -> str:
+    """The text of params.yaml with blocks laid over it, with its comments; nothing is written.
+
+    Args:
+        what: what the blocks are, for messages.
+
+    Raises:
+        InputError: the result is no valid params.yaml.
+    """
+    load_settings(params)
+    return _laid_over([overlay], what, params)
+
+
+def _laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path) -> str:
     yaml = _yaml()
     merged = yaml.load(params.read_text("utf-8"))
-    for overlay in _overlays(folder, name):
+    for overlay in overlays:
         merge(merged, overlay)
     stream = io.StringIO()
     yaml.dump(merged, stream)
-    _check(stream.getvalue(), folder / f"{name}.yaml")
+    _check(stream.getvalue(), what)
     return stream.getvalue()
 
 
@@ -144,7 +161,7 @@ def write(text: str, params: Path = PARAMS) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _check(text: str, profile: Path) -> None:
+def _check(text: str, profile: str) -> None:
     with TemporaryDirectory() as temporary:
         trial = Path(temporary) / "params.yaml"
         trial.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test split.
+"""Stage `prepare`: image-caption pairs with splits, and the benchmark tables of the test and validation splits.
 
 python -m components.data.prepare
 python -m components.data.prepare --shard 0/4
@@ -51,22 +51,23 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         clean = guard.clean(pairs)
         # Whoever sets `keep_out: rows` wants splits of rows, which may share images.
         own = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
-        test = _write_splits(own, folder)
+        kept = _write_splits(own, folder)
         if source.people:
             _write_people(folder)
         if unusable:
             UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
             lost = sum(one.images for one in unusable)
             print(f"prepare: {lost} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
-    if any(pair.weight is not None for pair in test):
+    if any(pair.weight is not None for pair in kept["test"]):
         _tell_unused(settings, pairs_folder)
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:
         print(f"prepare: {guard.counts().told}")
     with atomic_folder(evaluation_folder) as folder:
-        for name, (table, rows) in source.evaluation(settings, test).items():
-            table.write(folder / f"{name}.parquet", rows)
+        for split, place in (("test", folder), ("val", folder / folders.VALIDATION)):
+            for name, (table, rows) in source.evaluation(settings, kept[split]).items():
+                table.write(place / f"{name}.parquet", rows)
 
 
 def check(settings: Settings, shard: Shard) -> None:
@@ -104,14 +105,15 @@ def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[P
             unusable.append(Unusable(f"image {place} of split {pair.split} is in split {first} too"))
 
 
-def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
-    """Write every split as its pairs come; memory holds a block of each, and the test pairs, which are returned.
+def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
+    """Write every split as its pairs come; memory holds a block of each, and the test and validation pairs, which are
+    returned by split.
 
     A pair with texts of its publisher may come again with others: it stays one pair, with as many rows of texts.
     """
     waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
     seen: set[bytes] = set()
-    test = []
+    kept: dict[str, list[Pair]] = {"test": [], "val": []}
     with ExitStack() as files:
         append = {split: files.enter_context(PAIRS.writer(folder / f"{split}.parquet")) for split in SPLITS}
         add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
@@ -123,8 +125,8 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
                 add_texts(pair)
             if again and pair.paraphrase:
                 continue
-            if pair.split == "test":
-                test.append(pair)
+            if pair.split in kept:
+                kept[pair.split].append(pair)
             block = waiting[pair.split]
             block.append(pair)
             if len(block) == _BLOCK:
@@ -132,7 +134,7 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> list[Pair]:
                 block.clear()
         for split, block in waiting.items():
             append[split](_table(block))
-    return test
+    return kept
 
 
 def _write_people(folder: Path) -> None:

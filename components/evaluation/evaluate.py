@@ -77,12 +77,15 @@ def _track(report: Report, benchmarks: Sequence[EmbeddedBenchmark], folders: Fol
 def image_features(
     encoder: Encoder, embeddings: Path, pairs_file: Path, batch_size: int
 ) -> tuple[Sequence[str], Features]:
-    """Ids and unit features `[images, dim]` of the test images by this encoder's image tower.
+    """Ids and unit features `[images, dim]` of a split's images by this encoder's image tower.
+
+    Args:
+        pairs_file: `<split>.parquet`.
 
     Raises:
         InputError: the stored features do not fit the pairs, an image cannot be decoded, or a feature is not finite.
     """
-    stored = ImageEmbeddings.open(embeddings, "test", pairs_file)
+    stored = ImageEmbeddings.open(embeddings, pairs_file.stem, pairs_file)
     if stored.image_tower_sha256 == encoder.sidecar.image_tower_sha256:
         ids, features = stored.image_ids, np.asarray(stored.features)
     else:

@@ -79,6 +79,8 @@ def _open_clip_models() -> list[str]:
 def _made_here() -> dict[str, str]:
     """The encoders of params.yaml, each with the stage that makes it."""
     try:
-        return {"base": "base"} | {name: f"train@{name}" for name in load_settings().methods}
+        settings = load_settings()
+        made = {name: f"train@{name}" for name in settings.methods} | {name: f"mix@{name}" for name in settings.mixes}
+        return {"base": "base"} | made
     except InputError:
         return {}

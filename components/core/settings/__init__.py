@@ -16,6 +16,7 @@ from components.core.settings.data import Base, Counts, Embed, Fit, Prepare, Scr
 from components.core.settings.evaluation import Compare, Evaluate
 from components.core.settings.faults import explain_fault
 from components.core.settings.limits import Limits, Validate
+from components.core.settings.mixing import Mix
 from components.core.settings.promotion import Card, Margin, Promote
 from components.core.settings.scale import Scale
 from components.core.settings.study import Study
@@ -23,7 +24,7 @@ from components.core.settings.training import Shards, Train
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 
 __all__ = [
-    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Fit", "Limits", "Margin",
+    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Fit", "Limits", "Margin", "Mix",
     "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task", "Train",
     "Validate", "World", "explain_fault", "load_settings",
 ]  # fmt: skip
@@ -44,6 +45,7 @@ class Settings(Block):
     validation: Validate = Field(alias="validate")
     train: Train
     methods: dict[str, dict[str, Any]]
+    mixes: dict[str, Mix] = Field(default_factory=dict)
     encoders: tuple[str, ...]
     evaluate: Evaluate
     compare: Compare

@@ -1,0 +1,1 @@
+"""Encoders made of the weights of others."""

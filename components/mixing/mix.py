@@ -1,0 +1,94 @@
+"""Stage `mix`: an encoder made of two others' weights, without training.
+
+What a method learnt is the difference of its weights to the base's. A mix is the base plus a share of two such
+differences (task arithmetic: Ilharco et al. 2023, arXiv 2212.04089); with shares that sum to 1 it lies between the two.
+
+python -m components.mixing.mix --mix both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from torch import Tensor
+
+from components.core.checking import load_checked
+from components.core.errors import InputError
+from components.core.files import write_json
+from components.core.folders import BASE
+from components.core.project import run_in_project, start
+from components.core.provenance import data_hashes, git_commit
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.tracking import RUN_FILE, tracked_run
+
+METHOD = "mix"
+
+
+def run(settings: Settings, name: str, models: Path = BASE.parent) -> None:
+    """Write the encoder of an entry of `mixes`, and a reference to its MLflow run.
+
+    Raises:
+        InputError: there is no such entry, or the encoders have not the same towers.
+    """
+    if name not in settings.mixes:
+        raise InputError(f"params.yaml has no block mixes.{name}: add one, or use {', '.join(settings.mixes)}")
+    mix = settings.mixes[name]
+    inputs = {role: models / member / "encoder.safetensors" for role, member in
+              (("base", BASE.name), ("first", mix.first), ("second", mix.second))}  # fmt: skip
+    encoder, first, second = (Encoder.load(path.parent) for path in inputs.values())
+    weights = mixed(weights_of(encoder), {mix.first: weights_of(first), mix.second: weights_of(second)}, mix.shares)
+    encoder.model.load_state_dict(weights)
+    params = mix.model_dump(mode="json")
+    facts = {"name": name, "method": METHOD, "settings": params, "git_commit": git_commit()}
+    encoder.sidecar = encoder.sidecar.model_copy(update=facts | {"data_hashes": data_hashes(inputs.values())})
+    with tracked_run("mix", name, settings, params | {"method": METHOD}, inputs) as tracked:
+        encoder.save(models / name)
+        write_json(models / name / RUN_FILE, tracked.reference())
+        tracked.log_artifact(models / name)
+
+
+def weights_of(encoder: Encoder) -> dict[str, Tensor]:
+    """An encoder's weights by name."""
+    found: dict[str, Tensor] = encoder.model.state_dict()
+    return found
+
+
+def mixed(
+    base: Mapping[str, Tensor], members: Mapping[str, Mapping[str, Tensor]], shares: tuple[float, ...]
+) -> dict[str, Tensor]:
+    """The base's weights plus a share of each member's difference to them.
+
+    Raises:
+        InputError: a member has other weights than the base, such as those of another text tower.
+    """
+    shapes = {key: weight.shape for key, weight in base.items()}
+    for name, weights in members.items():
+        odd = dict(shapes.items() ^ {key: weight.shape for key, weight in weights.items()}.items())
+        if odd:
+            raise InputError(
+                f"'{name}' cannot be mixed with the base, whose towers are other ones: '{min(odd)}' is not the same"
+            )
+    found = {}
+    for key, weight in base.items():
+        total = weight.clone()
+        if weight.is_floating_point():
+            for share, weights in zip(shares, members.values(), strict=True):
+                total += share * (weights[key] - weight)
+        found[key] = total
+    return found
+
+
+def main(mix: Annotated[str, typer.Option(help="An entry of `mixes` in params.yaml.")]) -> None:
+    """Make an encoder of two others' weights.
+
+    Example: python -m components.mixing.mix --mix all_needs
+    """
+    run_in_project(lambda: run(load_checked(), mix))
+
+
+if __name__ == "__main__":
+    start(main)
