@@ -69,12 +69,22 @@ class Judge:
 
     def worth(self, encoder: Encoder) -> dict[str, float]:
         """Need -> value, higher being better."""
-        under_test = EncoderUnderTest(encoder.sidecar.name, encoder, "")
+        under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")
         evaluate = self.settings.evaluate.model_copy(update={"bootstrap": _ONE_RESAMPLE})
         places = EVALUATION / VALIDATION, evaluate.ks, self.image_ids, self.image_features
         _, results = score(self.benchmarks, EmbeddedContext(under_test, *places), evaluate)
         found = {need: results[metric] for need, metric in self.families.items()}
         return {need: one.value if one.higher_is_better else -one.value for need, one in found.items()}
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """An encoder without a progress bar of its own."""
+
+    encoder: Encoder
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
+        return self.encoder.embed_texts(texts, batch_size)
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,7 @@ def search(
     study = _study(store, names, settings.train.seed, question)
     left = max(0, trials - len(_finished(study)))
     with _parent(settings, names, trials) as parent:
-        for _ in track(range(left), "search", left, "mix"):
+        for _ in track(range(left), "search", left, "trial"):
             _try_one(settings, study, names, members, judge, best)
         found = study.best_trial
         assert found.value is not None
