@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from components.benchmarks.bootstrap import Interval
 from components.report.comparison import (
-    LEGEND,
     Comparison,
     full_text,
     mark,
@@ -27,6 +26,10 @@ from components.study.summary import AllNeeds
 from components.study.verdicts import JudgedClaim, JudgedPart
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_LEGEND = (
+    "Means over the seeds, times 100, ± half of the 95% interval over seeds and queries; differences to {reference}, "
+    "▲ better or ▼ worse where their interval excludes 0."
+)
 RULE = (
     "A comparison holds where the whole 95% interval over seeds and queries, and every seed's value, is beyond its "
     "bound; it does not hold where all of them fall short of it; else it is undecided. A claim holds where all of its "
@@ -73,7 +76,7 @@ def page(content: Content) -> str:
         plotly=Markup(plotly_script()),
         plots=_plots(content),
         rule=RULE,
-        legend=LEGEND.format(reference=content.comparison.reference),
+        legend=_LEGEND.format(reference=content.comparison.reference),
         asked=asked,
         measured=measured,
         seeds_text=seeds_text,
@@ -120,7 +123,7 @@ def markdown(content: Content) -> str:
     for claim in content.judged:
         found = "; ".join(f"{asked(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
         lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper})", claim.verdict, found]))
-    lines += ["", "## All encoders", "", LEGEND.format(reference=content.comparison.reference), ""]
+    lines += ["", "## All encoders", "", _LEGEND.format(reference=content.comparison.reference), ""]
     metrics = list(content.comparison.cells)
     lines += [markdown_line(["encoder", *metrics]), markdown_line(["---"] * (len(metrics) + 1))]
     for encoder in content.comparison.encoders:
