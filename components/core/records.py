@@ -62,9 +62,6 @@ NEGATION_QUERIES = Table(
 )  # fmt: skip
 """A true caption, the same made false by the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
 
-TEXT_SIMILARITIES = Table("text similarities", _schema(("query", _TEXT), ("paraphrase", _TEXT), ("similarity", _REAL)))
-"""Two sentences and how alike what they say is, in [0, 1]."""
-
 COMPARISONS = Table(
     "comparisons",
     _schema(
@@ -78,6 +75,20 @@ COMPARISONS = Table(
 `kind` is what they differ in, `size`, `background`, `position` or `object`; in `size` the answer is where a thing is
 larger.
 """
+
+HALF_TRUTHS = Table(
+    "half truths",
+    _schema(("image_id", _TEXT), ("truth", _TEXT), ("half_truth", _TEXT), ("full_truth", _TEXT), ("kind", _TEXT)),
+)
+"""A true sentence, and the same with one more thing said, false or true.
+
+`kind` is what that is about, `object`, `relation`, `background` or `position`.
+"""
+
+TEXT_PAIRS = Table(
+    "text pairs", _schema(("sentence", _TEXT), ("other_sentence", _TEXT), ("shared", _REAL), ("tier", _TEXT))
+)
+"""Two sentences, the share of their facts that both say, from 0 to 1, and the tier of their hardest word."""
 
 CAPTION_RATINGS = Table("caption ratings", _schema(("image_id", _TEXT), ("caption", _TEXT), ("rating", _REAL)))
 """How well a person thinks that a caption fits an image, from 1 to 4."""

@@ -18,12 +18,13 @@ from components.core.records import (
     CAPTION_QUERIES,
     CAPTION_RATINGS,
     COMPARISONS,
+    HALF_TRUTHS,
     LABELS,
     NEGATION_QUERIES,
     PAIRS,
     PARAPHRASE_QUERIES,
     SWAPS,
-    TEXT_SIMILARITIES,
+    TEXT_PAIRS,
 )
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar
@@ -145,14 +146,6 @@ def _write_tables(folder: Path) -> None:
             "register": ["plain", "plain", "plain", "alt_text"],
         },
     )
-    TEXT_SIMILARITIES.write(
-        folder / "text_similarities.parquet",
-        {
-            "query": ["a query", "c query", "d query"],
-            "paraphrase": ["a query", "c paraphrase", "a paraphrase"],
-            "similarity": [1.0, 0.5, 0.0],
-        },
-    )
     LABELS.write(folder / "labels.parquet", {"image_id": ["a", "b", "c"], "label": ["cat", "dog", "cat"]})
     NEGATION_QUERIES.write(
         folder / "negations.parquet",
@@ -192,6 +185,25 @@ def _write_tables(folder: Path) -> None:
             "false_caption": ["a paraphrase", "c query", "c query", "a query"],
             "kind": ["relation", "relation", "relation", "attribute"],
             "group": ["left", "left", "above", "size"],
+        },
+    )
+    HALF_TRUTHS.write(
+        folder / "half_truths.parquet",
+        {
+            "image_id": ["a", "a", "c", "d"],
+            "truth": ["a query", "a paraphrase", "c query", "d query"],
+            "half_truth": ["a paraphrase", "a query", "c negation", "c query"],
+            "full_truth": ["a negation", "a negation", "a query", "d paraphrase"],
+            "kind": ["object", "object", "relation", "relation"],
+        },
+    )
+    TEXT_PAIRS.write(
+        folder / "text_pairs.parquet",
+        {
+            "sentence": ["a query", "a query", "c query", "d query"],
+            "other_sentence": ["a paraphrase", "d query", "a negation", "d paraphrase"],
+            "shared": [1.0, 0.0, 0.5, 0.25],
+            "tier": ["common", "common", "rare", "rare"],
         },
     )
 

@@ -1,7 +1,8 @@
-"""Does the text tower know how alike two sentences are? (STS: ParaCLIP, table 1; Cheng et al. 2024, table 1c)
+"""Are two sentences as similar as what they say? (semantic textual similarity, as in ParaCLIP's table 1)
 
-Raters of STS give a number between 0 and 5; here it is the share of facts that the sentences' scenes have in common.
-The second sentence is a paraphrase in other words, so that words in common alone do not tell.
+Spearman's correlation of the cosine of two sentences with the share of their facts that both say, over all pairs and
+per tier of the hardest word of either. People score the pairs of STS; here the facts of drawn scenes do, which are
+objects, their sizes, place, count and the background.
 """
 
 from __future__ import annotations
@@ -10,28 +11,32 @@ import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import EmbeddedContext
-from components.benchmarks.protocols.choices import row_cosine
+from components.benchmarks.protocols.retrieval import pair_cosines
 from components.benchmarks.scores import Correlation, Scores, metrics
-from components.core.records import TEXT_SIMILARITIES
+from components.core.records import TEXT_PAIRS
 
 NAME = "text_similarity"
-FILE = "text_similarities.parquet"
+FILE = "text_pairs.parquet"
 
 
 def score(context: EmbeddedContext) -> Scores:
-    """Spearman's correlation of cosines and shares of common facts."""
-    table = context.read(TEXT_SIMILARITIES, FILE)
-    first, second = (context.texts(table[column].to_pylist()) for column in ("query", "paraphrase"))
-    gold = np.asarray(table["similarity"].to_numpy(), dtype=np.float64)
-    found = Correlation("spearman", gold, row_cosine(first, second).astype(np.float64))
-    return Scores({}, correlations={f"{NAME}/spearman": found})
+    """The correlation over all pairs and per tier; pairs are of different scenes, so each is a draw of its own."""
+    table = context.read(TEXT_PAIRS, FILE)
+    first, second = (context.texts(table[column].to_pylist()) for column in ("sentence", "other_sentence"))
+    found, gold = pair_cosines(first, second), table["shared"].to_numpy().astype(np.float64)
+    tiers = np.array(table["tier"].to_pylist())
+    chosen = {"": np.ones(len(gold), dtype=np.bool_)} | {
+        f"tier_{tier}/": tiers == tier for tier in dict.fromkeys(tiers)
+    }
+    columns = {group: Correlation("spearman", gold[rows], found[rows]) for group, rows in chosen.items()}
+    return Scores({}, correlations={f"{NAME}/{group}spearman": column for group, column in columns.items()})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
     needs=(Need(FILE),),
-    metrics=metrics("equal similarities share the mean of their ranks", "spearman"),
+    metrics=metrics("similarities equal to six decimals share the mean of their ranks", "spearman"),
     score=score,
     key_metrics=(f"{NAME}/spearman",),
 )

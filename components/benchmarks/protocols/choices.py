@@ -62,6 +62,23 @@ def text_triplets(first: Features, second: Features, negative: Features) -> Real
     )
 
 
+def half_truth_choices(images: Features, truth: Features, half: Features, full: Features) -> dict[str, Reals]:
+    """What Kargi et al. (2026, arXiv 2602.23906) ask of a truth and two longer captions; a tie is a failure.
+
+    `accuracy` is 1 where an image is closer to the short truth than to the half-truth, which has something false added;
+    `ordered_accuracy`, COR of the released code, where the truth with something true added is closer still.
+
+    Args:
+        images, truth, half, full: unit features `[rows, dim]`.
+
+    Returns:
+        `[rows]` by name.
+    """
+    short, false, true = (row_cosine(images, texts) for texts in (truth, half, full))
+    right = strictly_greater(short, false)
+    return {"accuracy": right, "ordered_accuracy": right * strictly_greater(true, short)}
+
+
 DEPTHS = (1, 3, 5)
 """The released code's; the paper reports the first."""
 SEMCLIP_METRICS = (

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from components.core.records import (
     CAPTION_QUERIES,
     COMPARISONS,
+    HALF_TRUTHS,
     LABELS,
     NEGATION_QUERIES,
     PARAPHRASE_QUERIES,
     SWAPS,
-    TEXT_SIMILARITIES,
+    TEXT_PAIRS,
 )
 from components.core.settings import Settings
 from components.data.source import EvaluationTables, Pair, Source, filled
@@ -24,7 +25,8 @@ from components.data.world.description.lexicon import TIERS
 from components.data.world.description.negation_text import CUES, negation_text
 from components.data.world.description.scenes import Scene, Split, draw_scenes, pair_is_held_out
 from components.data.world.drawing import draw
-from components.data.world.likeness import similarity_rows
+from components.data.world.half_truths import half_truth_rows
+from components.data.world.likeness import likeness_rows
 
 
 def _pairs(settings: Settings) -> Iterator[Pair]:
@@ -58,18 +60,16 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
         if scene.kind != "pair":
             labels.append((pair.image_id, scene.first.name))
     named = [(pair.image_id, scene) for pair, scene in scenes]
+    seed = settings.world.seed
     rows = (
         ("paraphrase_queries", PARAPHRASE_QUERIES, queries),
         ("caption_queries", CAPTION_QUERIES, captions),
         ("swaps", SWAPS, swaps),
         ("labels", LABELS, labels),
-        ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{settings.world.seed}"))),
-        (
-            "text_similarities",
-            TEXT_SIMILARITIES,
-            similarity_rows([scene for _, scene in named], random.Random(f"similarities-{settings.world.seed}")),
-        ),
-        ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{settings.world.seed}"))),
+        ("negations", NEGATION_QUERIES, _negations(named, random.Random(f"negations-{seed}"))),
+        ("comparisons", COMPARISONS, comparison_rows(named, random.Random(f"comparisons-{seed}"))),
+        ("half_truths", HALF_TRUTHS, half_truth_rows(named, random.Random(f"half-truths-{seed}"))),
+        ("text_pairs", TEXT_PAIRS, likeness_rows([scene for _, scene in scenes], random.Random(f"likeness-{seed}"))),
     )
     return {name: filled(table, data) for name, table, data in rows}
 

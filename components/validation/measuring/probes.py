@@ -14,10 +14,11 @@ from components.core.errors import InputError
 from components.core.records import (
     CAPTION_QUERIES,
     COMPARISONS,
+    HALF_TRUTHS,
     NEGATION_QUERIES,
     PARAPHRASE_QUERIES,
     SWAPS,
-    TEXT_SIMILARITIES,
+    TEXT_PAIRS,
 )
 from components.core.settings import Settings
 from components.core.words import normalised
@@ -28,10 +29,11 @@ from components.validation.world import checks as world_checks
 
 _SENTENCES = (
     ("paraphrase_queries", PARAPHRASE_QUERIES, ("query", "paraphrase")),
-    ("text_similarities", TEXT_SIMILARITIES, ("query", "paraphrase")),
     ("swaps", SWAPS, ("true_caption", "false_caption")),
     ("negations", NEGATION_QUERIES, ("caption", "negation", "paraphrase")),
     ("comparisons", COMPARISONS, ("true_difference", "false_difference")),
+    ("half_truths", HALF_TRUTHS, ("truth", "half_truth", "full_truth")),
+    ("text_pairs", TEXT_PAIRS, ("sentence", "other_sentence")),
 )
 
 

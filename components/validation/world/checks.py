@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
+from components.data.world import half_truths
 from components.data.world.description import difference_text, evaluation_text, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
@@ -123,6 +124,7 @@ def evaluation_frames() -> tuple[re.Pattern[str], ...]:
         *sum(evaluation_text.PARAPHRASES.values(), ()),
         *negation_text.frames(),
         *difference_text.frames(),
+        *half_truths.FRAMES,
     )
     return tuple(_pattern(frame) for frame in frames)
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import InputError
-from components.core.records import CAPTION_QUERIES, COMPARISONS, NEGATION_QUERIES, PARAPHRASE_QUERIES, SWAPS
+from components.core.records import (
+    CAPTION_QUERIES,
+    COMPARISONS,
+    HALF_TRUTHS,
+    NEGATION_QUERIES,
+    PARAPHRASE_QUERIES,
+    SWAPS,
+    TEXT_PAIRS,
+)
 from components.data.leaks.guard import Guard, KnownSet
 from components.data.leaks.keys import text_key
 from components.validation import validate
@@ -42,8 +50,13 @@ def test_sentences_of_every_table(tmp_path: Path) -> None:
         "answer": "first",
     }  # fmt: skip
     COMPARISONS.write(tmp_path / "comparisons.parquet", {name: [text] for name, text in compared.items()})
+    alike = {"sentence": "This", "other_sentence": "That!", "shared": 0.5, "tier": "rare"}
+    TEXT_PAIRS.write(tmp_path / "text_pairs.parquet", {name: [value] for name, value in alike.items()})
+    said = {"image_id": "i", "truth": "In short", "half_truth": "And false", "full_truth": "Both so", "kind": "object"}
+    HALF_TRUTHS.write(tmp_path / "half_truths.parquet", {name: [text] for name, text in said.items()})
     assert evaluation_sentences(tmp_path) == {
-        "aplainone", "query", "otherwords", "so", "notso", "true", "notruth", "quiteso", "one", "another",
+        "aplainone", "query", "otherwords", "so", "notso", "true", "notruth", "quiteso", "one", "another", "this",
+        "that", "inshort", "andfalse", "bothso",
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Sentences that only evaluation sees: plain queries and human-written paraphrases of them.
 
-No frame in this file, in `negation_text` or in `difference_text`, and no word of the lexicon's last tier, may occur in
-any training text.
+No frame in this file, in `negation_text`, `difference_text` or `half_truths`, and no word of the lexicon's last tier,
+may occur in any training text.
 """
 
 from __future__ import annotations

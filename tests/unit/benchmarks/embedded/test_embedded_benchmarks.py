@@ -72,16 +72,6 @@ def test_zero_shot_by_hand(context: EmbeddedContext) -> None:
     assert values["zero_shot/semclip/delta"].tolist() == [1, 1, -1]
 
 
-def test_text_similarity_by_hand(context: EmbeddedContext) -> None:
-    found = find_benchmark("text_similarity").score(context).correlations["text_similarity/spearman"]
-    assert found.gold.tolist() == [1, 0.5, 0]
-    # A text with itself, c's query with its paraphrase, d's query with a's paraphrase.
-    vectors = context.under_test.encoder.vectors  # type: ignore[attr-defined]
-    pairs = (("a query", "a query"), ("c query", "c paraphrase"), ("d query", "a paraphrase"))
-    expected = [float(np.dot(vectors[one], vectors[other])) for one, other in pairs]
-    np.testing.assert_allclose(found.predicted, expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
 def test_the_ensemble_is_a_renormalised_mean(
     context: EmbeddedContext, vectors: Vectors, third: float, hit: int

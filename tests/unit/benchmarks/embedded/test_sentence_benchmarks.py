@@ -1,4 +1,4 @@
-"""Negations, differences, triplets and geometry on the four images whose features are the axes, by hand."""
+"""Benchmarks of sentences about pictures, on the four images whose features are the axes, by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from components.benchmarks.bootstrap import correlation_value
 from components.benchmarks.embedded import find_benchmark, table_files
 from components.benchmarks.embedded.geometry import gaussian_potential
 from components.benchmarks.encoding.context import EmbeddedContext
@@ -141,6 +142,24 @@ def test_a_swap_without_a_paraphrase_is_named(context: EmbeddedContext) -> None:
         _score("triplets", context)
 
 
+def test_text_similarity_by_hand(context: EmbeddedContext) -> None:
+    scores = _score("text_similarity", context)
+    found = {metric: correlation_value(columns) for metric, columns in scores.correlations.items()}
+    # Cosines 0.99, 0.09, 0.17 and 1, shares 1, 0, 0.5 and 0.25: ranks differ by 1, 0, 1 and 2, so 1 - 6 * 6 / (4 * 15).
+    assert found["text_similarity/spearman"] == pytest.approx(0.4)
+    assert found["text_similarity/tier_common/spearman"] == pytest.approx(1)
+    assert found["text_similarity/tier_rare/spearman"] == pytest.approx(-1)
+
+
+def test_half_truths_by_hand(context: EmbeddedContext) -> None:
+    values = _score("half_truths", context).values
+    # Short, half and full: 0.9, 0.8 and 0.95; 0.8, 0.9 and 0.95; 0.9, 0.9 and 0.1; 0.9, 0.8 and 0.9. Ties are failures.
+    assert values["half_truths/accuracy"].tolist() == [1, 0, 0, 1]
+    assert values["half_truths/ordered_accuracy"].tolist() == [1, 0, 0, 0]
+    assert values["half_truths/kind_object/accuracy"].tolist() == [1, 0]
+    assert values["half_truths/kind_relation/ordered_accuracy"].tolist() == [0, 0]
+
+
 def test_geometry_by_hand(context: EmbeddedContext) -> None:
     values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
     assert values["image_difference/distance"] == pytest.approx(
@@ -183,7 +202,7 @@ def test_the_potential_at_its_ends() -> None:
 
 def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: EmbeddedContext) -> None:
     context.under_test.encoder.vectors = dict.fromkeys(context.under_test.encoder.vectors, (0.5, 0.5, 0.5, 0.5))  # type: ignore[attr-defined]
-    for name in ("negations", "differences", "triplets"):
+    for name in ("negations", "differences", "triplets", "half_truths"):
         for metric, values in find_benchmark(name).score(context).values.items():
             if "top1" not in metric and "composite" not in metric:
                 assert values.sum() == 0, metric

@@ -1,43 +1,84 @@
-"""How many facts two scenes share, reckoned by hand, and pairs of all degrees."""
+"""Sentences that share facts: how many, by hand, and that words alone do not tell."""
 
 from __future__ import annotations
 
 import random
+import re
+from collections import Counter
+from functools import cache
 
 import pytest
+from scipy.stats import spearmanr
 
+from components.data.world.description.evaluation_text import QUERIES
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
-from components.data.world.likeness import shared_facts, similarity_rows
+from components.data.world.likeness import changed, likeness_rows, shared_facts
+from components.validation.world.checks import evaluation_frames
+from components.validation.world.facts import find_fault
 
-CAT_LEFT_OF_DOG = Scene("pair", "red", Thing("cat", "small"), Thing("dog", "large"), relation="left")
-DOG_RIGHT_OF_CAT = Scene("pair", "red", Thing("dog", "large"), Thing("cat", "small"), relation="right")
-CAT_RIGHT_OF_DOG = Scene("pair", "red", Thing("cat", "small"), Thing("dog", "large"), relation="right")
-LARGE_CAT = Scene("single", "red", Thing("cat", "large"), position="center")
-TWO_CATS = Scene("group", "blue", Thing("cat", "small"), count="two")
+PAIR = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), "left")
+SINGLE = Scene("single", "red", Thing("dog", "small"), position="center")
+GROUP = Scene("group", "red", Thing("dog", "small"), count="two")
+
+
+@cache
+def _scenes() -> tuple[Scene, ...]:
+    return tuple(scene for split, scene in draw_scenes(3, {"train": 1, "val": 1, "test": 600}) if split == "test")
+
+
+@cache
+def _rows() -> list[tuple[str, str, float, str]]:
+    return likeness_rows(_scenes(), random.Random(5))
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "share"),
+    ("scene", "parts", "share"),
     [
-        (CAT_LEFT_OF_DOG, DOG_RIGHT_OF_CAT, 1),
-        # Background, two objects and two sizes are the same, the relation is not: five of seven.
-        (CAT_LEFT_OF_DOG, CAT_RIGHT_OF_DOG, 5 / 7),
-        # Background and cat; of the others six and two.
-        (CAT_LEFT_OF_DOG, LARGE_CAT, 2 / 8),
-        # The cat alone; a group has no size.
-        (LARGE_CAT, TWO_CATS, 1 / 6),
+        # Six facts: background, two objects, their sizes, and where the one stands of the other.
+        (PAIR, (), 1), (PAIR, ("colour",), 5 / 7), (PAIR, ("relation",), 5 / 7), (PAIR, ("second size",), 5 / 7),
+        (PAIR, ("first size", "second size"), 4 / 8), (PAIR, ("first",), 3 / 9), (PAIR, ("first", "second"), 1 / 11),
+        (PAIR, ("first", "second", "colour"), 0),
+        # Four: background, object, its size, its place.
+        (SINGLE, ("position",), 3 / 5), (SINGLE, ("first",), 1 / 7),
+        # Three, for sentences do not tell the size of a group's things.
+        (GROUP, ("count",), 2 / 4), (GROUP, ("first",), 1 / 5),
     ],
-)
-def test_facts_are_shared(one: Scene, other: Scene, share: float) -> None:
-    assert shared_facts(one, other) == shared_facts(other, one) == pytest.approx(share)
+)  # fmt: skip
+def test_shares_by_hand(scene: Scene, parts: tuple[str, ...], share: float) -> None:
+    for seed in range(5):
+        other = changed(scene, parts, random.Random(seed))
+        assert shared_facts(scene, other) == shared_facts(other.mirrored(), scene) == pytest.approx(share)
 
 
-def test_pairs_are_of_all_degrees_and_the_same_for_the_same_seed() -> None:
-    scenes = [scene for split, scene in draw_scenes(0, {"train": 1, "val": 1, "test": 200}) if split == "test"]
-    rows = similarity_rows(scenes, random.Random(0))
-    assert rows == similarity_rows(scenes, random.Random(0))
-    assert [share for _, _, share in rows[::4]] == [1.0] * 50
-    assert all(0.3 < share < 1 for _, _, share in rows[1::4])
-    assert sum(share for _, _, share in rows[2::4]) < sum(share for _, _, share in rows[1::4])
-    assert sum(share for _, _, share in rows[3::4]) / 50 < 0.2
-    assert all(query != paraphrase for query, paraphrase, _ in rows)
+def test_every_degree_occurs_about_equally_often() -> None:
+    kinds = Counter((scene.kind, round(row[2], 2)) for scene, row in zip(_scenes(), _rows(), strict=True))
+    degrees = {"pair": [0, 0.09, 0.2, 0.33, 0.5, 0.71, 1], "single": [0, 0.14, 0.33, 0.6, 1], "group": [0, 0.2, 0.5, 1]}
+    assert set(kinds) == {(kind, degree) for kind, found in degrees.items() for degree in found}
+    assert max(kinds["pair", degree] for degree in degrees["pair"]) < 2 * min(
+        kinds["pair", degree] for degree in degrees["pair"]
+    )
+
+
+def test_a_share_of_one_is_the_same_scene_and_less_is_not() -> None:
+    checked = 0
+    for scene, (first, second, share, tier) in zip(_scenes(), _rows(), strict=True):
+        # The check of facts does not know words of the last tier.
+        if tier != "unseen":
+            assert find_fault(first, scene) is None, first
+            assert (find_fault(second, scene) is None) == (share == 1), second
+            checked += 1
+    assert checked > 300
+
+
+def test_half_of_the_sentences_are_in_other_words() -> None:
+    plain = evaluation_frames()[: sum(map(len, QUERIES.values()))]
+    sentences = [text for row in _rows() for text in row[:2]]
+    told = sum(any(pattern.search(text) for pattern in plain) for text in sentences)
+    assert told == len(sentences) / 2
+    assert set(Counter(row[3] for row in _rows())) == {"common", "rare", "paraphrase", "unseen"}
+
+
+def test_words_alone_do_not_tell() -> None:
+    words = [[set(re.findall(r"\w+", text.lower())) for text in row[:2]] for row in _rows()]
+    overlap = [len(first & second) / len(first | second) for first, second in words]
+    assert spearmanr(overlap, [row[2] for row in _rows()]).statistic < 0.5
