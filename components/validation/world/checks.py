@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-from components.data.world import half_truths
-from components.data.world.description import difference_text, evaluation_text, negation_text
+from components.data.world.description import difference_text, evaluation_text, half_truths, negation_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import COUNTS, POSITIONS, RELATIONS, SIZES, Scene, Thing
 from components.validation.world import facts

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from components.data.world.description.likeness import PARTS, changed
 from components.data.world.description.phrases import common_word, fill, slots
 from components.data.world.description.scenes import Scene
-from components.data.world.likeness import PARTS, changed
 
 FRAMES = ("Anyone can make out {what} here.", "Plain to see is {what}.")
 _TRUTH = "{an_a}"

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from components.data.world.description.evaluation_text import QUERIES
+from components.data.world.description.likeness import changed, likeness_rows, shared_facts
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
-from components.data.world.likeness import changed, likeness_rows, shared_facts
 from components.validation.world.checks import evaluation_frames
 from components.validation.world.facts import find_fault
 

@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from functools import cache
 
+from components.data.world.description.half_truths import half_truth_rows
 from components.data.world.description.lexicon import word_pattern
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
-from components.data.world.half_truths import half_truth_rows
 from components.validation.world.facts import find_fault
 
 
