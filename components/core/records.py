@@ -167,6 +167,20 @@ NEGATED_TERMS = _answers("negated terms", "negated_term")
 HARD_NEGATIVES = _answers("hard negatives", "hard_negative")
 """A caption and one of nearly the same words that is false of its picture."""
 
+ABSENCES = Table(
+    "absences",
+    _schema(
+        ("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("absent_object", _TEXT), ("absence", _TEXT),
+        optional=(_SIMILARITY,),
+    ),
+)  # fmt: skip
+"""An object that the picture does not show, and the caption with the true statement that it is not there."""
+
+UNITS = Table(
+    "units", _schema(("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("unit", _TEXT), ("unit_foil", _TEXT))
+)
+"""One part of a caption, a thing or a relation of two, and the same with one change that makes it false."""
+
 
 def _comparisons(
     name: str, *columns: tuple[str, pa.DataType], optional: tuple[tuple[str, pa.DataType], ...] = ()
@@ -210,8 +224,8 @@ def key_of(table: Table) -> str:
 SYNTHESISED = tuple(
     key_of(table)
     for table in (
-        PARAPHRASES, REWRITES, SEMCLIP_PARAPHRASES, NEGATIONS, NEGATED_TERMS, HARD_NEGATIVES, DIFFERENCES,
-        DIFFERENCES_CUB, DIFFERENCE_SCORES, CLASS_DIFFERENCES, CLASS_DESCRIPTIONS, QUERY_PARAPHRASES,
+        PARAPHRASES, REWRITES, SEMCLIP_PARAPHRASES, NEGATIONS, NEGATED_TERMS, HARD_NEGATIVES, ABSENCES, UNITS,
+        DIFFERENCES, DIFFERENCES_CUB, DIFFERENCE_SCORES, CLASS_DIFFERENCES, CLASS_DESCRIPTIONS, QUERY_PARAPHRASES,
     )
 )  # fmt: skip
 """Keys of the tables that language models write; `components/validation/tables/` says what is checked of each."""

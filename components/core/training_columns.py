@@ -11,6 +11,7 @@ from pathlib import Path
 from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.core.records import (
+    ABSENCES,
     DIFFERENCES,
     HARD_NEGATIVES,
     NEGATED_TERMS,
@@ -19,6 +20,7 @@ from components.core.records import (
     REWRITES,
     SEMCLIP_PARAPHRASES,
     SEMCLIP_ROWS,
+    UNITS,
 )
 from components.core.table import Table
 
@@ -33,6 +35,8 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "semclip_rows": (SEMCLIP_ROWS, ("published_paraphrase", "published_negation")),
     "negated_terms": (NEGATED_TERMS, ("negated_term",)),
     "hard_negatives": (HARD_NEGATIVES, ("hard_negative",)),
+    "absences": (ABSENCES, ("absence",)),
+    "units": (UNITS, ("unit", "unit_foil")),
     "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
 }
 """Name -> the table and the columns that only it has."""

@@ -123,7 +123,7 @@ def _words(text: str) -> set[str]:
 
 @dataclass(frozen=True)
 class _Column:
-    """Where a paraphrase set has what a task asks about and answers, if not under the task's own names."""
+    """Where a set of columns has what a task asks about and answers, if not under the task's own names."""
 
     answer: str
     inputs: Inputs
@@ -133,6 +133,10 @@ _BORROWED = {
     "rewrite": _Column("paraphrase_2", {}),
     "paraphrase_semclip": _Column("paraphrase_2", {}),
     "query_paraphrase": _Column("paraphrase_2", {"query": "paraphrase_1"}),
+    "name_absent": _Column("absent_object", {}),
+    "state_absence": _Column("absence", {}),
+    "name_unit": _Column("unit", {}),
+    "change_unit": _Column("unit_foil", {}),
 }
 _SAME_ANSWERS = {"difference_cub": "difference"}
 """Tasks that another task's answers are right for too."""

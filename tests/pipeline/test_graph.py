@@ -33,9 +33,12 @@ TABLES = {
     "semclip_negation": {"semclip_paraphrases", "negations"},
     "negclip": {"hard_negatives"},
     "conclip": {"negated_terms"},
-    # Of three families, which have only `data/validated` in common.
+    "negation_clip": {"absences"},
+    "half_truths": {"hard_negatives", "units"},
+    # Of several families, which have only `data/validated` in common.
     "joint": {
-        "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms"
+        "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms",
+        "absences", "units",
     },
 }  # fmt: skip
 

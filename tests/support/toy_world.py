@@ -12,6 +12,7 @@ from PIL import Image
 
 from components.core.files import image_id
 from components.core.records import (
+    ABSENCES,
     DIFFERENCES,
     HARD_NEGATIVES,
     NEGATED_TERMS,
@@ -21,6 +22,7 @@ from components.core.records import (
     REWRITES,
     SEMCLIP_PARAPHRASES,
     SEMCLIP_ROWS,
+    UNITS,
 )
 from components.core.settings import Settings
 from components.core.table import Table
@@ -86,6 +88,8 @@ TABLES: dict[str, Table] = {
     "negations": NEGATIONS,
     "negated_terms": NEGATED_TERMS,
     "hard_negatives": HARD_NEGATIVES,
+    "absences": ABSENCES,
+    "units": UNITS,
     "differences": DIFFERENCES,
     "semclip_rows": SEMCLIP_ROWS,
 }

@@ -9,7 +9,9 @@ from torch import Tensor
 from components.methods.contract.features import Feature, Features
 
 
-def contrast(anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor) -> Tensor:
+def contrast(
+    anchor: Feature, positive: Feature, *negatives: Feature, scale: Tensor, foil: Feature | None = None
+) -> Tensor:
     """Cross-entropy of finding each anchor's own positive among all ranks' positives and negatives.
 
     Args:
@@ -18,12 +20,15 @@ def contrast(anchor: Feature, positive: Feature, *negatives: Feature, scale: Ten
             `alike` it where both columns say so.
         negatives: more unit rows to tell apart, hard negatives say.
         scale: the logit scale, exponentiated; a scalar.
+        foil: unit rows, each a negative of the anchor in its row alone.
 
     Returns:
         The mean over this rank's rows, each times its weight, a scalar.
     """
     candidates = torch.cat([positive.all, *(negative.all for negative in negatives)]) if negatives else positive.all
     logits = scale * anchor.own @ candidates.T
+    if foil is not None:
+        logits = torch.cat([logits, scale * (anchor.own * foil.own).sum(dim=1, keepdim=True)], dim=1)
     if anchor.alike is not None and positive.alike is not None:
         hidden = F.pad(anchor.alike, (0, logits.shape[1] - anchor.alike.shape[1]))
         logits = logits.masked_fill(hidden, -torch.inf)

@@ -113,13 +113,19 @@ def says_name(text: str, name: str) -> bool:
     That is what it is a kind of: a text on "Le Conte's sparrow" may speak of "the sparrow". What follows a comma in a
     name tells where or what for.
     """
+    *_, last = name_words(name)
+    return bool(forms(last) & set(re.findall(r"[^\W_]+", text.casefold())))
+
+
+def name_words(name: str) -> list[str]:
+    """The words of a name up to its first comma, in lower case; `TeddyBear` has two. There is at least one."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.partition(",")[0])
-    words = re.findall(r"[^\W_]+", spaced.casefold()) or [name.casefold()]
-    return bool(_forms(words[-1]) & set(re.findall(r"[^\W_]+", text.casefold())))
+    return re.findall(r"[^\W_]+", spaced.casefold()) or [name.casefold()]
 
 
 @cache
-def _forms(noun: str) -> frozenset[str]:
+def forms(noun: str) -> frozenset[str]:
+    """A noun's singular and its plurals, the noun itself among them."""
     import inflect
 
     engine: Any = inflect.engine()

@@ -68,12 +68,15 @@ class FactChecks:
         tells_another: whether a text says all about the same objects, and something of it is false.
         find_stranger: what a text speaks of that none of some pictures shows.
         names: whether a text names an object of the first facts that the second do not have.
+        find_part_fault: the first fact that a text, which may leave out any, gets wrong or adds; `nothing` where it
+            tells none.
     """
 
     find_fault: Callable[[str, str], str | None]
     tells_another: Callable[[str, str], bool]
     find_stranger: Callable[[str, Sequence[str]], str | None]
     names: Callable[[str, str, str], bool]
+    find_part_fault: Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True)
@@ -121,4 +124,6 @@ def find_probes(settings: Settings, evaluation: Path, leaks: Path = FOLDER) -> P
 
 def _world_facts() -> FactChecks:
     checks = world_checks
-    return FactChecks(checks.find_fault, checks.tells_another, checks.find_stranger, checks.names)
+    return FactChecks(
+        checks.find_fault, checks.tells_another, checks.find_stranger, checks.names, checks.find_part_fault
+    )

@@ -12,12 +12,13 @@ from components.core.words import overlap
 from components.validation.checks.general import COMMON, NO_STRANGER, strangers
 from components.validation.table import Answer, Check, Synthesised, View, each
 
-_CUES = re.compile(
+CUES = re.compile(
     r"\b(?:no|not|cannot|without|none|nothing|never|neither|nor|nobody|nowhere|hardly|barely|lack(?:s|ed|ing)?|"
     r"absent|missing|gone|devoid|instead of|rather than|far from|free of|empty of|anything but|no longer|fails? to)\b"
     r"|n['’]t\b",
     re.IGNORECASE,
 )
+"""What denies something, each with the thing that it denies."""
 
 
 def _affirmed(view: View) -> list[Any]:
@@ -29,7 +30,7 @@ def _affirmed(view: View) -> list[Any]:
     facts = view.probes.facts
 
     def affirmed(text: str, scene: str, stranger: str | None, verdict: str | None) -> str | None:
-        if _CUES.search(text):
+        if CUES.search(text):
             return "stranger" if stranger else None
         if verdict == "yes" and (facts is None or facts.find_fault(text, scene) is not None):
             return None

@@ -26,6 +26,11 @@ def find_fault(text: str, scene_facts: str) -> str | None:
     return facts.find_fault(text, Scene.from_json(scene_facts))
 
 
+def find_part_fault(text: str, scene_facts: str) -> str | None:
+    """The first fact of the scene that `text`, which may tell a part of it alone, gets wrong or adds."""
+    return facts.find_part_fault(text, Scene.from_json(scene_facts))
+
+
 def tells_another(text: str, scene_facts: str) -> bool:
     """Whether `text` is certainly false: it says all about another scene of the same objects.
 

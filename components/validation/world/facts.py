@@ -42,6 +42,40 @@ def find_fault(text: str, scene: Scene) -> str | None:
     return _find_arrangement_fault(outside, scene, spans)
 
 
+def find_part_fault(text: str, scene: Scene) -> str | None:
+    """The first fact that `text`, which may leave out any, gets wrong or adds; None when all it says is true.
+
+    `nothing` where it names neither an object nor the colour of the scene.
+    """
+    lowered = text.lower()
+    mentions = {name: _spans(lowered, name) for name in scene.names}
+    spans = [span for found in mentions.values() for span in found]
+    if _names_another_object(lowered, scene, spans):
+        return "object_added"
+    if len(spans) > sum(map(bool, mentions.values())):
+        return "object_repeated"
+    outside, named = _blank(lowered, spans), {name: found[0] for name, found in mentions.items() if found}
+    colours = words_found(outside, tuple(load_lexicon().colours))
+    if colours - {scene.colour}:
+        return "colour"
+    return _find_wrong_arrangement(outside, scene, named) if named or colours else "nothing"
+
+
+def _find_wrong_arrangement(outside: str, scene: Scene, named: dict[str, Span]) -> str | None:
+    if words_found(outside, COUNTS) - {scene.count or ("two" if scene.second else "one")}:
+        return "count"
+    if scene.kind == "group":
+        return None
+    for thing in (scene.first, scene.second):
+        if thing is not None and thing.name in named and _sizes_before(outside, named[thing.name]) - {thing.size}:
+            return "size"
+    if scene.second is None:
+        return "position" if _positions_in(outside) - set(scene.position.split()) else None
+    told = len(named) == len(scene.names) and _relations_in(outside)
+    first, second = scene.first.name, scene.second.name
+    return "relation" if told and not _relation_holds(outside, scene, named[first], named[second]) else None
+
+
 def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) -> str | None:
     if scene.kind == "group":
         return None if words_found(outside, COUNTS) == {scene.count} else "count"
@@ -49,8 +83,7 @@ def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) 
         if thing is not None and not _size_stands_before(outside, spans[thing.name], thing):
             return "size"
     if scene.second is None:
-        said = {word for word, body in _POSITION_WORDS.items() if re.search(rf"\b(?:{body})\b", outside)}
-        return None if said == set(scene.position.removesuffix(" corner").split()) else "position"
+        return None if _positions_in(outside) == set(scene.position.removesuffix(" corner").split()) else "position"
     return None if _relation_holds(outside, scene, spans[scene.first.name], spans[scene.second.name]) else "relation"
 
 
@@ -92,9 +125,17 @@ def words_found(text: str, names: Sequence[str]) -> set[str]:
     return {name for name in names if any(word_pattern(word).search(text) for word in known_words(known[name]))}
 
 
+def _positions_in(text: str) -> set[str]:
+    return {word for word, body in _POSITION_WORDS.items() if re.search(rf"\b(?:{body})\b", text)}
+
+
 def _size_stands_before(text: str, span: Span, thing: Thing) -> bool:
+    return _sizes_before(text, span) == {thing.size}
+
+
+def _sizes_before(text: str, span: Span) -> set[str]:
     before = text[max(0, text.rfind("\x00", 0, span[0])) : span[0]].split()[-2:]
-    return words_found(" ".join(before), SIZES) == {thing.size}
+    return words_found(" ".join(before), SIZES)
 
 
 def _relation_holds(text: str, scene: Scene, first: Span, second: Span) -> bool:

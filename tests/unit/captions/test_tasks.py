@@ -170,6 +170,48 @@ def test_the_query_question_is_the_papers() -> None:
     )
 
 
+def test_absences_are_asked_about_in_two_steps() -> None:
+    """The wording is ours; the second step has two demonstrations, as in NegationCLIP's released code."""
+    assert _question("name_absent", caption="a cake plate") == (
+        'Which object could well be in the picture with the caption "a cake plate" although the caption does not name '
+        "it? Answer with the object's name alone."
+    )
+    messages = find_task("state_absence").messages({"caption": "a cake plate", "absent_object": "fork"})
+    assert [message["role"] for message in messages] == ["system", *["user", "assistant"] * 2, "user"]
+    assert messages[-1]["content"] == 'Say in the caption "a cake plate" that there is no fork.'
+    assert messages[2]["content"] == "two plates of pasta on a wooden table with no glass"
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ("Fork.", "fork"),
+        ("A teddy bear", "teddy bear"),
+        ("an Apple\nIt is often on plates.", "apple"),
+        ("The fork", "fork"),
+        ("A large silver fork", "large silver fork"),
+        ("The object is a fork.", None),
+        ("the.", "the"),
+        (".", None),
+        ("", None),
+    ],
+)
+def test_an_absent_object_is_a_name_of_at_most_three_words(answer: str, name: str | None) -> None:
+    assert find_task("name_absent").parse(answer) == name
+
+
+def test_units_and_their_foils_are_asked_about_one_after_the_other() -> None:
+    assert _question("name_unit", caption="a cake plate") == (
+        'Take one part out of the caption "a cake plate": one thing with all that is said of it, or two things and how '
+        "they stand to each other. Answer with that phrase alone."
+    )
+    assert _question("change_unit", unit="a plate", caption="a cake plate") == (
+        'Change one thing, attribute or relation in "a plate" so that it is false of the picture with the caption '
+        '"a cake plate". Answer with the changed phrase alone.'
+    )
+    assert find_task("change_unit").parse('"A bowl."\nIt is no plate.') == "A bowl."
+
+
 def test_scores_are_asked_with_marks_for_both_pictures_or_without_pictures() -> None:
     inputs = {"caption": "a cat", "other_caption": "a dog", "difference": "The cat is small."}
     blind, seeing = _question("score_difference", **inputs), _question("score_difference", **inputs, **{SHOWN: "1"})

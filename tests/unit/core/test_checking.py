@@ -85,8 +85,12 @@ SLIPS: dict[str, tuple[Change, str]] = {
         "data/validated/pc_clip/differences.parquet, which the method needs",
     ),
     "reads a folder whose name begins alike": (
-        lambda raw: raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
-        "methods.negclip.reads: data/validated/negclip does not hold data/validated/negclip_2/hard_negatives.parquet",
+        lambda raw: (
+            raw["validate"]["tables"]["hard_negatives"].update(folder="data/validated/negclip_2"),
+            raw["methods"]["negclip"].update(reads="data/validated"),
+        ),
+        "methods.half_truths.reads: data/validated/negclip does not hold "
+        "data/validated/negclip_2/hard_negatives.parquet",
     ),
     "reads a table of other columns in its place": (
         lambda raw: raw["methods"]["negclip"].update(reads="data/untrained/differences_cub.parquet"),
@@ -95,7 +99,7 @@ SLIPS: dict[str, tuple[Change, str]] = {
     ),
     "reads a table that nothing makes": (
         lambda raw: raw["validate"]["tables"].pop("hard_negatives") and raw["synthesize"]["tasks"].pop("swap_negative"),
-        "methods.negclip.reads: the method needs table 'hard_negatives': add it to validate.tables",
+        "methods.half_truths.reads: the method needs table 'hard_negatives': add it to validate.tables",
     ),
     "engine": (
         lambda raw: raw["synthesize"]["models"].update(llm={"engine": "sever"}),

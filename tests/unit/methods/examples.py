@@ -34,6 +34,8 @@ CASES: dict[str, dict[str, Any]] = {
     "negclip, no hard images": {"method": "negclip", "hard_images": False},
     "conclip": {"method": "conclip"},
     "conclip, no distractors": {"method": "conclip", "distractors": False},
+    "negation_clip": {"method": "negation_clip"},
+    "half_truths": {"method": "half_truths"},
     "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
     "semclip, published texts": {
         "method": "semclip",

@@ -193,7 +193,16 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("asks", "teaches", "students"),
     [
-        ("student", "student", {"student": "student", "student_edits": "student_edits", "judge": "student_judge"}),
+        (
+            "student",
+            "student",
+            {
+                "student": "student",
+                "student_edits": "student_edits",
+                "judge": "student_judge",
+                "parts": "student_parts",
+            },
+        ),
         ("flickr8k", "student-photos", {"student": "student_photos"}),
     ],
 )
@@ -213,6 +222,7 @@ def test_the_students_were_taught_every_task_that_a_profile_asks_them(
         ("student", "student"),
         ("student", "student_edits"),
         ("student", "student_judge"),
+        ("student", "student_parts"),
         ("student-photos", "student_photos"),
     ],
 )

@@ -32,6 +32,21 @@ def test_a_column_per_task(path: Path) -> None:
     assert len(read_lessons(path, ["rewrite"])) == 1
 
 
+def test_two_tasks_of_one_table_learn_from_its_columns(path: Path) -> None:
+    path.write_text("caption\tabsent_object\tabsence\nIMG dog\tcat\tA dog, no cat.\n")
+    lessons = read_lessons(path, ["name_absent", "state_absence", "name_unit"])
+    assert [(lesson.task.name, lesson.inputs, lesson.answer) for lesson in lessons] == [
+        ("name_absent", {"caption": "IMG dog"}, "cat"),
+        ("state_absence", {"caption": "IMG dog", "absent_object": "cat"}, "A dog, no cat."),
+    ]
+    path.write_text("caption\tunit\tunit_foil\nIMG dog\ta dog\ta cat\n")
+    lessons = read_lessons(path, ["name_unit", "change_unit"])
+    assert [(lesson.inputs, lesson.answer) for lesson in lessons] == [
+        ({"caption": "IMG dog"}, "a dog"),
+        ({"unit": "a dog", "caption": "IMG dog"}, "a cat"),
+    ]
+
+
 def test_a_row_per_lesson(path: Path) -> None:
     header = "task\tcaption\tother_caption\tanswer\n"
     path.write_text(header + "negate_terms\ta dog\t\tNo dog.\ndifference\ta dog\ta cat\tDog, not cat.\n")

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from components.captions.inputs.sources import short_captions
 from components.core.words import content_words, new_words, normalised
 from components.validation.checks.numbers_and_names import find_lost_name, find_lost_number
-from components.validation.tables.negations import _CUES
+from components.validation.tables.negations import CUES
 
 REPO = Path(__file__).parents[3]
 ASSETS = REPO / "components" / "students" / "assets" / "photographs"
@@ -97,7 +97,7 @@ def test_most_captions_are_such_as_paraclip_asks_about() -> None:
 
 
 def test_negations_deny() -> None:
-    assert [row for row in _edits("negate_semclip") if not _CUES.search(row["answer"])] == []
+    assert [row for row in _edits("negate_semclip") if not CUES.search(row["answer"])] == []
 
 
 def test_differences_tell_of_both_captions_and_of_the_first_one_first() -> None:

@@ -30,6 +30,7 @@ from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
 METHODS = ["paraclip", "semclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", "conclip", "joint", "clip_scratch"]
+METHODS += ["negation_clip", "half_truths"]
 
 
 @pytest.fixture(scope="module")

@@ -141,6 +141,25 @@ def write_texts(root: Path, table: str, texts: list[str], source: str = CAPTION)
     return files
 
 
+def write_steps(root: Path, table: str, rows: list[tuple[str, str]], source: str = CAPTION) -> Files:
+    """The stage's inputs with two answers per pair, the second asked about the caption or about the first."""
+    files, count = write_world(root, list(range(1, len(rows) + 1)), source), len(rows)
+    for step, answer in enumerate(find_table(table).answers):
+        asked = [source if step == 0 or answer.source == "caption" else row[0] for row in rows]
+        columns: dict[str, list[object]] = {
+            "id": [f"pair{pair}" for pair in range(1, count + 1)],
+            "sample": [0] * count,
+            "source": list(asked),
+            "key": ["key"] * count,
+            "accepted": [True] * count,
+            "text": [row[step] for row in rows],
+            "reason": [None] * count,
+            **dict.fromkeys(_ABSENT, [None] * count),
+        }
+        GENERATIONS.write(files.captions / table / f"{answer.task}.parquet", columns)
+    return files
+
+
 def write_world(root: Path, pairs: list[int], caption: str = CAPTION) -> Files:
     """Pairs `pair<n>`, all alike but for pair 0 of a table whose tasks see two, the benchmark and the encoder."""
     files = Files(
@@ -246,6 +265,19 @@ def inputs_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
     def run(table: str, texts: list[str], source: str) -> Outcome:
         files, settings = write_texts(tmp_path, table, texts, source), strict_settings()
+        validate.run(settings, table, files, fake_probes(settings, files))
+        return read_outcome(files, table)
+
+    return run
+
+
+@pytest.fixture
+def two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """`two_steps(table, rows, **limits)` for a table of two tasks, a row being their answers."""
+    monkeypatch.setattr("components.validation.validate.write_docs", lambda *_: None)
+
+    def run(table: str, rows: list[tuple[str, str]], **limits: Any) -> Outcome:
+        files, settings = write_steps(tmp_path, table, rows), strict_settings(**limits)
         validate.run(settings, table, files, fake_probes(settings, files))
         return read_outcome(files, table)
 

@@ -8,7 +8,7 @@ import pytest
 
 from components.data.world.description.evaluation_text import plain_query, swapped
 from components.data.world.description.scenes import Scene, Thing, draw_scenes
-from components.validation.world.facts import find_fault
+from components.validation.world.facts import find_fault, find_part_fault
 
 DOG_LEFT_OF_CAT = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")
 BUS_ABOVE_BUS_KEY = Scene("pair", "gray", Thing("bus", "large"), Thing("key", "large"), relation="above")
@@ -90,3 +90,36 @@ def test_plain_queries_are_true_and_swapped_ones_false() -> None:
             other = swapped(scene, kind)
             if other is not None:
                 assert find_fault(plain_query(other, rng), scene) == fault, scene
+
+
+PARTS: list[tuple[Scene, str | None, str]] = [
+    (DOG_LEFT_OF_CAT, None, "a small dog"),
+    (DOG_LEFT_OF_CAT, None, "a dog"),
+    (DOG_LEFT_OF_CAT, None, "scarlet background"),
+    (DOG_LEFT_OF_CAT, None, "a dog left of a cat"),
+    (DOG_LEFT_OF_CAT, None, "two animals, one a dog"),
+    (DOG_LEFT_OF_CAT, "size", "a large dog"),
+    (DOG_LEFT_OF_CAT, "size", "a small dog, a small cat"),
+    (DOG_LEFT_OF_CAT, "colour", "a small dog on blue"),
+    (DOG_LEFT_OF_CAT, "relation", "a dog right of a cat"),
+    (DOG_LEFT_OF_CAT, "relation", "cat above dog"),
+    (DOG_LEFT_OF_CAT, "count", "three dogs"),
+    (DOG_LEFT_OF_CAT, "object_added", "a dog and a bus"),
+    (DOG_LEFT_OF_CAT, "object_repeated", "a dog and a dog"),
+    (DOG_LEFT_OF_CAT, "nothing", "two small things"),
+    (LEMON, None, "lemon in the top corner"),
+    (LEMON, "position", "lemon in the bottom left corner"),
+    (LEMON, "position", "a small lemon in the center"),
+    (OWLS, None, "three owls"),
+    (OWLS, "count", "two owls"),
+]
+
+
+@pytest.mark.parametrize(("scene", "fault", "text"), PARTS)
+def test_parts_of_a_scene(scene: Scene, fault: str | None, text: str) -> None:
+    assert find_part_fault(text, scene) == fault
+
+
+@pytest.mark.parametrize(("scene", "text"), TRUE)
+def test_a_whole_scene_has_no_false_part(scene: Scene, text: str) -> None:
+    assert find_part_fault(text, scene) is None
