@@ -85,7 +85,9 @@ def test_a_neighbours_columns_are_the_rows_own(pairs: Path, tmp_path: Path) -> N
 
 
 def test_an_unknown_column_is_named(pairs: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no training table has the column 'paraphrase_3': known are absence, caption, "):
+    with pytest.raises(
+        InputError, match="no training table has the column 'paraphrase_3': known are absence, caption, "
+    ):
         join_rows({"caption", "paraphrase_3"}, tmp_path, pairs)
 
 
