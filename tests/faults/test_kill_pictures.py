@@ -111,7 +111,7 @@ OUTPUTS = {"prepare": ("data/pairs", "data/evaluation", "data/leaks"), "embed": 
 
 def _bytes(folder: Path, stage: str) -> Iterator[tuple[str, bytes]]:
     for output in OUTPUTS[stage]:
-        for path in sorted((folder / output).rglob("*")):
+        for path in sorted(path for path in (folder / output).rglob("*") if path.is_file()):
             yield str(path.relative_to(folder)), path.read_bytes()
 
 

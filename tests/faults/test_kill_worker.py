@@ -26,6 +26,8 @@ def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypat
         worker = stack.start_worker()
         stack.run(deployment)
         stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
+        # It runs beside the waiting stage; killed before DVC has written it down, it would rightly run again.
+        stack.wait_for("the others' record", lambda: "evaluate@base" in (tmp_path / "dvc.lock").read_text())
         family = psutil.Process(worker.pid).children(recursive=True)
         supervisors = [
             process for process in family if any(part.endswith("/supervisor.py") for part in command_line(process))
