@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
 from components.methods.contract.visits import Visits
 from components.methods.registry import find_method
+
+if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -81,6 +84,8 @@ def _members(parts: Mapping[str, Part], entry: str) -> dict[str, _Member]:
             raise InputError(
                 f"params.yaml: key '{where}.{name}': this method builds a text tower of its own: remove it"
             )
+        if method.perturbs is not None:
+            raise InputError(f"params.yaml: key '{where}.{name}': this method changes the captions of all: remove it")
         given: dict[str, Any] = dict(part)
         weight = given.pop("weight", 1.0)
         for shared in fields(Optimisation):
@@ -105,8 +110,8 @@ def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
     return frozenset(name for one in sets for name in one)
 
 
-def _extra(dim: int, hyper: Hyper) -> nn.Module:
-    return nn.ModuleDict({name: member.method.extra(dim, member.hyper) for name, member in hyper.members.items()})
+def _extra(encoder: Encoder, hyper: Hyper) -> nn.Module:
+    return nn.ModuleDict({name: member.method.extra(encoder, member.hyper) for name, member in hyper.members.items()})
 
 
 def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:

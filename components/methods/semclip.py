@@ -197,6 +197,6 @@ METHOD = Method(
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
     visits=_visits,
-    extra=Projection,
+    extra=lambda encoder, hyper: Projection(encoder.sidecar.embed_dim, hyper),
     warnings=_warnings,
 )

@@ -48,6 +48,9 @@ class CountingTokenizer:
         self.counts = self._inner.lengths(tokens)
         return self.counts
 
+    def texts(self, tokens: Tokens) -> list[str]:
+        return self._inner.texts(tokens)
+
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files."""
         self._inner.save(folder)

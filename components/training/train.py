@@ -127,7 +127,7 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
 def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
     model = job.encoder.model.to(device)
-    extra = method.extra(job.encoder.sidecar.embed_dim, hyper).to(device)
+    extra = method.extra(job.encoder, hyper).to(device)
     in_model = method.freeze(model, hyper)
     check_ensemble(hyper.weight_ensemble, in_model, job.base)
     check_export(train, job.data)
@@ -145,6 +145,7 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
         source=job.data.source,
         optimisation=hyper,
         extra=extra,
+        perturb=method.perturbs and method.perturbs(job.encoder, hyper),
         engine=_engine(train, world, device),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,

@@ -63,6 +63,7 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
                 ema=0.9,
             ),
             extra=found.extra,
+            perturb=found.perturb,
             engine=Engine(world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY),
             checkpoints=Checkpoints(folder / "state"),
             report=report,

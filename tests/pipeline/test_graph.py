@@ -14,6 +14,10 @@ from tests.support.params import profile_text
 
 REPO = Path(__file__).parents[2]
 PAIRS: set[str] = set()
+ALL = {
+    "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms",
+    "absences", "units",
+}  # fmt: skip
 TABLES = {
     "paraclip": {"paraphrases"},
     "paraclip_l1": {"paraphrases"},
@@ -35,12 +39,11 @@ TABLES = {
     "conclip": {"negated_terms"},
     "negation_clip": {"absences"},
     "half_truths": {"hard_negatives", "units"},
+    "leaf": PAIRS,
     # Of several families, which have only `data/validated` in common.
-    "joint": {
-        "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms",
-        "absences", "units",
-    },
-}  # fmt: skip
+    "read_clip": ALL,
+    "joint": ALL,
+}
 
 
 def _graph(folder: Path, params: str) -> Graph:
@@ -83,4 +86,4 @@ def test_a_table_needs_its_own_answers(every_method: Graph) -> None:
     }  # fmt: skip
     touched = every_method.downstream(["synthesize@judge_paraphrase"])
     trained = {stage.removeprefix("train@") for stage in touched if stage.startswith("train@")}
-    assert trained == {"semclip", "semclip_paraphrase", "semclip_negation", "joint"}
+    assert trained == {"semclip", "semclip_paraphrase", "semclip_negation", "read_clip", "joint"}

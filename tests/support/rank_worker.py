@@ -44,6 +44,7 @@ def one_step(
             source=SyntheticSource(found, BATCH, BATCH, world.rank, world.size, logged),
             optimisation=Optimisation(lr=1e-4, batch_size=BATCH, epochs=1),
             extra=found.extra,
+            perturb=found.perturb,
             engine=Engine(world=world, micro_batch=micro_batch),
             report=steps.append,
         )

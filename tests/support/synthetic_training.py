@@ -14,6 +14,7 @@ from torch import nn
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import Method
+from components.methods.contract.perturb import Perturb
 from components.methods.registry import find_method
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
@@ -38,6 +39,8 @@ WORDS = [
     "sky",
     "tree",
 ]
+CAUSAL = "causal"
+"""Where the language model that continues texts lies in the folder of the one that encodes them."""
 IMAGE_COLUMNS = {"image", "other_image", "neighbour.image"}
 
 
@@ -65,21 +68,25 @@ class Subject:
     extra: nn.Module
     trained: dict[str, nn.Parameter]
     frozen: dict[str, nn.Parameter]
+    perturb: Perturb | None = None
 
 
 def subject(name: str, base: Encoder, language_model: Path, **changes: Any) -> Subject:
     """The entry `name` of params.yaml on `base`, reproducibly."""
     method, hyper = find(name)
     if hasattr(hyper, "language_model"):
-        changes["language_model"] = str(language_model)
+        changes["language_model"] = str(language_model / CAUSAL if method.name == "read_clip" else language_model)
+    if hasattr(hyper, "tries"):
+        changes["tries"] = 3
     hyper = replace(hyper, **changes)
     torch.manual_seed(1)
     encoder = method.start(base, hyper)
-    extra = method.extra(encoder.sidecar.embed_dim, hyper)
+    extra = method.extra(encoder, hyper)
     in_model = method.freeze(encoder.model, hyper)
     own = {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
     frozen = {key: tensor for key, tensor in encoder.model.named_parameters() if key not in in_model}
-    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen)
+    perturb = method.perturbs and method.perturbs(encoder, hyper)
+    return Subject(name, method, hyper, encoder, extra, in_model | own, frozen, perturb)
 
 
 def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:

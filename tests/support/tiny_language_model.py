@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import torch
 
@@ -10,6 +14,14 @@ _TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+
+
+@cache
+def tiny_language_model() -> Path:
+    """The folder of one that is there until the tests end."""
+    folder = Path(mkdtemp(prefix="language-model-"))
+    atexit.register(shutil.rmtree, folder)
+    return save_tiny_language_model(folder)
 
 
 def save_tiny_language_model(folder: Path, seed: int = 0) -> Path:

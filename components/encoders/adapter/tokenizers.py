@@ -72,6 +72,9 @@ class HuggingFaceTokenizer:
         lengths: npt.NDArray[np.int64] = np.count_nonzero(tokens != self.pad_id, axis=1).astype(np.int64)
         return lengths
 
+    def texts(self, tokens: Tokens) -> list[str]:
+        return self._wrapped.tokenizer.batch_decode(tokens, skip_special_tokens=True)  # type: ignore[no-any-return]
+
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files."""
         self._wrapped.tokenizer.save_pretrained(folder)

@@ -31,6 +31,9 @@ class Tokenizer(Protocol):
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
         """How many tokens of each row count, `[texts]`: up to and with its end token."""
 
+    def texts(self, tokens: Tokens) -> list[str]:
+        """The texts of token ids `[texts, context_length]`, as far as these tell: without case, say, and cut."""
+
     def save(self, folder: Path) -> None:
         """Write the files that it cannot be made again without, if any."""
 
@@ -50,6 +53,11 @@ class ClipTokenizer:
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
         ends: npt.NDArray[np.int64] = tokens.argmax(axis=1).astype(np.int64)
         return ends + 1
+
+    def texts(self, tokens: Tokens) -> list[str]:
+        decode = _byte_pairs(self.context_length).decode
+        ends = self.lengths(tokens) - 1
+        return [decode(row[1:end]).strip() for row, end in zip(tokens.tolist(), ends.tolist(), strict=True)]
 
     def save(self, folder: Path) -> None:
         """Nothing to write: open_clip carries the merges."""
@@ -83,6 +91,13 @@ def trimmed(tokens: Tokens, lengths: npt.NDArray[np.int64]) -> Tensor:
     the features stay the same.
     """
     return torch.from_numpy(tokens[:, : int(lengths.max(initial=1))].astype(np.int64))
+
+
+@cache
+def whole_words() -> frozenset[str]:
+    """The words of three letters or more that CLIP's vocabulary holds as one token, some 30,000 frequent ones."""
+    ends = (piece.removesuffix("</w>") for piece in _byte_pairs(77).encoder if piece.endswith("</w>"))
+    return frozenset(word for word in ends if len(word) > 2 and word.isalpha())
 
 
 @cache

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from components.encoders.adapter.tokens import Tokens
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -50,11 +52,13 @@ class Features:
         columns: raw features by column, as the towers give them.
         scale: the logit scale, exponentiated; a scalar.
         extra: the method's own tensors, an empty module for most.
+        tokens: token ids of this rank's rows by text column, `[batch, context]`.
     """
 
     columns: Mapping[str, Feature]
     scale: Tensor
     extra: nn.Module
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
     _unit: dict[str, Feature] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Feature:

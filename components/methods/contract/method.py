@@ -17,6 +17,7 @@ from components.encoders.adapter.architecture import image_tower, refuse_batch_s
 from components.methods.contract.features import Features
 from components.methods.contract.neighbours import Neighbours
 from components.methods.contract.optimisation import Optimisation
+from components.methods.contract.perturb import Perturb
 from components.methods.contract.visits import Visits
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Method:
         new: patterns of those of them that start at random, so that LoRA has nothing to add to: they train whole.
         tower: the encoder to start from, made of the base encoder; the base itself for most.
         files: files and folders that it reads besides tables and base, by name; asked once `tower` was called.
-        extra: tensors of the method's own, for an encoder of the given dimension; saved with the encoder.
+        extra: tensors of the method's own, for the encoder to train; saved with it.
+        perturbs: makes what changes each batch's texts, from the encoder as training starts; None where nothing does.
         warnings: what a user should know about these hyper-parameters before the run starts.
     """
 
@@ -71,7 +73,8 @@ class Method:
     new: Callable[[Any], tuple[str, ...]] = lambda _hyper: ()
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
     files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
-    extra: Callable[[int, Any], nn.Module] = lambda _dim, _hyper: nn.Module()
+    extra: Callable[[Encoder, Any], nn.Module] = lambda _encoder, _hyper: nn.Module()
+    perturbs: Callable[[Encoder, Any], Perturb] | None = None
     warnings: Callable[[Any], list[str]] = lambda _hyper: []
 
     def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:

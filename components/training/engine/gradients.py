@@ -25,6 +25,7 @@ from components.core.compute.distributed import World
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
 from components.methods.contract.features import Feature, Features
+from components.methods.contract.perturb import Perturb
 
 if TYPE_CHECKING:
     from components.training.rows.batches import Batch, Rows
@@ -151,6 +152,7 @@ class Objective:
         micro_batch: texts, and images, that go through the towers at once; None for all.
         world: the ranks.
         device: where the towers are.
+        perturb: changes each batch's texts before the towers see them; None where nothing does.
     """
 
     towers: Towers | DistributedDataParallel
@@ -160,6 +162,7 @@ class Objective:
     micro_batch: int | None
     world: World
     device: str
+    perturb: Perturb | None = None
 
 
 @dataclass(frozen=True)
@@ -177,11 +180,12 @@ def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tenso
         scale: applied to the sum before it is differentiated: 1/accumulate, a gradient scaler.
         sync: whether this call averages gradients over ranks; the last one of an accumulated step does.
     """
+    batch = _perturbed(objective, batch)
     pieces = cut(batch, objective.micro_batch)
     several = len(pieces) > 1
     passes = [_pass(objective, piece, graph=not several, sync=sync) for piece in pieces]
     columns, trained = _columns(objective, batch, pieces, passes)
-    losses = objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra))
+    losses = objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens))
     scale(torch.stack(list(losses.values())).sum()).backward()  # type: ignore[no-untyped-call]
     if trained is not None and trained.grad is not None:
         _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
@@ -193,10 +197,24 @@ def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tenso
 def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
     """The batch's losses by name on this rank alone, nothing differentiated."""
     alone = replace(objective, towers=bare(objective.towers), world=World())
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng():
+        batch = _perturbed(objective, batch)
         pieces = cut(batch, objective.micro_batch)
         columns, _ = _columns(alone, batch, pieces, [_pass(alone, piece, graph=False, sync=False) for piece in pieces])
-        return objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra))
+        return objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens))
+
+
+def _perturbed(objective: Objective, batch: Batch) -> Batch:
+    if objective.perturb is None:
+        return batch
+    with torch.no_grad():
+        found = objective.perturb(batch.tokens)
+    return replace(
+        batch,
+        tokens={**batch.tokens, **found.tokens},
+        lengths={**batch.lengths, **found.lengths},
+        features={**batch.features, **found.features},
+    )
 
 
 def bare(towers: Towers | DistributedDataParallel) -> Towers:

@@ -15,6 +15,7 @@ from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_ten
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.methods.contract.features import Features
+from components.methods.contract.perturb import Perturb
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 
@@ -53,6 +54,7 @@ class Run:
         trained: its trained parameters by name, and those of `extra`.
         losses: named loss terms of a batch; their sum is minimised.
         checkpoints: where the run's resume state is; None to do without.
+        perturb: changes each batch's texts before the towers see them; None where nothing does.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
@@ -67,6 +69,7 @@ class Run:
     source: Source
     optimisation: Optimisation
     extra: nn.Module = field(default_factory=nn.Module)
+    perturb: Perturb | None = None
     engine: Engine = field(default_factory=Engine)
     checkpoints: Checkpoints | None = None
     report: Callable[[Step], None] | None = None

@@ -89,6 +89,7 @@ class Stepper:
             model=run.model,
             extra=run.extra,
             losses=run.losses,
+            perturb=run.perturb,
             micro_batch=engine.micro_batch,
             world=engine.world,
             device=engine.device,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.features import Feature, Features
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
+from tests.conftest import TINY
+from tests.support.tiny_language_model import tiny_language_model
 
 Rows = npt.NDArray[np.float64]
 SCALE = 7.0
@@ -36,6 +43,8 @@ CASES: dict[str, dict[str, Any]] = {
     "conclip, no distractors": {"method": "conclip", "distractors": False},
     "negation_clip": {"method": "negation_clip"},
     "half_truths": {"method": "half_truths"},
+    "leaf": {"method": "leaf"},
+    "read_clip": {"method": "read_clip"},
     "semclip": {"method": "semclip", "paraphrase": "paraphrase_1"},
     "semclip, published texts": {
         "method": "semclip",
@@ -103,12 +112,34 @@ def as_features(
             None if weights is None else weights[own],
             None if alike is None or name.startswith("neighbour.") else alike[own],
         )
-    return Features(rows, torch.tensor(SCALE, dtype=torch.float64), extra if extra is not None else nn.Module())
+    scale, own = torch.tensor(SCALE, dtype=torch.float64), extra if extra is not None else nn.Module()
+    return Features(rows, scale, own, {name: _tokens(one.own) for name, one in rows.items() if "image" not in name})
+
+
+def _tokens(rows: Tensor) -> Tokens:
+    """Token ids between a start and an end token that follow from the features of the same row, `[batch, DIM + 2]`."""
+    words = (rows.detach() * 1000).long().abs() + 300
+    return F.pad(F.pad(words, (1, 0), value=49406), (0, 1), value=49407).numpy().astype(np.int32)
+
+
+def columns_of(method: Method, hyper: Any) -> frozenset[str]:
+    """The columns that its losses read; `clean` is what LEAF's search for typing errors adds."""
+    columns = method.columns(hyper)
+    return columns if method.perturbs is None else columns | {"clean"}
 
 
 def extra_of(method: Method, hyper: Any) -> nn.Module:
     """The method's own tensors in float64."""
-    return method.extra(DIM, hyper).double()
+    if method.name == "read_clip":
+        hyper = replace(hyper, language_model=str(tiny_language_model()))
+    torch.manual_seed(0)
+    return method.extra(small_encoder(), hyper).double()
+
+
+@cache
+def small_encoder() -> Encoder:
+    """An encoder whose features have `DIM` dimensions."""
+    return Encoder.create("small", "small", TINY | {"embed_dim": DIM}, "test")
 
 
 def losses_of(entry: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.methods.examples import CASES, configured, losses_of, random_columns
+from tests.unit.methods.examples import CASES, columns_of, configured, losses_of, random_columns
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "losses.json"
 
@@ -18,7 +18,7 @@ def golden_losses() -> dict[str, dict[str, float]]:
     found = {}
     for name, entry in CASES.items():
         method, hyper = configured(entry)
-        losses = losses_of(entry, random_columns(method.columns(hyper)))
+        losses = losses_of(entry, random_columns(columns_of(method, hyper)))
         found[name] = {term: round(value, 8) for term, value in losses.items()}
     return found
 

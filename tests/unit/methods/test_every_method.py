@@ -17,7 +17,7 @@ from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import find_method, method_names
 from tests.conftest import TINY
 from tests.support.params import every_method
-from tests.unit.methods.examples import CASES, as_features, configured, extra_of, random_columns
+from tests.unit.methods.examples import CASES, as_features, columns_of, configured, extra_of, random_columns
 
 ENTRIES: dict[str, dict[str, Any]] = every_method()["methods"]
 
@@ -27,7 +27,7 @@ every_variant = pytest.mark.parametrize("entry", [*ENTRIES.values(), *CASES.valu
 
 def _columns(entry: dict[str, Any]) -> dict[str, Tensor]:
     method, hyper = configured(entry)
-    return random_columns(method.columns(hyper))
+    return random_columns(columns_of(method, hyper))
 
 
 def _losses(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **facts: Tensor) -> Any:
@@ -85,6 +85,10 @@ OWN: list[tuple[str, str, Any]] = [
     ("laclip_ft", "rewrites", []),
     ("paraclip", "terms", []),
     ("pc_clip", "temperature", -1),
+    ("leaf", "tries", 0),
+    ("read_clip", "alignment_weight", -1),
+    ("read_clip", "paraphrase", "negation"),
+    ("read_clip", "reconstruction_weight", math.inf),
     ("semclip", "basis_seed", -1),
     ("semclip", "contrastive_weight", -1),
     ("semclip", "n", 0),
@@ -192,10 +196,10 @@ def test_ranks_average_to_one_process_with_weights_and_rows_that_are_alike(entry
 
 @every_variant
 def test_images_of_one_query_are_not_told_from_one_another(entry: dict[str, Any]) -> None:
-    """Fewer negatives cost less; PC-CLIP's differences of images are of no query."""
+    """Fewer negatives cost less; PC-CLIP's differences of images are of no query, and LEAF has no negatives."""
     columns = _columns(entry)
     plain, less = _total(entry, columns).item(), _total(entry, columns, alike=ALIKE).item()
-    assert less == plain if entry["method"] == "pc_clip" else less < plain - 1e-6
+    assert less == plain if entry["method"] in ("pc_clip", "leaf") else less < plain - 1e-6
 
 
 @every_entry

@@ -12,7 +12,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER
 from components.methods.contract.neighbours import Neighbours
 from components.methods.joint import METHOD
-from tests.unit.methods.examples import DIM, configured, losses_of, random_columns
+from tests.unit.methods.examples import DIM, configured, losses_of, random_columns, small_encoder
 
 PARTS: dict[str, dict[str, Any]] = {
     "paraclip": {"terms": ["l2"]},
@@ -45,7 +45,7 @@ def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
 
 
 def test_parts_keep_their_own_tensors() -> None:
-    state = METHOD.extra(DIM, METHOD.settings({"parts": PARTS})).state_dict()
+    state = METHOD.extra(small_encoder(), METHOD.settings({"parts": PARTS})).state_dict()
     assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 

@@ -24,6 +24,7 @@ from tests.unit.methods.examples import (
     losses_of,
     picking,
     random_columns,
+    small_encoder,
     unit,
 )
 
@@ -32,7 +33,7 @@ ONLY = {"contrastive_weight": 0, "paraphrase_weight": 0, "negation_weight": 0}
 
 
 def _projected(column: str, **settings: Any) -> np.ndarray:
-    directions = METHOD.extra(DIM, METHOD.settings(settings)).directions
+    directions = METHOD.extra(small_encoder(), METHOD.settings(settings)).directions
     return np.asarray(unit(COLUMNS[column]) @ directions.double().numpy().T)
 
 
@@ -51,7 +52,7 @@ def test_defaults_are_the_papers() -> None:
 
 @given(n=st.integers(1, 5), dim=st.integers(6, 20), seed=st.integers(0, 99))
 def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, seed: int) -> None:
-    found = METHOD.extra(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
+    found = Projection(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
     drawn = torch.empty(n, dim).normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
     expected: list[np.ndarray] = []
     for vector in drawn:
@@ -63,22 +64,22 @@ def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, se
 
 def test_directions_do_not_depend_on_what_was_drawn_before() -> None:
     torch.manual_seed(1)
-    one = METHOD.extra(DIM, METHOD.settings({})).directions
+    one = METHOD.extra(small_encoder(), METHOD.settings({})).directions
     torch.manual_seed(2)
-    assert torch.equal(one, METHOD.extra(DIM, METHOD.settings({})).directions)
-    assert not torch.equal(one, METHOD.extra(DIM, METHOD.settings({"basis_seed": 1})).directions)
+    assert torch.equal(one, METHOD.extra(small_encoder(), METHOD.settings({})).directions)
+    assert not torch.equal(one, METHOD.extra(small_encoder(), METHOD.settings({"basis_seed": 1})).directions)
 
 
 @pytest.mark.parametrize("learnable", [False, True])
 def test_directions_are_saved_and_trained_only_when_learnable(learnable: bool) -> None:
-    extra = METHOD.extra(DIM, METHOD.settings({"learnable": learnable}))
+    extra = METHOD.extra(small_encoder(), METHOD.settings({"learnable": learnable}))
     assert "directions" in extra.state_dict()
     assert [name for name, _ in extra.named_parameters()] == (["directions"] if learnable else [])
 
 
 def test_more_directions_than_dimensions_are_refused() -> None:
     with pytest.raises(InputError, match="n is 7, the encoder has 6 dimensions: lower n"):
-        METHOD.extra(DIM, METHOD.settings({"n": 7}))
+        METHOD.extra(small_encoder(), METHOD.settings({"n": 7}))
 
 
 def test_contrastive_term_is_equation_4() -> None:
@@ -93,7 +94,7 @@ def test_released_contrasts_raw_features_at_its_own_scale() -> None:
     expected = (picking(image, caption, scale=1 / 0.07) + picking(caption, image, scale=1 / 0.07)) / 2
     entry = {"method": "semclip", **ONLY, "contrastive_weight": 1, "protocol": "released"}
     assert losses_of(entry, COLUMNS) == pytest.approx({"contrastive": expected}, rel=1e-6)
-    extra = METHOD.extra(DIM, METHOD.settings({"protocol": "released"}))
+    extra = METHOD.extra(small_encoder(), METHOD.settings({"protocol": "released"}))
     assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
     assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
 

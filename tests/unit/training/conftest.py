@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.synthetic_training import WORDS
+from tests.support.synthetic_training import CAUSAL, WORDS
+from tests.support.tiny_language_model import save_tiny_language_model
 
 
 def make_language_model(folder: Path) -> Path:
-    """A BERT of two layers with random weights and a tokenizer that knows the synthetic words."""
+    """A BERT of two layers with random weights and a tokenizer that knows the synthetic words; a causal one below."""
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), model_max_length=24).save_pretrained(folder)
+    save_tiny_language_model(folder / CAUSAL)
     torch.manual_seed(5)
     config = BertConfig(
         vocab_size=len(vocabulary),

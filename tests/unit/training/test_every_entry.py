@@ -32,12 +32,13 @@ def objective(found: Subject, micro_batch: int | None) -> Objective:
         return found.method.losses(features, found.hyper)
 
     model = found.encoder.model.eval()
-    return Objective(Towers(model, "cpu"), model, found.extra, losses, micro_batch, World(), "cpu")
+    return Objective(Towers(model, "cpu"), model, found.extra, losses, micro_batch, World(), "cpu", found.perturb)
 
 
 def gradients(found: Subject, micro_batch: int | None, rows: int = 12) -> tuple[dict[str, float], dict[str, Tensor]]:
     for parameter in found.trained.values():
         parameter.grad = None
+    torch.manual_seed(2)
     outcome = backward(objective(found, micro_batch), batch(found, range(rows)), lambda loss: loss)
     grads = {name: parameter.grad.clone() for name, parameter in found.trained.items() if parameter.grad is not None}
     return {name: float(loss) for name, loss in outcome.losses.items()}, grads
@@ -71,6 +72,7 @@ def run(found: Subject, folder: Path | None, *, epochs: int = 2, **changes: obje
         trained=found.trained,
         losses=lambda features: found.method.losses(features, found.hyper),
         extra=found.extra,
+        perturb=found.perturb,
         checkpoints=Checkpoints(folder) if folder is not None else None,
         engine=Engine(checkpoint_every=2, log_every=1),
         **options,  # type: ignore[arg-type]
@@ -92,6 +94,7 @@ def test_a_stopped_run_ends_like_an_undisturbed_one(
     found: Subject, tiny_encoder: Encoder, language_model: Path, tmp_path: Path
 ) -> None:
     start = {name: weights.detach().clone() for name, weights in found.trained.items()}
+    torch.manual_seed(3)
     fit(run(found, None))
     whole = {name: weights.detach().clone() for name, weights in found.trained.items()}
     _put(found, start)
@@ -100,6 +103,7 @@ def test_a_stopped_run_ends_like_an_undisturbed_one(
         if step.number == 5:
             raise KeyboardInterrupt
 
+    torch.manual_seed(3)
     with pytest.raises(KeyboardInterrupt):
         fit(run(found, tmp_path, report=die))
     _put(found, {name: torch.randn_like(weights) for name, weights in start.items()})

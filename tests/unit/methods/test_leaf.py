@@ -1,0 +1,111 @@
+"""LEAF keeps features of misspelt texts where those of the texts themselves were before training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.text_tower import text_features
+from components.methods.leaf import METHOD, Search, makes_word, misspelt
+from components.methods.registry import find_method
+from tests.unit.methods.examples import losses_of, random_columns
+
+TEXTS = ["a small dog left of a cat", "two red hats", "the large boat"]
+
+
+def _search(encoder: Encoder, tries: int = 8) -> Search:
+    return Search(encoder, METHOD.settings({"tries": tries}))
+
+
+def _attacked(encoder: Encoder, texts: list[str], tries: int = 8) -> list[str]:
+    tokens = encoder.tokenizer(texts)
+    with torch.no_grad():
+        return encoder.tokenizer.texts(_search(encoder, tries)({"caption": tokens}).tokens["caption"])
+
+
+def _distance(one: str, other: str) -> int:
+    """Levenshtein's, row by row."""
+    before = list(range(len(other) + 1))
+    for number, letter in enumerate(one, start=1):
+        row = [number]
+        for place, facing in enumerate(other):
+            row.append(min(before[place + 1] + 1, row[place] + 1, before[place] + (letter != facing)))
+        before = row
+    return before[-1]
+
+
+def test_the_loss_is_the_squared_distance_of_raw_features() -> None:
+    columns = random_columns(("caption", "clean"))
+    caption, clean = (columns[name].numpy() for name in ("caption", "clean"))
+    expected = np.square(caption - clean).sum(axis=1).mean()
+    assert losses_of({"method": "leaf"}, columns) == pytest.approx({"distance": expected})
+
+
+@given(text=st.text("ab c", min_size=1, max_size=6), data=st.data())
+def test_a_misspelt_text_is_one_edit_away(text: str, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, 2 * len(text)))
+    character = data.draw(st.sampled_from(["", " ", "x"]))
+    assert _distance(text, misspelt(text, place, character)) <= 1
+
+
+def test_each_place_is_between_two_characters_or_one_of_them() -> None:
+    assert [misspelt("ab", place, "x") for place in range(5)] == ["xab", "xb", "axb", "ax", "abx"]
+    assert [misspelt("ab", place, "") for place in range(5)] == ["ab", "b", "ab", "a", "ab"]
+
+
+def test_an_error_that_spells_a_word_is_refused() -> None:
+    assert makes_word("a bat", "a cat")
+    assert makes_word("seashore", "sea shore")
+    assert not makes_word("a bat", "a bxt")
+    assert not makes_word("cat and bat", "cat and btt")
+
+
+def test_errors_are_one_edit_away_and_far_in_features(tiny_encoder: Encoder) -> None:
+    torch.manual_seed(0)
+    found = _attacked(tiny_encoder, TEXTS)
+    assert not set(found) & set(TEXTS)
+    # The tokenizer sets punctuation apart.
+    assert all(
+        _distance(text.replace(" ", ""), wrong.replace(" ", "")) <= 1 for text, wrong in zip(TEXTS, found, strict=True)
+    )
+    torch.manual_seed(0)
+    harder = _attacked(tiny_encoder, TEXTS, tries=60)
+
+    def moved(texts: list[str]) -> float:
+        clean, wrong = (tiny_encoder.embed_texts(list(part)) for part in (TEXTS, texts))
+        return float(np.square(clean - wrong).sum())
+
+    assert moved(harder) > moved([misspelt(text, 1, "x") for text in TEXTS])
+
+
+def test_the_clean_features_are_those_before_training(tiny_encoder: Encoder) -> None:
+    search, tokens = _search(tiny_encoder), tiny_encoder.tokenizer(TEXTS)
+    with torch.no_grad():
+        before = text_features(tiny_encoder.model, torch.from_numpy(tokens.astype(np.int64)))
+        for weights in tiny_encoder.model.parameters():
+            weights.add_(0.1)
+        found = search({"caption": tokens})
+    assert torch.allclose(found.features["clean"], before, atol=1e-5)
+
+
+def test_a_text_gets_the_same_error_whoever_shares_its_batch(tiny_encoder: Encoder) -> None:
+    torch.manual_seed(4)
+    together = _attacked(tiny_encoder, TEXTS)
+    torch.manual_seed(4)
+    assert _attacked(tiny_encoder, TEXTS[1:]) == together[1:]
+
+
+def test_joint_has_captions_that_others_read_too() -> None:
+    with pytest.raises(InputError, match=r"'methods\.joint\.parts\.leaf': this method changes the captions of all"):
+        find_method("joint").settings({"parts": {"leaf": {}}})
+
+
+def test_defaults_are_the_papers() -> None:
+    hyper = METHOD.settings({})
+    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.tries) == (1e-5, 128, 30, 1e-4, 50)
+    assert (hyper.warmup_steps, hyper.betas, hyper.eps, hyper.image_tower) == (1400, (0.9, 0.98), 1e-6, "frozen")

@@ -1,0 +1,87 @@
+"""READ-CLIP: NegCLIP's loss, an alignment of paraphrases, and a language model that must say one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from components.methods.read_clip import METHOD, Reconstruction
+from tests.conftest import TINY
+from tests.support.tiny_language_model import tiny_language_model
+from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, small_encoder, unit
+
+COLUMNS = random_columns(("image", "caption", "hard_negative", "paraphrase_1"))
+SAID = ["a dog", "two cats on a sofa"]
+
+
+def test_the_contrastive_terms() -> None:
+    image, caption, negative, paraphrase = (
+        unit(COLUMNS[name]) for name in ("image", "caption", "hard_negative", "paraphrase_1")
+    )
+    found = losses_of({"method": "read_clip"}, COLUMNS)
+    assert found.pop("reconstruction") > 0
+    assert found == pytest.approx(
+        {
+            "image_to_text": picking(image, caption, negative, scale=SCALE) / 2,
+            "text_to_image": picking(caption, image, scale=SCALE) / 2,
+            "alignment": picking(paraphrase, caption, scale=SCALE) * 0.5,
+        }
+    )
+
+
+def _reconstruction() -> Reconstruction:
+    torch.manual_seed(0)
+    return Reconstruction(6, small_encoder().tokenizer, tiny_language_model())
+
+
+def test_the_language_model_says_each_text_and_its_end() -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    extra, folder = _reconstruction(), tiny_language_model()
+    model, words = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    features = torch.randn(2, 6)
+    each = []
+    with torch.no_grad():
+        for row, text in zip(features, SAID, strict=True):
+            ids = torch.tensor([*words(text, add_special_tokens=False)["input_ids"], words.eos_token_id])
+            told = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
+            each.append(F.cross_entropy(model(inputs_embeds=told[None]).logits[0], ids).item())
+        found = extra(features, small_encoder().tokenizer(SAID))
+    assert found.item() == pytest.approx(np.mean(each), rel=1e-5)
+
+
+def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
+    extra = _reconstruction()
+    assert set(extra.state_dict()) == {"first.weight"}
+    features = torch.randn(2, 6, requires_grad=True)
+    extra(features, small_encoder().tokenizer(SAID)).backward()
+    assert features.grad is not None
+    assert features.grad.norm() > 0
+    assert all(not weights.requires_grad for weights in extra._frozen[0].parameters())
+
+
+def test_the_features_are_told_the_text_they_are_of() -> None:
+    """A few steps on one text make it likely; the text's own tokens alone would not tell it from another's first."""
+    extra, features = _reconstruction(), torch.eye(2, 6)
+    tokens = small_encoder().tokenizer(["dog", "cat"])
+    optimiser = torch.optim.Adam(extra.parameters(), lr=0.1)
+    for _ in range(60):
+        optimiser.zero_grad()
+        extra(features, tokens).backward()
+        optimiser.step()
+    assert extra(features, tokens).item() < extra(features.flip(0), tokens).item() - 0.1
+
+
+def test_defaults_are_the_papers() -> None:
+    hyper = METHOD.settings({})
+    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.warmup_steps) == (1e-5, 256, 5, 0.1, 50)
+    assert (hyper.reconstruction_weight, hyper.alignment_weight, hyper.image_tower) == (0.1, 0.5, "trained")
+    assert hyper.schedule == "cosine"
+
+
+def test_tokens_tell_their_texts() -> None:
+    tokenizer = small_encoder().tokenizer
+    assert tokenizer.texts(tokenizer(["A dog, two cats", "x" * 400]))[0] == "a dog , two cats"
+    assert TINY["text_cfg"]["context_length"] == tokenizer.context_length
