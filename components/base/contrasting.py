@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
+from torch import Tensor, nn
 
+from components.base.naming import Naming
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_autocast, pick_device
 from components.core.files import content_hash
@@ -23,7 +24,7 @@ from components.tracking import TrackedRun
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
-from components.training.rows.batches import Source, TableSource
+from components.training.rows.batches import Rows, Source, TableSource
 from components.training.rows.sources import Images, Wanted, table_source
 
 
@@ -34,11 +35,21 @@ def train_rows(train_pairs: Path) -> pd.DataFrame:
 
 
 def pairs_source(
-    rows: pd.DataFrame, images: Images, tokenizer: Tokenizer, plan: Optimisation, settings: Settings, visits: Visits
+    rows: pd.DataFrame,
+    images: Images,
+    tokenizer: Tokenizer,
+    plan: Optimisation,
+    settings: Settings,
+    visits: Visits,
+    labels: Mapping[str, Rows] | None = None,
 ) -> TableSource:
-    """Batches of images with their captions."""
-    wanted, cache = Wanted(frozenset({"image", "caption"}), {}), settings.train.state / "tokens"
-    return table_source(rows, wanted, images, tokenizer, plan.batch_size, settings.train.seed, cache, visits=visits)
+    """Batches of images with their captions, and their rows' labels where there are any."""
+    wanted, cache, seed = (
+        Wanted(frozenset({"image", "caption"}), {}),
+        settings.train.state / "tokens",
+        settings.train.seed,
+    )
+    return table_source(rows, wanted, images, tokenizer, plan.batch_size, seed, cache, visits=visits, labels=labels)
 
 
 def contrast(
@@ -49,6 +60,7 @@ def contrast(
     tracked: TrackedRun,
     depends_on: list[str],
     rates: Mapping[str, float] | None = None,
+    naming: Naming | None = None,
 ) -> Checkpoints:
     """Train all of `model`; the checkpoints are returned so that the caller clears them once the encoder is saved.
 
@@ -56,18 +68,22 @@ def contrast(
         model: has `encode_image`, a text side and a `logit_scale`.
         depends_on: what the weights depend on besides the settings, so that only the run's own checkpoints fit.
         rates: as in `Run`.
+        naming: a second loss, whose tensors train beside the model and are not kept.
     """
     base, train = settings.base, settings.train
     device = pick_device(train.device)
     fingerprint = content_hash(base.model_dump_json(), str(train.seed), train.precision, *depends_on)
     checkpoints = Checkpoints(train.state / f"base-{fingerprint[:16]}")
     model.to(device)
+    extra = nn.Module() if naming is None else naming.to(device)
+    beside = {f"extra.{name}": weights for name, weights in extra.named_parameters()}
     fit(
         Run(
             title="base",
             model=model,
-            trained=dict(model.named_parameters()),
-            losses=_losses,
+            trained=dict(model.named_parameters()) | beside,
+            losses=lambda features: clip_loss(features) | ({} if naming is None else naming(features)),
+            extra=extra,
             source=source,
             optimisation=plan,
             engine=Engine(
@@ -87,5 +103,6 @@ def contrast(
     return checkpoints
 
 
-def _losses(features: Features) -> dict[str, Tensor]:
+def clip_loss(features: Features) -> dict[str, Tensor]:
+    """CLIP's loss."""
     return {"contrastive": info_nce(features["image"], features["caption"], features.scale)}

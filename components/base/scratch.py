@@ -1,4 +1,4 @@
-"""Trains a small base encoder from random weights with CLIP's loss on images and alt-texts."""
+"""Trains a small base encoder from random weights with CLIP's loss on images and alt-texts, and with what they show."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from components.base.contrasting import contrast, pairs_source, train_rows
+from components.base.naming import Naming, scene_labels
 from components.core.compute.checkpoint import Checkpoints
 from components.core.files import file_hash
 from components.core.settings import Settings
@@ -29,9 +30,12 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     torch.manual_seed(settings.train.seed)
     encoder = Encoder.create("base", plain_name(base.model), config, "clip")
     refuse_batch_statistics(encoder.model.visual, base.model)
-    rows = train_rows(train_pairs)
+    rows, weight = train_rows(train_pairs), base.scratch.naming
+    labels = scene_labels(train_pairs) if weight else {}
+    naming = Naming(encoder.sidecar.embed_dim, weight) if labels else None
     images = Images(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
-    plan = Optimisation(**base.scratch.model_dump(), clip_gradient=1.0, image_tower="random")
-    source = pairs_source(rows, images, encoder.tokenizer, plan, settings, "pairs")
+    own = base.scratch.model_dump(exclude={"naming"})
+    plan = Optimisation(**own, clip_gradient=1.0, image_tower="random")
+    source = pairs_source(rows, images, encoder.tokenizer, plan, settings, "pairs", labels)
     depends_on = [file_hash(train_pairs), repr(sorted(config.items()))]
-    return encoder, contrast(encoder.model, source, plan, settings, tracked, depends_on)
+    return encoder, contrast(encoder.model, source, plan, settings, tracked, depends_on, naming=naming)

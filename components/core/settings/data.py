@@ -62,8 +62,8 @@ class Prepare(Block):
     """What becomes of pairs to train or validate with that a test set of `benchmarks` holds."""
 
 
-class Scratch(Block):
-    """Contrastive pre-training of a small encoder on the alt-texts."""
+class Contrastive(Block):
+    """Contrastive training on the alt-texts."""
 
     epochs: PositiveInt
     batch_size: PositiveInt
@@ -72,7 +72,15 @@ class Scratch(Block):
     weight_decay: float = Field(ge=0)
 
 
-class Fit(Scratch):
+class Scratch(Contrastive):
+    """Contrastive pre-training of a small encoder on the alt-texts."""
+
+    naming: float = Field(0.0, ge=0)
+    """Weight of a second loss: from an image's features, what it shows and where. Only drawn scenes say
+    so; for other pairs it is left out."""
+
+
+class Fit(Contrastive):
     """Contrastive training of a language model as text tower, and of the projection of an image tower that stays."""
 
     projection_lr: PositiveFloat

@@ -53,12 +53,14 @@ class Features:
         scale: the logit scale, exponentiated; a scalar.
         extra: the method's own tensors, an empty module for most.
         tokens: token ids of this rank's rows by text column, `[batch, context]`.
+        labels: whole numbers that say what each of this rank's rows is, by name, `[batch, ...]`.
     """
 
     columns: Mapping[str, Feature]
     scale: Tensor
     extra: nn.Module
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    labels: Mapping[str, Tensor] = field(default_factory=dict)
     _unit: dict[str, Feature] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Feature:

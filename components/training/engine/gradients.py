@@ -9,7 +9,7 @@ grows with the micro-batch, not with the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -185,7 +185,7 @@ def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tenso
     several = len(pieces) > 1
     passes = [_pass(objective, piece, graph=not several, sync=sync) for piece in pieces]
     columns, trained = _columns(objective, batch, pieces, passes)
-    losses = objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens))
+    losses = objective.losses(_seen(objective, batch, columns))
     scale(torch.stack(list(losses.values())).sum()).backward()  # type: ignore[no-untyped-call]
     if trained is not None and trained.grad is not None:
         _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
@@ -201,7 +201,12 @@ def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
         batch = _perturbed(objective, batch)
         pieces = cut(batch, objective.micro_batch)
         columns, _ = _columns(alone, batch, pieces, [_pass(alone, piece, graph=False, sync=False) for piece in pieces])
-        return objective.losses(Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens))
+        return objective.losses(_seen(objective, batch, columns))
+
+
+def _seen(objective: Objective, batch: Batch, columns: Mapping[str, Feature]) -> Features:
+    labels = {name: values.to(objective.device) for name, values in batch.labels.items()}
+    return Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens, labels)
 
 
 def _perturbed(objective: Objective, batch: Batch) -> Batch:

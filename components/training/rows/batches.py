@@ -36,6 +36,7 @@ class Batch:
         cursor: where the source goes on after this batch.
         lost: samples that could not be used, between the batch before and this one.
         weights, alike: of the rows, see `Feature`.
+        labels: whole numbers that say what each row is, by name, `[batch, ...]`.
     """
 
     ids: list[str]
@@ -47,6 +48,7 @@ class Batch:
     lost: int = 0
     weights: Tensor | None = None
     alike: Tensor | None = None
+    labels: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -163,6 +165,7 @@ class TableSource:
         neighbours: rows of the nearest other images, `[rows, count]`; None where no column asks for one.
         others: the images that `neighbours` are rows of, where these are no rows of this source.
         log: what a query log says of the rows; None where they are of none.
+        labels: as in `Batch`, `[rows, ...]`.
         rank, ranks: which share of every global batch is delivered.
     """
 
@@ -179,6 +182,7 @@ class TableSource:
     neighbours: Rows | None = None
     others: OtherImages | None = None
     log: QueryLog | None = None
+    labels: Mapping[str, Rows] = field(default_factory=dict)
     rank: int = 0
     ranks: int = 1
 
@@ -233,7 +237,8 @@ class TableSource:
                 self._image(column, self.images[name][here], features, pixels)
             else:
                 tokens[column], lengths[column] = rows_of(self.tokens[name], here), self.lengths[name][here]
-        return Batch([self.names[row] for row in rows], tokens, lengths, features, pixels, cursor)
+        labels = {name: torch.from_numpy(values[rows]) for name, values in self.labels.items()}
+        return Batch([self.names[row] for row in rows], tokens, lengths, features, pixels, cursor, labels=labels)
 
     def _drawn(self, name: str, rows: Rows, choice: Rows) -> tuple[Tokens, npt.NDArray[np.int64]]:
         columns = list(self.draws[name])

@@ -91,6 +91,7 @@ def table_source(
     visits: Visits = "images",
     near: int = Neighbours.count,
     weighted: bool = False,
+    labels: Mapping[str, Rows] | None = None,
 ) -> TableSource:
     """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
 
@@ -100,6 +101,7 @@ def table_source(
         visits: what an epoch visits once.
         near: how many nearest images a neighbour is drawn from.
         weighted: whether rows come with their pairs' weights, where these have any.
+        labels: as in `TableSource`.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
@@ -133,6 +135,7 @@ def table_source(
         neighbours=neighbours,
         others=images.others,
         log=QueryLog.read(images.pairs, rows["id"], weighted=weighted),
+        labels=labels or {},
         rank=world.rank,
         ranks=world.size,
     )

@@ -1,0 +1,93 @@
+"""Objects' names as a second lesson of a base that is trained from nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from components.base.base import run
+from components.base.naming import PLACES, SHOWN, Naming, scene_labels
+from components.core.records import PAIRS
+from components.core.settings import Settings
+from components.data.world.description.lexicon import load_lexicon
+from components.data.world.description.scenes import Scene, Thing
+from components.encoders.adapter.encoder import Encoder
+from components.methods.contract.features import Feature, Features
+from components.tracking import make_client
+from tests.conftest import TINY
+from tests.support.toy_world import drawing, sentence
+
+NAMES = list(load_lexicon().objects)
+SCENES = [
+    Scene("pair", "red", Thing(NAMES[0], "small"), Thing(NAMES[3], "large"), relation="left"),
+    Scene("single", "blue", Thing(NAMES[3], "large"), position="center"),
+]
+
+
+def _write_pairs(path: Path, facts: list[str | None]) -> None:
+    rng = np.random.default_rng(0)
+    ids = [f"train-{row}" for row in range(len(facts))]
+    columns = {
+        "id": ids,
+        "image_id": ids,
+        "image": [drawing(rng) for _ in ids],
+        "caption": [sentence(rng) for _ in ids],
+    }
+    PAIRS.write(path, {**columns, "facts": facts})
+
+
+def test_each_row_says_what_it_shows_and_where(tmp_path: Path) -> None:
+    _write_pairs(tmp_path / "train.parquet", [scene.to_json() for scene in SCENES])
+    labels = scene_labels(tmp_path / "train.parquet")
+    assert labels[SHOWN].shape == (2, len(NAMES))
+    assert [np.flatnonzero(row).tolist() for row in labels[SHOWN]] == [[0, 3], [3]]
+    assert labels[PLACES].tolist() == [[1, 4, 0, 0], [0, 0, 0, 0]]
+
+
+def test_a_scene_told_from_its_other_side_has_the_same_labels(tmp_path: Path) -> None:
+    _write_pairs(tmp_path / "train.parquet", [SCENES[0].to_json(), SCENES[0].mirrored().to_json()])
+    assert all((rows[0] == rows[1]).all() for rows in scene_labels(tmp_path / "train.parquet").values())
+
+
+def test_pictures_that_were_not_drawn_have_none(tmp_path: Path) -> None:
+    _write_pairs(tmp_path / "train.parquet", [SCENES[0].to_json(), None])
+    assert scene_labels(tmp_path / "train.parquet") == {}
+
+
+def test_the_losses_are_those_of_what_is_shown_and_where() -> None:
+    torch.manual_seed(0)
+    naming, raw = Naming(6, 0.5), torch.randn(2, 6)
+    shown, places = torch.zeros(2, len(NAMES), dtype=torch.long), torch.tensor([[1, 4, 0, 0], [0, 0, 0, 0]])
+    shown[0, [0, 3]] = shown[1, 3] = 1
+    features = Features({"image": Feature(raw, 0, 2)}, torch.tensor(1.0), naming, labels={SHOWN: shown, PLACES: places})
+    found = naming(features)
+    logs = naming.shown(3 * raw).log_softmax(dim=1)
+    assert found["naming"].item() == pytest.approx(-0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2)
+    sides = naming.places(3 * raw).view(2, 4, -1).log_softmax(dim=2)
+    each = [-sides[row, side, places[row, side]].item() for row in range(2) for side in range(4)]
+    assert found["placing"].item() == pytest.approx(0.5 * 2 * np.mean(each))
+
+
+def test_a_base_learns_names_and_keeps_only_its_towers(
+    raw_params: dict[str, Any], tmp_path: Path, track_in: Callable[[Path], None]
+) -> None:
+    track_in(tmp_path)
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    _write_pairs(tmp_path / "train.parquet", [scene.to_json() for scene in SCENES * 4])
+    scratch = {"epochs": 40, "batch_size": 8, "lr": 3e-3, "warmup_steps": 1, "weight_decay": 0.1, "naming": 1.0}
+    raw_params["base"] |= {"source": "scratch", "model": str(tmp_path / "tiny.json"), "scratch": scratch}
+    settings = Settings.model_validate(raw_params)
+    train = settings.train.model_copy(update={"state": tmp_path / "state", "log_every": 1})
+    run(settings.model_copy(update={"train": train}), tmp_path / "base", tmp_path)
+    told = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
+    for loss in ("loss/naming", "loss/placing"):
+        history = [point.value for point in make_client().get_metric_history(told, loss)]
+        assert len(history) == 40
+        assert history[-1] < history[0] / 2
+    assert Encoder.load(tmp_path / "base").extra == {}
