@@ -99,6 +99,10 @@ def vectors() -> dict[str, Sequence[float]]:
         prompts |= {template.format("cat"): (0.9, 0.2, 0.7, 0.0), template.format("dog"): (0.1, 0.8, 0.8, 0.0)}
     negated = "not a picture of a {}"
     prompts |= {negated.format("cat"): (0.1, 0.9, 0.8, 0.0), negated.format("dog"): (0.9, 0.1, 0.3, 0.0)}
+    prompts |= {
+        "Of the two pictures, the first shows a dog and the second shows a cat.": (0.0, 0.0, -3.0, 0.0),
+        "Of the two pictures, the first shows a cat and the second shows a dog.": (0.0, 0.0, 0.0, 1.0),
+    }
     misspelt_texts = {
         text: VECTORS[other if number < wrong else query]
         for query, wrong, other in (("a query", 0, ""), ("c query", 1, "d query"), ("d query", 2, "a query"))

@@ -64,6 +64,11 @@ def difference_text(kind: str, found: Contrast, rng: random.Random, answer: str)
     return DifferenceText(true, false)
 
 
+def object_difference(here: str, there: str) -> str:
+    """How a picture of the thing `here` differs from one of `there`, in the first frame of such sentences."""
+    return _FRAMES["object"][0].format(one="first", other="second", here=with_article(here), there=with_article(there))
+
+
 def frames() -> Iterator[str]:
     """Every frame of a difference."""
     return (frame for kind in _FRAMES.values() for frame in kind)

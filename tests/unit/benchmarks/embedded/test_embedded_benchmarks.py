@@ -14,7 +14,7 @@ from components.core.records import CAPTION_QUERIES, LABELS
 from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
-RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1), "zero_shot": (-1, 1)}
+RANGES = {"geometry": (-1, 4), "ranking_stability": (-1, 1), "zero_shot": (-1, 1), "comparative_prompting": (-1, 1)}
 """Values of benchmarks that are no shares: distances and their squares, correlations."""
 
 
@@ -70,6 +70,13 @@ def test_zero_shot_by_hand(context: EmbeddedContext) -> None:
     # "Not a picture of a cat" is farther from the cat than "not a picture of a dog" is, but for image c.
     assert values["zero_shot/semclip/top1_negated"].tolist() == [0, 0, 1]
     assert values["zero_shot/semclip/delta"].tolist() == [1, 1, -1]
+
+
+def test_comparative_prompting_by_hand(context: EmbeddedContext) -> None:
+    values = find_benchmark("comparative_prompting").score(context).values
+    # Corrected, cat is (0.82, 0.26, 1.01, 0) of length 1.33 and dog (0.18, 0.74, 0.79, -0.1) of length 1.10.
+    assert values["comparative_prompting/top1"].tolist() == [1, 1, 1]
+    assert values["comparative_prompting/gain"].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("third", "hit"), [(1.0, 0), (1.5, 1)])
@@ -179,7 +186,7 @@ def test_a_text_is_embedded_once(context: EmbeddedContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
-    assert len(asked) == len(set(asked)) == 42
+    assert len(asked) == len(set(asked)) == 44
 
 
 def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
