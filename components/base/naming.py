@@ -1,4 +1,4 @@
-"""What a drawn scene shows and where, as a second lesson for an image tower that has few pictures to learn it from.
+"""What a drawn scene shows and where, as a second lesson for towers that have few pictures to learn it from.
 
 From 20,000 alt-texts alone a small tower learns sizes, layouts and colours, which tell the pictures of a batch apart;
 what things are it learns late, and which of two is on the left never: mirrored, both towers would agree as well.
@@ -10,22 +10,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from components.core.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import RELATIONS, Scene
-from components.methods.contract.features import Features
+from components.methods.contract.features import Features, unit
 from components.training.rows.batches import Rows
 
 SHOWN, PLACES = "shown", "places"
 """Labels: which objects of the lexicon a picture shows, `[rows, objects]`; which one of them is left, right, above and
 below the other, from 1 on, 0 for none, `[rows, 4]`."""
 
-_PLACES_WEIGHT = 2.0
 _SHARPNESS = 3.0
-"""Factor of the logits, with which the layers need not grow large before they are sure."""
+"""Factor of the objects' logits, with which their layer need not grow large before it is sure."""
+_LOG_SCALE = 3.0
+"""Logarithm of the factor of the places' cosines as training begins."""
 
 
 def scene_labels(pairs: Path) -> dict[str, Rows]:
@@ -49,7 +51,9 @@ def scene_labels(pairs: Path) -> dict[str, Rows]:
 
 
 class Naming(nn.Module):
-    """Cross-entropies of what linear layers read from raw image features.
+    """Cross-entropies of what is read from features: of images which objects they show, of both towers what is where.
+
+    Places are read from images and captions by the same directions, so that the towers agree on them.
 
     Args:
         dim: of the features.
@@ -60,14 +64,16 @@ class Naming(nn.Module):
         super().__init__()
         self._weight, objects = weight, len(load_lexicon().objects)
         self.shown = nn.Linear(dim, objects)
-        self.places = nn.Linear(dim, len(RELATIONS) * (1 + objects))
+        self.places = nn.Parameter(torch.randn(len(RELATIONS) * (1 + objects), dim))
+        self.log_scale = nn.Parameter(torch.tensor(_LOG_SCALE))
 
     def forward(self, features: Features) -> dict[str, Tensor]:
         """Losses of a batch that has the labels; the objects of a picture share its probability."""
-        shown, places = features.labels[SHOWN].float(), features.labels[PLACES]
-        raw = _SHARPNESS * features.raw("image").own
-        at = self.places(raw).unflatten(1, (len(RELATIONS), -1))
-        return {
-            "naming": self._weight * F.cross_entropy(self.shown(raw), shown / shown.sum(dim=1, keepdim=True)),
-            "placing": self._weight * _PLACES_WEIGHT * F.cross_entropy(at.flatten(0, 1), places.flatten()),
-        }
+        shown, places = features.labels[SHOWN].float(), features.labels[PLACES].flatten()
+        logits = _SHARPNESS * self.shown(features.raw("image").own)
+        directions = self.log_scale.exp() * unit(self.places)
+        found = {"naming": F.cross_entropy(logits, shown / shown.sum(dim=1, keepdim=True))}
+        for column in ("image", "caption"):
+            at = (features[column].own @ directions.T).view(len(places), -1)
+            found[f"placing_{column}"] = F.cross_entropy(at, places)
+        return {name: self._weight * loss for name, loss in found.items()}

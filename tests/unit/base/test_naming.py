@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from components.base.base import run
 from components.base.naming import PLACES, SHOWN, Naming, scene_labels
@@ -62,16 +64,18 @@ def test_pictures_that_were_not_drawn_have_none(tmp_path: Path) -> None:
 
 def test_the_losses_are_those_of_what_is_shown_and_where() -> None:
     torch.manual_seed(0)
-    naming, raw = Naming(6, 0.5), torch.randn(2, 6)
+    naming, image, caption = Naming(6, 0.5), torch.randn(2, 6), torch.randn(2, 6)
     shown, places = torch.zeros(2, len(NAMES), dtype=torch.long), torch.tensor([[1, 4, 0, 0], [0, 0, 0, 0]])
     shown[0, [0, 3]] = shown[1, 3] = 1
-    features = Features({"image": Feature(raw, 0, 2)}, torch.tensor(1.0), naming, labels={SHOWN: shown, PLACES: places})
-    found = naming(features)
-    logs = naming.shown(3 * raw).log_softmax(dim=1)
+    columns = {"image": Feature(image, 0, 2), "caption": Feature(caption, 0, 2)}
+    found = naming(Features(columns, torch.tensor(1.0), naming, labels={SHOWN: shown, PLACES: places}))
+    logs = (3 * naming.shown(image)).log_softmax(dim=1)
     assert found["naming"].item() == pytest.approx(-0.5 * ((logs[0, 0] + logs[0, 3]) / 2 + logs[1, 3]).item() / 2)
-    sides = naming.places(3 * raw).view(2, 4, -1).log_softmax(dim=2)
-    each = [-sides[row, side, places[row, side]].item() for row in range(2) for side in range(4)]
-    assert found["placing"].item() == pytest.approx(0.5 * 2 * np.mean(each))
+    for name, raw in (("image", image), ("caption", caption)):
+        cosines = F.cosine_similarity(raw[:, None], naming.places[None], dim=2).view(2, 4, -1)
+        sides = (math.exp(3) * cosines).log_softmax(dim=2)
+        each = [-sides[row, side, places[row, side]].item() for row in range(2) for side in range(4)]
+        assert found[f"placing_{name}"].item() == pytest.approx(0.5 * np.mean(each), rel=1e-5)
 
 
 def test_a_base_learns_names_and_keeps_only_its_towers(
@@ -86,7 +90,7 @@ def test_a_base_learns_names_and_keeps_only_its_towers(
     train = settings.train.model_copy(update={"state": tmp_path / "state", "log_every": 1})
     run(settings.model_copy(update={"train": train}), tmp_path / "base", tmp_path)
     told = json.loads((tmp_path / "base" / "run.json").read_text("utf-8"))["run_id"]
-    for loss in ("loss/naming", "loss/placing"):
+    for loss in ("loss/naming", "loss/placing_image", "loss/placing_caption"):
         history = [point.value for point in make_client().get_metric_history(told, loss)]
         assert len(history) == 40
         assert history[-1] < history[0] / 2
