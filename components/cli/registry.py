@@ -119,6 +119,8 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
         print_table(table, 80)
     for other in decision.passed_over:
         console.print(f"also refused: {other.name}: {other.reason}", highlight=False, markup=False)
+    for other in decision.behind:
+        console.print(f"behind it: {other.name}: {other.reason}", highlight=False, markup=False)
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""
     place = f"record: {RECORDS / LATEST}.md" if latest() == decision else "nothing written"
     console.print(f"{mood}{outcome}: {decision.encoder}{version}; {place}", highlight=False, markup=False)

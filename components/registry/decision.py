@@ -34,6 +34,7 @@ class Decision(BaseModel):
         encoder: the candidate's name.
         against: the champion's version, or `base`.
         passed_over: other candidates that were refused, by name, each with the first rule that it broke.
+        behind: candidates that do worse on the primary metric and so were not judged, by name, each with its value.
         fingerprint: hash of everything the decision rests on; the same fingerprint needs no second decision.
         version: the registry version with the candidate's weights; empty when there is none.
         previous_version: the champion before.
@@ -48,6 +49,7 @@ class Decision(BaseModel):
     against: str
     rules: tuple[Rule, ...] = ()
     passed_over: tuple[Rule, ...] = ()
+    behind: tuple[Rule, ...] = ()
     data_hash: str = ""
     protocol: str = ""
     run_id: str = ""
@@ -84,6 +86,8 @@ class Decision(BaseModel):
             lines.append("")
         if self.passed_over:
             lines += ["Also refused:", "", *(f"- **{one.name}**: {one.reason}" for one in self.passed_over), ""]
+        if self.behind:
+            lines += ["Behind it:", "", *(f"- **{one.name}**: {one.reason}" for one in self.behind), ""]
         facts = {
             "version": self.version,
             "previous champion": self.previous_version,

@@ -21,7 +21,7 @@ from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, Folders
-from components.registry.gate import judge
+from components.registry.gate import judge, metric
 from components.registry.webhook import announce, check_webhook
 from components.tracking import make_client, offline_spool, shown_address, tracking_uri, training_run
 
@@ -91,11 +91,12 @@ def _first_to_pass(client: MlflowClient, asking: list[Report], settings: Setting
     refused: list[_Case] = []
     # A champion that was scored on other data is scored again once, however many candidates ask.
     incumbents: dict[tuple[str, str], Report] = {}
-    for candidate in asking:
+    for place, candidate in enumerate(asking):
         case = _judged(client, champion, candidate, incumbents, settings, folders)
-        over = tuple(_why_refused(one.decision) for one in refused)
         if case.decision.outcome != "refused":
-            return replace(case, decision=case.decision.model_copy(update={"passed_over": over}))
+            over = tuple(_why_refused(one.decision) for one in refused)
+            behind = tuple(_why_behind(one, candidate, settings) for one in asking[place + 1 :])
+            return replace(case, decision=case.decision.model_copy(update={"passed_over": over, "behind": behind}))
         refused.append(case)
     others = tuple(_why_refused(one.decision) for one in refused[1:])
     return replace(refused[0], decision=refused[0].decision.model_copy(update={"passed_over": others}))
@@ -104,6 +105,12 @@ def _first_to_pass(client: MlflowClient, asking: list[Report], settings: Setting
 def _why_refused(decision: Decision) -> Rule:
     broken = next(rule for rule in decision.rules if not rule.passed)
     return Rule(name=decision.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
+
+
+def _why_behind(candidate: Report, better: Report, settings: Settings) -> Rule:
+    primary = settings.promote.primary
+    own, other = (metric(report, primary, "promote.primary").value for report in (candidate, better))
+    return Rule(name=candidate.encoder, passed=False, reason=f"{primary} {own:.4f}, {better.encoder} has {other:.4f}")
 
 
 def _judged(

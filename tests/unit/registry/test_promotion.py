@@ -226,6 +226,9 @@ def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) ->
     assert over.name == "collapsed"
     assert over.reason.startswith("guard retrieval/t2i_recall_at_5")
     assert "- **collapsed**: guard" in decision.markdown()
+    [behind] = decision.behind
+    assert (behind.name, behind.reason) == ("fair", "paraphrased_retrieval/ao_at_10 0.5000, good has 0.6000")
+    assert "- **fair**: paraphrased_retrieval" in decision.markdown()
     again = promote(settings)
     assert (again.encoder, again.outcome) == ("good", "already champion")
     assert len(records.history()) == 1
