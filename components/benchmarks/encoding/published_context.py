@@ -76,10 +76,12 @@ class PublishedContext(Context):
         """A JSON file of the benchmark.
 
         Raises:
-            InputError: it is no JSON.
+            InputError: it is missing, or no JSON.
         """
         try:
             return json.loads((self.folder / path).read_text("utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{self.folder / path} is missing: fetch it") from None
         except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{self.folder / path} is damaged ({error}): fetch it again") from None
 

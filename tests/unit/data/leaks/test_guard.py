@@ -115,8 +115,9 @@ def test_a_test_set_that_cannot_be_read_is_told(project: Any, tmp_path: Path) ->
     _prepared(settings, tmp_path)
     counts = read_counts(tmp_path / "leaks")
     assert counts is not None
-    assert list(counts.unread) == ["coco_retrieval"]
+    assert list(counts.unread) == ["coco_retrieval", "eccv_caption"]
     assert "not looked for: coco_retrieval (" in counts.told
+    assert "captions_val2014.json is missing: fetch it" in counts.told
 
 
 def test_missing_folder(project: Any, tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def test_prepare_names_the_methods_that_weights_say_nothing_to(
     prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
     told = set(line.partition("are not used by ")[2].rpartition(", which")[0].split(", "))
-    without = ("semclip", "pc_clip", "joint")
+    without = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
     assert told == {name for name, entry in raw_params["methods"].items() if entry["method"] in without}
     raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}
     prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
