@@ -35,7 +35,7 @@ def pretrain(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tupl
     naming = Naming(encoder.sidecar.embed_dim, weight) if labels else None
     images = Images(rows["id"].tolist(), rows["image_id"].tolist(), train_pairs, encoder.sidecar.image_size)
     own = base.scratch.model_dump(exclude={"naming"})
-    # The logit scale decays too: as large as it likes to be, the pairs of a batch are told apart before all is read of them.
+    # The logit scale decays too: where it grows freely, a batch is told apart before relations are needed for it.
     plan = Optimisation(**own, decay_all=True, clip_gradient=1.0, image_tower="random")
     source = pairs_source(rows, images, encoder.tokenizer, plan, settings, "pairs", labels)
     depends_on = [file_hash(train_pairs), repr(sorted(config.items()))]
