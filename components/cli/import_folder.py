@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, require_project, run_in_project
 
@@ -66,7 +66,7 @@ def import_folder(
 
 
 def _show(folder: Path, found: Survey) -> None:
-    from components.cli.survey import problems, shown_size, shown_time
+    from components.cli.survey import problems
 
     described, counts = found.described, found.counts
     published = "splits as published" if described.published else "splits are drawn"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, print_json, print_table, shown_size, table_of
 from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
@@ -206,7 +206,6 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 def _tell(origin: str, opened: Opened, kind: str) -> None:
     """Print what would be indexed."""
-    from components.cli.survey import shown_size
     from components.index.kinds import choose_kind, find_kind
 
     if opened.total is None:

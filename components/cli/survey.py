@@ -105,31 +105,6 @@ def _counts(folder: Path, described: Described) -> Counts:
     return Counts(train=max(1, left - left // 100), **held_out)
 
 
-def shown_size(size: float) -> str:
-    """A size in bytes as people read it.
-
-    >>> shown_size(8_100_000)
-    '8.1 MB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
-
-
-def shown_time(seconds: float) -> str:
-    """A duration as people read it.
-
-    >>> shown_time(150)
-    '2.5 minutes'
-    """
-    for unit, length in (("hours", 3600), ("minutes", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
-
-
 def problems(found: Survey) -> Sequence[str]:
     """What a user should know before the first stage runs."""
     told = []

@@ -1,4 +1,4 @@
-"""Prints tables and JSON for commands: complete in a pipe, folded on a narrow terminal."""
+"""Prints tables, JSON, sizes and times for commands: complete in a pipe, folded on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -44,3 +44,28 @@ def print_table(table: Table, widest: int = _ENDLESS) -> None:
 def print_json(content: Any) -> None:
     """Print what `json` can write, for other programs."""
     typer.echo(json.dumps(content, indent=2))
+
+
+def shown_size(size: float) -> str:
+    """A size in bytes as people read it.
+
+    >>> shown_size(8_100_000)
+    '8.1 MB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def shown_time(seconds: float) -> str:
+    """A duration as people read it.
+
+    >>> shown_time(150)
+    '2.5 minutes'
+    """
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} seconds"

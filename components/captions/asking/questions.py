@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from components.captions.engine import Engine
 from components.captions.inputs.sources import Accepts, Ask, caption_words
@@ -38,9 +39,15 @@ class Questions:
 
     @property
     def most(self) -> int:
-        """How many questions there can be."""
-        rows = self.asked.pairs or self.asked.captions or self.settings.synthesize.captions
-        return rows * self.asked.samples
+        """How many questions there can be: about captions, pairs of captions or answers that another task gives."""
+        block, asked = self.settings.synthesize, self.asked
+        answered = {Path("data/captions") / block.answers(name): name for name in block.tasks}
+        rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
+        while (before := answered.get(asked.input)) is not None:
+            asked = block.tasks[before]
+            samples *= asked.samples
+            rows = min(rows, asked.pairs or asked.captions or block.captions)
+        return rows * samples
 
     def read(self, shard: Shard | None = None) -> Iterator[Request]:
         """The questions in order, read lazily.

@@ -1,0 +1,115 @@
+"""How much is asked: what the table holds, less what the store and the replay answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.captions.asking.questions import questions_of
+from components.captions.engines import engine_of
+from components.captions.request import Reply, Request
+from components.captions.store import GenerationStore
+from components.core.records import PAIRS
+from components.core.settings import Settings
+from components.costing.asking import Answered, Asking, asking
+
+CAPTIONS = 12
+TABLE = Path("data/pairs/train.parquet")
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Callable[..., Settings]:
+    """Settings whose store and replay lie in a folder of their own, with twelve captions where `table` says so."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*, table: bool = True, **task: Any) -> Settings:
+        if table:
+            ids = [str(number) for number in range(CAPTIONS)]
+            captions = [f"a dog and {number} cats on a red sofa" for number in range(CAPTIONS)]
+            rows = {"id": ids, "image_id": ids, "image": [b"i"] * CAPTIONS, "caption": captions}
+            PAIRS.write(TABLE, rows | {"facts": [None] * CAPTIONS})
+        raw_params["synthesize"] |= {
+            "store": f"sqlite:///{tmp_path}/store.db",
+            "replay": str(tmp_path / "replay.parquet"),
+        }
+        raw_params["synthesize"] |= {
+            "captions": CAPTIONS,
+            "models": {"student": {"engine": "embedded"}},
+            "model": "student",
+        }
+        raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"live": 0, "samples": 2} | task
+        return Settings.model_validate(raw_params)
+
+    return make
+
+
+def _asking(settings: Settings, task: str = "paraphrase_1") -> Asking:
+    answered = Answered(settings)
+    try:
+        return asking(settings, task, answered)
+    finally:
+        answered.close()
+
+
+def _questions(settings: Settings) -> Iterator[Request]:
+    return questions_of(settings, "paraphrase_1", engine_of(settings.synthesize, "paraphrase_1")).read()
+
+
+def _answer(url: str, requests: list[Request]) -> GenerationStore:
+    store = GenerationStore(url)
+    store.add([Reply(request, "a hound") for request in requests])
+    return store
+
+
+def test_all_questions_are_asked_where_nothing_is_answered(made: Callable[..., Settings]) -> None:
+    settings = made(max_tokens=30)
+    found = _asking(settings)
+    characters = sum(len(content) for question in _questions(settings) for _, content in question.chat)
+    assert (found.questions, found.to_ask, found.sure) == (24, 24, True)
+    assert found.tokens_in == pytest.approx(characters / 4, abs=1)
+    assert found.tokens_out == 24 * 30
+    assert not Path("store.db").exists()
+
+
+def test_what_the_store_or_the_replay_answers_is_not_asked(made: Callable[..., Settings], tmp_path: Path) -> None:
+    settings = made()
+    questions = list(_questions(settings))
+    _answer(settings.synthesize.store, questions[:6]).close()
+    assert _asking(settings).to_ask == 18
+    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions[4:12])
+    elsewhere.export_parquet(tmp_path / "replay.parquet")
+    elsewhere.close()
+    assert _asking(settings).to_ask == 12
+
+
+def test_live_questions_are_asked_once_although_the_replay_has_them(
+    made: Callable[..., Settings], tmp_path: Path
+) -> None:
+    settings = made(live=5)
+    questions = list(_questions(settings))
+    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions)
+    elsewhere.export_parquet(tmp_path / "replay.parquet")
+    elsewhere.close()
+    assert _asking(settings).to_ask == 5
+    _answer(settings.synthesize.store, questions).close()
+    assert _asking(settings).to_ask == 0
+
+
+def test_without_the_table_the_settings_say_how_much_is_asked_and_the_replay_how_much_is_answered(
+    made: Callable[..., Settings], tmp_path: Path
+) -> None:
+    there = made()
+    elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", list(_questions(there))[:6])
+    elsewhere.export_parquet(tmp_path / "replay.parquet")
+    elsewhere.close()
+    TABLE.unlink()
+    found = _asking(made(table=False))
+    assert (found.questions, found.to_ask, found.sure) == (24, 18, False)
+    assert found.tokens_in > 0
+
+
+def test_a_task_about_answers_asks_about_each_of_them(made: Callable[..., Settings]) -> None:
+    assert _asking(made(table=False), "paraphrase_2").questions == 24
