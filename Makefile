@@ -32,8 +32,8 @@ test-all: test ## also what is slow: flows, real servers, a browser, vLLM, fault
 	@$(PYTEST) -m slow tests
 
 lint: .venv/.ready
-	@.venv/bin/ruff check components flows infra tests
-	@.venv/bin/ruff format --check components flows infra tests
+	@.venv/bin/ruff check components flows infra tests docs
+	@.venv/bin/ruff format --check components flows infra tests docs
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }

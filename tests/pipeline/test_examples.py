@@ -1,0 +1,93 @@
+"""Every example of docs/examples runs for every method, benchmark, source and prompt task."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from components.benchmarks.embedded import benchmark_names
+from components.benchmarks.published import published_benchmarks
+from components.core.discovery import names_in
+from components.methods.registry import method_names
+
+REPO = Path(__file__).parents[2]
+EXAMPLES = REPO / "docs" / "examples"
+PUBLISHED_LAYOUTS = {"cc_neg", "semclip_cc_neg", "semclip_sugar_crepe_pp"}
+"""Sources of one published data set each; their tests write its files."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPO)
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_method_learns_in_its_example(name: str) -> None:
+    losses = _load("method").main(name)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", benchmark_names())
+def test_every_benchmark_of_the_embedded_world_scores(name: str) -> None:
+    scored = _load("benchmark").main(name)
+    # Only people have rated captions.
+    assert bool(scored) == (name != "caption_ratings")
+    assert all(math.isfinite(value) for value in scored.values())
+
+
+@pytest.mark.parametrize("name", sorted(published_benchmarks()))
+def test_every_published_benchmark_says_what_it_needs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _load("benchmark").main(name) == {}
+    assert all(need.path in capsys.readouterr().out for need in published_benchmarks()[name].needs[:1])
+
+
+def test_every_source_of_a_layout_has_an_example() -> None:
+    assert set(_load("source").LAYOUTS) | PUBLISHED_LAYOUTS | {"embedded"} == set(names_in("components.data.sources"))
+
+
+@pytest.mark.parametrize("name", sorted(_load("source").LAYOUTS))
+def test_every_layout_is_read_back(name: str) -> None:
+    pairs = _load("source").main(name)
+    assert sorted(pair.split for pair in pairs) == ["test", *["train"] * 10, "val"]
+    assert len({pair.id for pair in pairs}) == 12
+
+
+@pytest.mark.parametrize("name", names_in("components.captions.tasks"))
+def test_every_prompt_task_asks(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _load("prompt_task").main(name) == []
+    assert len(capsys.readouterr().out.splitlines()) > 4
+
+
+def test_a_task_is_answered() -> None:
+    command = [sys.executable, str(EXAMPLES / "prompt_task.py"), "paraphrase_1", "--ask"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+    assert shown.count("read as: ") == 3
+    assert "read as: None" not in shown
+
+
+@pytest.mark.parametrize("name", ["method", "benchmark", "source", "prompt_task"])
+def test_without_a_name_an_example_lists_the_names(name: str) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert len(done.stdout.split()) >= 7
+
+
+def test_an_example_can_be_read_in_one_sitting() -> None:
+    assert all(len(file.read_text("utf-8").splitlines()) <= 100 for file in EXAMPLES.glob("*.py"))
