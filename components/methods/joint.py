@@ -46,7 +46,8 @@ class Hyper(Optimisation):
 
     Attributes:
         parts: method name -> its weight and hyper-parameters. How the run is optimised is said once, for all parts;
-            a parameter is trained if any part trains it.
+            a parameter is trained if any part trains it. One part may build a text tower (`adapted_lm`): all losses
+            train that one then, and what of it trains is that part's to say.
     """
 
     lr: Positive = 1e-6
@@ -61,6 +62,12 @@ class Hyper(Optimisation):
         """The parts, ready to use."""
         return _members(self.parts, METHOD.name)
 
+    @property
+    def builder(self) -> _Member | None:
+        """The part that builds the text tower; None where all train the base's."""
+        own = (part for part in self.members.values() if part.method.tower is not Method.tower)
+        return next(own, None)
+
 
 @dataclass(frozen=True)
 class _Member:
@@ -74,15 +81,16 @@ def _members(parts: Mapping[str, Part], entry: str) -> dict[str, _Member]:
     where = f"methods.{entry}.parts"
     if not parts:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
-    members = {}
+    members, own_towers = {}, list[str]()
     for name, part in parts.items():
         try:
             method = find_method(name)
         except InputError as error:
             raise InputError(f"params.yaml: key '{where}': {error}") from None
-        if method.tower is not Method.tower:
+        own_towers += [name] if method.tower is not Method.tower else []
+        if len(own_towers) > 1:
             raise InputError(
-                f"params.yaml: key '{where}.{name}': this method builds a text tower of its own: remove it"
+                f"params.yaml: key '{where}.{name}': '{own_towers[0]}' builds the text tower already: remove one"
             )
         if method.perturbs is not None:
             raise InputError(f"params.yaml: key '{where}.{name}': this method changes the captions of all: remove it")
@@ -108,6 +116,12 @@ class Joint(Method):
 
 def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
     return frozenset(name for one in sets for name in one)
+
+
+def _trains(hyper: Hyper) -> tuple[str, ...]:
+    if (builder := hyper.builder) is not None:
+        return builder.method.trains(builder.hyper)
+    return tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values())))
 
 
 def _extra(encoder: Encoder, hyper: Hyper) -> nn.Module:
@@ -161,7 +175,9 @@ METHOD = Joint(
     neighbours=_neighbours,
     files=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.files(part.hyper).items()},
     draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
-    trains=lambda hyper: tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values()))),
+    trains=_trains,
+    new=lambda hyper: hyper.builder.method.new(hyper.builder.hyper) if hyper.builder else (),
+    tower=lambda base, hyper: hyper.builder.method.tower(base, hyper.builder.hyper) if hyper.builder else base,
     extra=_extra,
     warnings=lambda hyper: [text for part in hyper.members.values() for text in part.method.warnings(part.hyper)],
 )

@@ -90,13 +90,37 @@ def test_warnings_of_parts_are_passed_on() -> None:
         ({"semclip": 3}, r"key 'methods\.mine\.parts\.semclip': Input should be a valid dictionary"),
         ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' counts for all parts: move it to"),
         ({"semclap": {}}, r"key 'methods\.mine\.parts': method 'semclap' is unknown: did you mean 'semclip'"),
-        ({"adapted_lm": {}}, r"key 'methods\.mine\.parts\.adapted_lm': this method builds a text tower"),
+        (
+            {"adapted_lm": {}, "clip_scratch": {}},
+            r"key 'methods\.mine\.parts\.clip_scratch': 'adapted_lm' builds the text tower already",
+        ),
         ({}, r"key 'methods\.mine\.parts' is empty"),
     ],
 )
 def test_wrong_parts_are_named(parts: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         METHOD.settings({"parts": parts}, "mine")
+
+
+@pytest.mark.parametrize("strategy", ["frozen", "finetuned"])
+def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Encoder, strategy: str) -> None:
+    alone, own = configured({"method": "adapted_lm", "strategy": strategy, "image_tower": "frozen"})
+    given = {"parts": {"adapted_lm": {"strategy": strategy}, **PARTS}, "image_tower": "frozen"}
+    hyper = METHOD.settings(given)
+    assert METHOD.new(hyper) == alone.new(own)
+    assert {"caption", "image"} < METHOD.columns(hyper)
+    encoder = METHOD.start(tiny_encoder, hyper)
+    trained = set(METHOD.freeze(encoder.model, hyper))
+    assert any(name.startswith("text.projection.") for name in trained)
+    assert any(name.startswith("text.language.") for name in trained) == (strategy == "finetuned")
+    losses = losses_of({"method": "joint", **given}, random_columns(METHOD.columns(hyper)))
+    assert {"adapted_lm/infonce", "paraclip/l2"} < set(losses)
+
+
+def test_without_such_a_part_the_base_is_the_text_tower(tiny_encoder: Encoder) -> None:
+    hyper = METHOD.settings({"parts": PARTS})
+    assert METHOD.start(tiny_encoder, hyper) is tiny_encoder
+    assert METHOD.new(hyper) == ()
 
 
 def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
