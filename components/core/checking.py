@@ -89,6 +89,10 @@ def _check_study(settings: Settings) -> None:
     scored = [encoder for encoder in settings.encoders if encoder in settings.methods]
     for encoder in study.encoders:
         choose(scored, encoder, "params.yaml: study.encoders:")
+    for name in study.mixes:
+        choose([mix for mix in settings.mixes if mix in settings.encoders], name, "params.yaml: study.mixes:")
+        for member in (settings.mixes[name].first, settings.mixes[name].second):
+            choose(study.encoders, member, f"params.yaml: study.encoders lacks what study.mixes.{name} is made of:")
     seeds = [settings.train.seed, *study.seeds]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"params.yaml: study.seeds: a seed stands twice among them and train.seed: {seeds}")

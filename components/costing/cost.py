@@ -80,7 +80,7 @@ class Costing:
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
             "validate": self._validate, "train": self._train, "evaluate": self._evaluate, "seed": self._seed,
-            "repeat": self._repeat,
+            "repeat": self._repeat, "repeat_mix": lambda name: self._evaluate(name.partition("-")[2]),
         }  # fmt: skip
 
     def of(self, stages: Sequence[str]) -> list[Cost]:

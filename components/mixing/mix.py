@@ -28,8 +28,12 @@ from components.tracking import RUN_FILE, tracked_run
 METHOD = "mix"
 
 
-def run(settings: Settings, name: str, models: Path = BASE.parent) -> None:
+def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path | None = None) -> None:
     """Write the encoder of an entry of `mixes`, and a reference to its MLflow run.
+
+    Args:
+        models: where the base and the two encoders are.
+        output: the encoder's folder; None for its name's in `models`.
 
     Raises:
         InputError: there is no such entry, or the encoders have not the same towers.
@@ -45,10 +49,11 @@ def run(settings: Settings, name: str, models: Path = BASE.parent) -> None:
     params = mix.model_dump(mode="json")
     facts = {"name": name, "method": METHOD, "settings": params, "git_commit": git_commit()}
     encoder.sidecar = encoder.sidecar.model_copy(update=facts | {"data_hashes": data_hashes(inputs.values())})
+    output = output or models / name
     with tracked_run("mix", name, settings, params | {"method": METHOD}, inputs) as tracked:
-        encoder.save(models / name)
-        write_json(models / name / RUN_FILE, tracked.reference())
-        tracked.log_artifact(models / name)
+        encoder.save(output)
+        write_json(output / RUN_FILE, tracked.reference())
+        tracked.log_artifact(output)
 
 
 def weights_of(encoder: Encoder) -> dict[str, Tensor]:

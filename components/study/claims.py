@@ -42,7 +42,9 @@ def run(
         InputError: the claims' file is wrong, or an encoder's results are missing.
     """
     asked = read_claims(name, claims)
-    results = read_results([BASE.name, *settings.study.encoders], list(seeds.values()), settings.evaluate)
+    results = read_results(
+        [BASE.name, *settings.study.encoders, *settings.study.mixes], list(seeds.values()), settings.evaluate
+    )
     comparison = comparison_over_seeds(results, asked.metrics)
     content = page.Content(
         title=name,

@@ -12,6 +12,7 @@ SETTINGS_PASSED_ON = {
     ("prepare", "methods"): "the entries that make no use of a query log's weights are only named to the user",
     ("seed", "world"): "its name is that of the experiment that the runs are logged to",
     ("repeat", "world"): "as for `seed`",
+    ("repeat_mix", "world"): "as for `seed`",
     ("students", "base"): "the base model's name gives the context length alone, which `synthesize` checks again",
 }
 """(stage, block) that a module of a stage names although no result of the stage depends on it, and why."""

@@ -1,4 +1,4 @@
-"""Settings of `seed`, `repeat` and `claims`."""
+"""Settings of `seed`, `repeat`, `repeat_mix` and `claims`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ class Study(Block):
     Attributes:
         seeds: besides `train.seed`, whose encoders are those of stages `base` and `train`.
         encoders: entries of `methods` that every seed trains again; the base is trained again by itself.
+        mixes: entries of `mixes` that every seed makes again, of its own encoders.
         claims: files of infra/claims/, without .yaml.
     """
 
     seeds: tuple[Seed, ...] = ()
     encoders: tuple[str, ...] = ()
+    mixes: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()

@@ -1,0 +1,48 @@
+"""Stage `repeat_mix`: one mix once more, of the encoders of another seed, and its results.
+
+python -m components.study.repeat_mix --seed 1 --mix all_needs
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from components.core.checking import load_checked
+from components.core.project import run_in_project, start
+from components.core.settings import Settings
+from components.evaluation import evaluate
+from components.evaluation.results import Folders
+from components.mixing import mix
+from components.study.seeds import folders_of, seeded
+
+
+def run(settings: Settings, seed: int, name: str, folders: Folders) -> None:
+    """Write the results of a mix; the encoder itself can be made again in a second and is not kept.
+
+    Raises:
+        InputError: as the stages `mix` and `evaluate`.
+    """
+    settings = seeded(settings, seed)
+    with TemporaryDirectory() as made:
+        mix.run(settings, name, folders.models, Path(made) / name)
+        evaluate.run(settings, name, replace(folders, models=Path(made)))
+
+
+def main(
+    seed: Annotated[int, typer.Option(help="One of study.seeds.")],
+    name: Annotated[str, typer.Option("--mix", help="An entry of mixes, such as all_needs.")],
+) -> None:
+    """Mix the encoders of another seed, and score what comes out.
+
+    Example: python -m components.study.repeat_mix --seed 1 --mix all_needs
+    """
+    run_in_project(lambda: run(load_checked(), seed, name, folders_of(seed)))
+
+
+if __name__ == "__main__":
+    start(main)
