@@ -92,7 +92,7 @@ def _check_study(settings: Settings) -> None:
     for name in study.mixes:
         choose([mix for mix in settings.mixes if mix in settings.encoders], name, "params.yaml: study.mixes:")
         for member in (settings.mixes[name].first, settings.mixes[name].second):
-            choose(study.encoders, member, f"params.yaml: study.encoders lacks what study.mixes.{name} is made of:")
+            choose([*study.encoders], member, f"params.yaml: study.encoders lacks what study.mixes.{name} is made of:")
     seeds = [settings.train.seed, *study.seeds]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"params.yaml: study.seeds: a seed stands twice among them and train.seed: {seeds}")

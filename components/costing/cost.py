@@ -115,9 +115,11 @@ class Costing:
         if plan is None:
             found = self._rows("base", "base", 0, f"loads {base.model}")
             return replace(found, disk=weights, memory=found.memory + 2 * weights)
-        samples = plan.epochs * self._settings.prepare.counts.train
-        passes = _WITH_BACKWARD if base.scratch else 1
-        seconds = samples * (1 / speed.texts + passes / speed.images)
+        pairs = self._settings.prepare.counts.train
+        samples = plan.epochs * pairs
+        # `fit` keeps what its frozen image tower says of a picture.
+        passes = _WITH_BACKWARD * samples if base.scratch else pairs
+        seconds = samples / speed.texts + passes / speed.images
         found = self._rows("base", "base", 0, f"{samples:,} samples", seconds)
         return replace(found, disk=weights, memory=found.memory + _OPTIMISER * speed.parameters)
 

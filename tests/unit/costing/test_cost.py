@@ -80,6 +80,22 @@ def test_given_rates_stand_for_the_towers_here(cost: Callable[..., dict[str, Cos
     assert found["embed"].seconds == pytest.approx(load_rates().stages["embed"].start_s, rel=0.1)
 
 
+def test_a_fitted_base_sends_a_picture_through_its_frozen_image_tower_once(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    fit = {
+        "epochs": 6,
+        "batch_size": 256,
+        "lr": 0.00005,
+        "projection_lr": 0.001,
+        "warmup_steps": 0,
+        "weight_decay": 0.01,
+    }
+    raw_params["base"] |= {"source": "timm", "scratch": None, "fit": fit}
+    found, start, pairs = cost(["base"])["base"], load_rates().stages["base"].start_s, 20_000
+    assert (found.seconds or 0) - start == pytest.approx(6 * pairs / SPEED.texts + pairs / SPEED.images)
+
+
 def test_a_server_has_no_time_without_a_rate_and_a_price_where_prices_are_given(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:
