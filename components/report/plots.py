@@ -19,7 +19,7 @@ from components.tracking.curves import Curves
 REFERENCE_COLOUR = "#8b95a5"
 COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
 """Told apart by most colour-blind readers, on light and on dark."""
-DASHES = ("solid", "dash", "dot", "longdash")
+DASHES = ("solid", "dash", "dot", "longdash", "dashdot", "longdashdot")
 
 _ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
 
@@ -30,7 +30,7 @@ def plotly_script() -> str:
 
 
 def line_style(number: int) -> tuple[str, str]:
-    """Colour and dash of encoder `number`'s lines, the reference being 0; 20 more can be told apart."""
+    """Colour and dash of encoder `number`'s lines, the reference being 0; 30 more can be told apart."""
     if number == 0:
         return REFERENCE_COLOUR, "solid"
     return COLOURS[(number - 1) % len(COLOURS)], DASHES[(number - 1) // len(COLOURS) % len(DASHES)]
@@ -182,7 +182,10 @@ def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
 
 AGAINST = "zero_shot/top1"
 """What fine-tuning of the text side puts at risk (ParaCLIP, table 2)."""
-_SYMBOLS = {"solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up"}
+_SYMBOLS = {
+    "solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up", "dashdot": "triangle-down",
+    "longdashdot": "cross",
+}  # fmt: skip
 """Dash of an encoder's lines in other plots -> its symbol here."""
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.benchmarks.bootstrap import Interval
 from components.report.comparison import Cell, Comparison
-from components.report.plots import curve_names, curve_plot, frontier, pareto_plot
+from components.report.plots import curve_names, curve_plot, frontier, line_style, pareto_plot
 from components.tracking.curves import Curves
 
 PRIMARY = "paraphrased_retrieval/ao_at_10"
@@ -97,3 +97,7 @@ def test_curves_begin_with_the_total_loss_and_tell_what_is_missing() -> None:
 def test_without_curves_the_section_says_so() -> None:
     plot = curve_plot(Curves({}, {"a": "no tracked run trained it", "b": "no tracked run trained it"}), "ab")
     assert (plot.figure, plot.notes) == (None, ("No curves of a, b: no tracked run trained it.",))
+
+
+def test_thirty_encoders_beside_the_reference_look_different() -> None:
+    assert len({line_style(number) for number in range(31)}) == 31
