@@ -36,8 +36,9 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
 
 def test_all_methods_are_trained_again() -> None:
     settings = settings_with("claims")
-    assert ["base", *settings.study.encoders] == list(settings.encoders)
+    assert ["base", *settings.study.encoders, *settings.study.mixes] == list(settings.encoders)
     assert set(settings.study.encoders) == set(settings.methods)
+    assert set(settings.study.mixes) == set(settings.mixes)
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,9 @@ def _gradients(model: Any, batches: list[Batch], micro_batch: int | None = None,
 def _assert_close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6)
+        # Sums of float32 round by the size of what is summed, however small they come out; processors differ in it.
+        largest = max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * largest)
 
 
 def _plain(model: Any, batch: Batch) -> Tensor:
