@@ -179,7 +179,9 @@ def _context() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _start() -> None:
+def _start(environment: dict[str, str]) -> None:
+    # The process that this one was forked from may have started under another, without a store's keys.
+    os.environ.update(environment)
     # Ctrl-C reaches all processes; the first one lets the others finish their parts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -197,7 +199,7 @@ class _Pool:
 
     def __enter__(self) -> _Pool:
         if self._count > 1:
-            self._pool = ProcessPoolExecutor(self._count, _context(), _start)
+            self._pool = ProcessPoolExecutor(self._count, _context(), _start, (dict(os.environ),))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -169,6 +169,7 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
         lengths={"caption": setup.lengths},
         features={"image": features.cpu()},
         pixels={},
+        labels={},
         weights=None,
         alike=None,
         cursor=1,

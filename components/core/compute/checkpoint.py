@@ -150,8 +150,12 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     """Load what `optimiser_tensors` gave."""
     state = optimiser.state_dict()
     state["state"] = {}
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for name, value in tensors.items():
         if name.startswith("optimiser."):
             _, index, key = name.split(".", 2)
-            state["state"].setdefault(int(index), {})[key] = value
+            parameter = parameters[int(index)]
+            # A fused update takes tensors as they lie in memory, and those of a file are never channels-last.
+            alike = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
+            state["state"].setdefault(int(index), {})[key] = alike
     optimiser.load_state_dict(state)

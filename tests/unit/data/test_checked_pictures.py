@@ -35,6 +35,10 @@ def _killed(log: Path) -> Iterator[Sample]:
     yield from ()
 
 
+def _keys() -> Iterator[Unusable]:
+    yield Unusable(os.environ.get("AWS_ACCESS_KEY_ID", "none"))
+
+
 @pytest.fixture
 def parts(tmp_path: Path) -> list[Part]:
     return [Part(f"stamp {number}", partial(_read, number, tmp_path / "log"), IN_PART + 1) for number in range(PARTS)]
@@ -106,3 +110,12 @@ def test_a_long_folder_of_temporary_files_does_not_matter(
     Path(tempfile.gettempdir()).mkdir()
     checked_pictures.get_ready(3)
     assert list(checked(parts, settings(3))) == list(checked(parts, settings(1)))
+
+
+def test_processes_have_the_environment_of_now(
+    parts: list[Part], settings: Callable[[int], Prepare], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(checked(parts, settings(2)))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "given since")
+    asking = [Part(f"asking {number}", _keys, 1) for number in range(PARTS)]
+    assert set(checked(asking, settings(2))) == {Unusable("given since")}

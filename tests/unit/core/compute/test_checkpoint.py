@@ -210,3 +210,19 @@ def test_optimiser_state_survives(tmp_path: Path) -> None:
     expected, _ = _stepped(4)
     for found, wanted in zip(model.parameters(), expected.parameters(), strict=True):
         assert torch.equal(found, wanted)
+
+
+def test_optimiser_state_of_weights_that_lie_channels_last_survives() -> None:
+    def stepped(*, resumed: bool) -> Tensor:
+        weights = nn.Parameter(torch.arange(72.0).view(2, 4, 3, 3).to(memory_format=torch.channels_last))
+        optimiser = torch.optim.AdamW([weights], lr=0.1, fused=True)
+        for step in range(4):
+            if step == 2 and resumed:
+                saved = {name: value.contiguous() for name, value in optimiser_tensors(optimiser).items()}
+                optimiser = torch.optim.AdamW([weights], lr=0.1, fused=True)
+                restore_optimiser(optimiser, saved)
+            weights.grad = torch.sin((step + 1.0) * weights.detach())
+            optimiser.step()
+        return weights.detach()
+
+    assert torch.equal(stepped(resumed=True), stepped(resumed=False))
