@@ -27,29 +27,9 @@ from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
+from tests.support.coloured_squares import COLOURS, EACH, ENTRY
 
 REPO = Path(__file__).parents[2]
-COLOURS = {
-    "red": (220, 20, 20),
-    "green": (20, 200, 20),
-    "blue": (20, 20, 220),
-    "yellow": (230, 230, 20),
-    "white": (245, 245, 245),
-    "black": (10, 10, 10),
-    "pink": (240, 130, 190),
-    "brown": (120, 70, 20),
-}
-EACH = 20
-"""Images of a colour."""
-ENTRY = {
-    "method": "caption_ft",
-    "reads": "data/pairs/train.parquet",
-    "scope": "tower",
-    "temperature": 0.1,
-    "lr": 0.003,
-    "batch_size": 16,
-    "epochs": 12,
-}
 
 
 def _write_log(folder: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
@@ -30,62 +28,16 @@ from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
+from tests.support.coloured_squares import ENTRY, Shown, shown_squares, write_folder, write_pictures
 from tests.support.shard_making import write_tar
 
 REPO = Path(__file__).parents[2]
-COLOURS = {
-    "red": (220, 20, 20),
-    "green": (20, 200, 20),
-    "blue": (20, 20, 220),
-    "yellow": (230, 230, 20),
-    "white": (245, 245, 245),
-    "black": (10, 10, 10),
-    "pink": (240, 130, 190),
-    "brown": (120, 70, 20),
-}
-EACH = 20
-"""Images of a colour."""
-ENTRY = {
-    "method": "caption_ft",
-    "reads": "data/pairs/train.parquet",
-    "scope": "tower",
-    "temperature": 0.1,
-    "lr": 0.003,
-    "batch_size": 16,
-    "epochs": 12,
-}
-Shown = Mapping[str, tuple[bytes, list[str]]]
-"""Name -> encoded picture and its captions."""
-
-
-def _shown() -> Shown:
-    """Noisy squares of a colour with two captions each."""
-    rng, names, found = np.random.default_rng(0), list(COLOURS), {}
-    for number in range(EACH * len(names)):
-        name = names[number % len(names)]
-        pixels = np.clip(np.array(COLOURS[name]) + rng.normal(0, 20, (16, 16, 3)), 0, 255).astype(np.uint8)
-        stream = io.BytesIO()
-        Image.fromarray(pixels).save(stream, format="PNG")
-        found[f"{number:03d}.png"] = stream.getvalue(), [f"{name} square", f"something {name} number {number}"]
-    return found
-
-
-def _pictures(folder: Path, shown: Shown) -> None:
-    folder.mkdir(parents=True)
-    for name, (raw, _) in shown.items():
-        (folder / name).write_bytes(raw)
-
-
-def _folder(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    _pictures(folder, shown)
-    lines = [f'"{name}","{caption}"' for name, (_, captions) in shown.items() for caption in captions]
-    (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]) + "\n")
 
 
 def _coco(folder: Path, shown: Shown, _encoder: Encoder) -> None:
     names = list(shown)
     for part, own in (("train2017", names[:120]), ("val2017", names[120:])):
-        _pictures(folder / part, {name: shown[name] for name in own})
+        write_pictures(folder / part, {name: shown[name] for name in own})
         images = [{"id": number, "file_name": name} for number, name in enumerate(own)]
         told = [{"image_id": number, "caption": text} for number, name in enumerate(own) for text in shown[name][1]]
         path = folder / "annotations" / f"captions_{part}.json"
@@ -94,7 +46,7 @@ def _coco(folder: Path, shown: Shown, _encoder: Encoder) -> None:
 
 
 def _flickr(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    _pictures(folder / "Flicker8k_Dataset", shown)
+    write_pictures(folder / "Flicker8k_Dataset", shown)
     names = list(shown)
     for split, own in (("train", names[:120]), ("dev", names[120:140]), ("test", names[140:])):
         (folder / f"Flickr_8k.{split}Images.txt").write_text("".join(f"{name}\n" for name in own))
@@ -127,7 +79,7 @@ def _embeddings(folder: Path, shown: Shown, encoder: Encoder) -> None:
 
 
 WRITERS = {
-    "folder": _folder,
+    "folder": lambda folder, shown, _encoder: write_folder(folder, shown),
     "coco": _coco,
     "flickr": _flickr,
     "huggingface": _huggingface,
@@ -147,7 +99,7 @@ def settings(
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
         subprocess.run([*git, *command], check=True)
-    WRITERS[request.param](tmp_path / "shop", _shown(), tiny_encoder)
+    WRITERS[request.param](tmp_path / "shop", shown_squares(), tiny_encoder)
     done = CliRunner().invoke(app, ["import", "shop"])
     assert done.exit_code == 0, done.output
     assert f"source '{request.param}'" in done.output

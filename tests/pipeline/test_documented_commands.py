@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,10 +15,8 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.profiles import profile_names
 from components.core.stage_graph import read_graph
+from tests.support.documented import PAGES, REPO, block_lines
 
-REPO = Path(__file__).parents[2]
-PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:cliptune|dvc|make|prefect|python -m) [^`]+)`")
 _ELLIPSIS = {"...", "\N{HORIZONTAL ELLIPSIS}"}
 _END = {"&&", "||", "|", ";", "&", ">", ">>"}
@@ -29,8 +26,7 @@ _OF_THE_READER = {"shop", "photographs", "profile"}
 
 def _commands(text: str) -> Iterator[list[str]]:
     """The words of each command: comments, variables before it and what a pipe does with it are no part of it."""
-    lines = "\n".join(_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    for line in [*lines, *_INLINE.findall(text)]:
+    for line in [*block_lines(text), *_INLINE.findall(text)]:
         words: list[str] = []
         with suppress(ValueError):
             words = shlex.split(re.sub(r"<([\w -]+)>", r"\1", line).replace(";", " ; "), comments=True)
