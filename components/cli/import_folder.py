@@ -35,6 +35,7 @@ def import_folder(
     """
 
     def command() -> None:
+        from components.cli.small_folders import fitting_batches
         from components.cli.survey import survey
         from components.core.discovery import FOLDER_NAME
         from components.core.files import atomic_file
@@ -48,7 +49,8 @@ def import_folder(
         path = PROFILES / f"{chosen}.yaml"
         if path.exists() and not dry_run:
             raise InputError(f"{path} is there already: give another --name, or delete it")
-        known = settings_with(over).prepare.source if over else None
+        under = settings_with(over or _OVER)
+        known = under.prepare.source if over else None
         found = survey(place)
         if as_json:
             print_json(_facts(found))
@@ -57,7 +59,9 @@ def import_folder(
         if dry_run:
             return
         with atomic_file(path) as temporary:
-            content = {"prepare": {"folder": str(place)}} if known == found.source else _content(chosen, place, found)
+            content = {"prepare": {"folder": str(place)}}
+            if known != found.source:
+                content = _content(chosen, place, found) | fitting_batches(found, under)
             temporary.write_text(_profile(place, found, over or _OVER, content), encoding="utf-8")
         if not as_json:
             typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")

@@ -21,6 +21,8 @@ from components.data.sources import find_source
 _LOOKED_AT = 200
 """Images that are opened, evenly chosen."""
 _FEWEST = 10
+_DEPTH = 10
+"""The largest k of profiles' `evaluate.ks`."""
 _ROW_BYTES = 150
 """Of a pair on disk, measured with Flickr8k's captions: pictures stay where they are."""
 _HELD_OUT = 5000
@@ -112,6 +114,10 @@ def problems(found: Survey) -> Sequence[str]:
         told.append(
             f"{found.described.missing} images that {found.file} names are missing or damaged: `prepare` leaves out as "
             "many as prepare.max_unusable_share allows"
+        )
+    if found.counts.test < _DEPTH:
+        told.append(
+            f"{found.counts.test} images to test with, where evaluate.ks asks for {_DEPTH}: add some, or lower it"
         )
     if found.bad:
         told.append(f"{len(found.bad)} of {found.opened} images that were opened cannot be used: {found.bad[0]}")

@@ -61,6 +61,18 @@ def test_over_a_profile_of_another_source_what_lies_there_counts(project: Path) 
     assert (mine.prepare.source, mine.base.source, mine.promote.card.worlds) == ("folder", "timm", ("mine",))
 
 
+@pytest.mark.parametrize(("over", "base", "paraclip"), [("flickr8k", 64, 16), (None, None, 32)])
+def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip: int, project: Path) -> None:
+    write_pictures(project / "set", range(500))
+    rows = [f"{number}.png\t{text} {number}" for number in range(500) for text in captions(number)]
+    (project / "set" / "captions.tsv").write_text("\n".join(["image\tcaption", *rows]) + "\n")
+    assert _run("set", "--name", "mine", *(("--over", over) if over else ())).exit_code == 0
+    mine = settings_with("mine")
+    # 400 images train, with two captions each; 0.3 of the paraphrases are sure to be accepted.
+    assert (mine.base.fit.batch_size if mine.base.fit else None) == base
+    assert mine.methods["paraclip"]["batch_size"] == paraclip
+
+
 def test_an_unknown_profile_to_lie_over_is_named(project: Path) -> None:
     FORMATS["own"][1](project / "set")
     done = _run("set", "--name", "mine", "--over", "flikr8k")
@@ -108,7 +120,7 @@ def test_a_dry_run_writes_nothing_and_json_has_the_facts(project: Path) -> None:
     assert told["images"] == {"train": 20}
     assert told["captions"] == {"train": 40}
     assert told["counts"] == {"train": 32, "val": 2, "test": 2}
-    assert told["problems"] == []
+    assert told["problems"] == ["2 images to test with, where evaluate.ks asks for 10: add some, or lower it"]
     assert told["prepare_bytes"] > 0
 
 
