@@ -120,7 +120,7 @@ def test_a_dry_run_writes_nothing_and_json_has_the_facts(project: Path) -> None:
     assert told["images"] == {"train": 20}
     assert told["captions"] == {"train": 40}
     assert told["counts"] == {"train": 32, "val": 2, "test": 2}
-    assert told["problems"] == ["2 images to test with, fewer than the 10 of evaluate.ks: add some or lower it"]
+    assert told["problems"] == ["2 images to test with, where evaluate.ks asks for 10: add some, or lower it"]
     assert told["prepare_bytes"] > 0
 
 
