@@ -13,8 +13,13 @@ from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.cli.survey import Survey
+    from components.core.settings import Settings
 
 _OVER = "vit-b-32"
+_STEPS = 4
+"""Of an epoch, at least: with batches of its profile's size a small folder has none."""
+_FEWEST = 2
+"""Rows without which a contrastive batch compares nothing."""
 
 
 def import_folder(
@@ -35,7 +40,6 @@ def import_folder(
     """
 
     def command() -> None:
-        from components.cli.small_folders import fitting_batches
         from components.cli.survey import survey
         from components.core.discovery import FOLDER_NAME
         from components.core.files import atomic_file
@@ -61,7 +65,7 @@ def import_folder(
         with atomic_file(path) as temporary:
             content = {"prepare": {"folder": str(place)}}
             if known != found.source:
-                content = _content(chosen, place, found) | fitting_batches(found, under)
+                content = _content(chosen, place, found) | _fitting_batches(found, under)
             temporary.write_text(_profile(place, found, over or _OVER, content), encoding="utf-8")
         if not as_json:
             typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
@@ -136,3 +140,27 @@ def _content(name: str, folder: Path, found: Survey) -> dict[str, Any]:
             "benchmarks": ["retrieval"],
         }
     return content
+
+
+def _fitting_batches(found: Survey, settings: Settings) -> dict[str, Any]:
+    """The batch sizes, in the blocks of params.yaml, that must be smaller than those of `settings` for this folder.
+
+    Paraphrases are counted as if no more were accepted than `validate.min_accepted_share` asks for.
+    """
+    described, counts = found.described, found.counts
+    drawn = sum(getattr(counts, split) for split in ("val", "test") if not described.images.get(split))
+    images = described.images.get("train", 0) - drawn
+    asked = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
+    content: dict[str, Any] = {}
+    fit = settings.base.fit
+    if fit is not None and (size := _batch(images)) < fit.batch_size:
+        content["base"] = {"fit": {"batch_size": size}}
+    size = _batch(int(settings.validation.min_accepted_share * asked))
+    if size < settings.methods["paraclip"]["batch_size"]:
+        content["methods"] = {"paraclip": {"batch_size": size}}
+    return content
+
+
+def _batch(rows: int) -> int:
+    """The largest power of two of which an epoch of so many rows has enough."""
+    return max(_FEWEST, 1 << max(0, (rows // _STEPS).bit_length() - 1))
