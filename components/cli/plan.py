@@ -38,7 +38,7 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check params.yaml, and show which stages `dvc repro` would run and why.
+    """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
     With --cost the towers are timed on this machine for some seconds, and questions are counted that no answer is kept
     of. The exit code is 1 when a setting is wrong, or data that the stages need is missing.
