@@ -71,6 +71,8 @@ def use_profile(
             typer.echo(f"params.yaml already holds profile '{name}'")
         elif not dry_run:
             profiles.write(text)
-            typer.echo(f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro compare` would run")
+            typer.echo(
+                f"params.yaml now holds profile '{name}'; `cliptune plan` shows what `dvc repro compare` would run"
+            )
 
     run_in_project(command)
