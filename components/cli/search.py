@@ -68,4 +68,4 @@ def _write(name: str, found: Outcome) -> None:
     text = profiles.laid_over({"mixes": {name: mix}, "encoders": [*encoders, *({name} - set(encoders))]}, name)
     typer.echo(profiles.difference(text), nl=False)
     profiles.write(text)
-    typer.echo(f"params.yaml now has {name}; `dvc repro` makes it and says what it is worth on the test split")
+    typer.echo(f"params.yaml now has {name}; `dvc repro compare` makes it and says what it is worth on the test split")
