@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -55,8 +54,7 @@ def test_a_call_is_made_once_and_given_up_when_the_time_is_over() -> None:
 
 def test_waiting_ends_when_it_is_told_to() -> None:
     _, call = _failing(math.inf)
-    stopped, started = threading.Event(), time.monotonic()
+    stopped = threading.Event()
     threading.Timer(0.1, stopped.set).start()
     with pytest.raises(OSError, match="failure"):
-        retrying(math.inf, _is_os_error, first_s=60, longest_s=60, stopped=stopped)(call, "answer")
-    assert time.monotonic() - started < 30
+        retrying(math.inf, _is_os_error, first_s=3600, longest_s=3600, stopped=stopped)(call, "answer")

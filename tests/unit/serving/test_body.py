@@ -68,13 +68,11 @@ def test_a_long_body_is_refused_before_it_comes(port: int) -> None:
 
 
 def test_a_body_that_stops_half_way(port: int) -> None:
-    begun = time.monotonic()
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
         told = _read(connection)
     assert told.startswith(b"HTTP/1.1 408")
     assert b"did not come within 0.5 seconds" in told
-    assert time.monotonic() - begun < 10
 
 
 def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[..., Starlette]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from pydantic import ValidationError
 
 from components.serving.errors import Refusal
 from components.serving.limits import Limits
@@ -74,13 +74,19 @@ def test_what_is_just_within_the_limits_passes() -> None:
     assert read_question(json.dumps({"input": texts}).encode(), LIMITS).texts == texts
 
 
-@pytest.mark.parametrize("item", ["1", '"a"', "null", "[1]"])
-def test_a_hundred_thousand_items_are_refused_soon(item: str) -> None:
+@pytest.mark.parametrize("item", ["1", "null", "[1]"])
+def test_of_a_hundred_thousand_wrong_items_one_error_is_made(item: str) -> None:
     body = b'{"input": [' + ",".join([item] * 100_000).encode() + b"]}"
-    begun = time.process_time()
-    with pytest.raises(Refusal):
+    with pytest.raises(Refusal) as caught:
         read_question(body, Limits())
-    assert time.process_time() - begun < 1
+    made = caught.value.__context__
+    assert isinstance(made, ValidationError)
+    assert made.error_count() == 1
+
+
+def test_a_hundred_thousand_texts() -> None:
+    with pytest.raises(Refusal, match="100000 texts: give 1 to "):
+        read_question(json.dumps({"input": ["a"] * 100_000}).encode(), Limits())
 
 
 def test_a_million_characters() -> None:

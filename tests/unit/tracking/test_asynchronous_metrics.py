@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,10 +50,9 @@ def _sender(server: Server) -> AsynchronousMetrics:
 def test_putting_never_waits_and_everything_arrives_in_order() -> None:
     server = Server(INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE, away=True)
     sender = _sender(server)
-    start = time.monotonic()
+    # It would fail here if it asked the server, which is away.
     for step in range(0, 3000, 100):
         sender.put(_metrics(100, step))
-    assert time.monotonic() - start < 0.5
     assert server.taken == []
     server.back.set()
     assert sender.drain(60) == []
