@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from infra.credentials import write_private
 
 PARTS = ("master", "volume", "filer", "s3")
 PORT_NAMES = tuple(f"{part}.port{kind}" for part in PARTS for kind in ("", ".grpc"))
@@ -41,15 +50,25 @@ class Seaweed:
         """Sockets that it makes outside its folder and leaves there when it is killed."""
         return [Path(f"/tmp/seaweedfs-{part}-grpc-{self.ports[f'{part}.port.grpc']}.sock") for part in PARTS]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that make every port but the S3 gateway's demand the server's own certificate (mutual TLS).
+
+        Without them master, volume and filer serve all objects to every user of the machine without a key.
+        """
+        place = self.folder / "tls.pem"
+        sections = [f"GRPC_{part.upper()}" for part in (*PARTS, "client")]
+        sections += [f"HTTPS_{part}" for part in ("MASTER", "VOLUME", "FILER", "CLIENT")]
+        files = {f"WEED_{section}_{kind}": str(place) for section in sections for kind in ("CERT", "KEY", "CA")}
+        return files | {"WEED_GRPC_CA": str(place), "WEED_HTTPS_CLIENT_ENABLED": "true"}
+
     def write_config(self, access_key: str, secret_key: str) -> None:
-        """Write the file with the one user who may do everything; nobody else may read it."""
+        """Write the S3 user and the certificate of `environment` into files that only the owner can read."""
         user = {"name": "cliptune", "credentials": [{"accessKey": access_key, "secretKey": secret_key}]}
-        path = self.folder / "s3.json"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_text(json.dumps({"identities": [user | {"actions": ["Admin"]}]}), encoding="utf-8")
+        write_private(self.folder / "s3.json", json.dumps({"identities": [user | {"actions": ["Admin"]}]}))
+        write_private(self.folder / "tls.pem", _key_and_certificate(self.host))
 
     def command(self) -> list[str]:
         """The command line; secrets are in the configuration file, not here."""
@@ -72,3 +91,18 @@ class Seaweed:
             f"-filer.localSocket={self.folder / 'filer.sock'}",
             *(f"-{name}={port}" for name, port in self.ports.items()),
         ]
+
+
+def _key_and_certificate(host: str) -> str:
+    """A new private key and its self-signed certificate, in one PEM text."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cliptune")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(days=1))
+    builder = builder.not_valid_after(now + datetime.timedelta(days=3650))
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    builder = builder.add_extension(address, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return (private + builder.sign(key, SHA256()).public_bytes(Encoding.PEM)).decode()

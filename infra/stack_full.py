@@ -102,7 +102,7 @@ def _start_storage(services: Services, stack: FullStack, wait: Callable[[str, Ca
     # At SIGTERM it waits for all connections to end, at SIGINT it ends them.
     services.start("postgres", postgres.command(), user=server_user(), stopped_by=signal.SIGINT)
     stack.s3.write_config(keys.s3_access_key, keys.s3_secret_key)
-    services.start("s3", stack.s3.command())
+    services.start("s3", stack.s3.command(), stack.s3.environment)
     wait("PostgreSQL", lambda: postgres.answers(keys.postgres_admin))
     postgres.make_databases(keys.postgres_admin, {name: getattr(keys, f"postgres_{name}") for name in DATABASES})
     wait("S3", lambda: _make_buckets(stack))

@@ -100,7 +100,7 @@ def test_postgresql_and_s3_of_the_full_stack() -> None:
         s3.write_config(secrets.token_hex(8), secrets.token_hex(8))
         for command, ports, options in (
             (postgres.command(), {port}, {"user": server_user()}),
-            (s3.command(), set(others), {}),
+            (s3.command(), set(others), {"env": os.environ | s3.environment}),
         ):
             log = folder / "log"
             with _started(command, log, **options) as server:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,6 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.seaweed import PORT_NAMES, Seaweed
-from tests.integration.conftest import free_ports
 
 _UP_WITHIN = 180.0
 
@@ -57,7 +58,12 @@ class RestartableS3:
         """Start the server, without waiting."""
         with (self.seaweed.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.seaweed.command(), cwd=self.seaweed.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                self.seaweed.command(),
+                cwd=self.seaweed.folder,
+                env=os.environ | self.seaweed.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
     def kill(self) -> None:
@@ -85,11 +91,12 @@ class RestartableS3:
 
 
 @contextmanager
-def restartable_s3() -> Iterator[RestartableS3]:
+def restartable_s3(volumes: int = 100) -> Iterator[RestartableS3]:
     """A new, running server; its data goes when the block ends."""
+    # Its sockets need a path shorter than pytest's folders.
     with tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True) as name:
         ports = dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
-        seaweed = Seaweed(Path(name), ports, volume_mb=64)
+        seaweed = Seaweed(Path(name), ports, volume_mb=64, volumes=volumes)
         server = RestartableS3(seaweed, secrets.token_hex(8), secrets.token_hex(16))
         seaweed.write_config(server.access_key, server.secret_key)
         server.start()
@@ -100,3 +107,10 @@ def restartable_s3() -> Iterator[RestartableS3]:
             server.kill()
             for path in seaweed.litter:
                 path.unlink(missing_ok=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on; all different."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in taken]

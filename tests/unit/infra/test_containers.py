@@ -64,6 +64,14 @@ def test_compose_opens_ports_on_this_machine_alone() -> None:
     assert all(str(port).startswith("127.0.0.1:") for port in ports)
 
 
+def test_compose_lets_only_services_with_a_key_reach_the_object_store() -> None:
+    services = _compose()["services"]
+    holders = {name for name, service in services.items() if "AWS_SECRET_ACCESS_KEY" in service.get("environment", {})}
+    assert {name for name, service in services.items() if "objects" in service.get("networks", [])} == {"s3"} | holders
+    assert services["s3"]["networks"] == ["objects"]
+    assert "-ip.bind=127.0.0.1 -s3.ip.bind=0.0.0.0" in services["s3"]["command"]
+
+
 def test_compose_has_no_password_of_its_own() -> None:
     text = COMPOSE.read_text("utf-8")
     asked = set(re.findall(r"\$\{([A-Z0-9_]+)(?::\?[^}]*)?\}", text))
