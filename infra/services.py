@@ -181,15 +181,34 @@ def answers(url: str) -> bool:
         return False
 
 
-def assert_port_free(port: int, option: str) -> None:
-    """Raise `InputError` when something listens on the port already."""
-    with socket.socket() as probe:
-        # Servers set this too; without it a port of a just stopped stack looks taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise InputError(f"port {port} is taken: stop what uses it or give another with {option}") from None
+def assert_ports_free(ports: Mapping[str, int]) -> None:
+    """Check the ports of a stack's options.
+
+    Args:
+        ports: option -> port.
+
+    Raises:
+        InputError: two options have one port, or a process listens on it; the message names the process if it is the
+            user's own.
+    """
+    for option, port in ports.items():
+        if other := next((name for name, value in ports.items() if value == port and name != option), None):
+            raise InputError(f"{option} and {other} are both {port}: give another port with {option}")
+        with socket.socket() as probe:
+            # Servers set this too; without it a port of a just stopped stack looks taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                raise InputError(f"port {port} is taken{_owner(port)}, or give another port with {option}") from None
+
+
+def _owner(port: int) -> str:
+    """The process that listens on a port and how to stop it; a killed stack leaves its servers running."""
+    found = [one.pid for one in psutil.net_connections("tcp") if one.laddr.port == port and one.pid]
+    with suppress(IndexError, psutil.Error):
+        return f" by process {found[0]} ({' '.join(psutil.Process(found[0]).cmdline())[:80]}): run `kill {found[0]}`"
+    return ": stop the program that uses it"
 
 
 def runs(process: psutil.Process) -> bool:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from components.core.errors import InputError, run_command
 from components.tracking import STORE, tracking_uri
-from infra.services import Services, answers, assert_port_free, wait_until
+from infra.services import Services, answers, assert_ports_free, wait_until
 
 HOST = "127.0.0.1"
 STATE = Path("state")
@@ -38,8 +38,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
     """
     if not Path("prefect.yaml").is_file():
         raise InputError("prefect.yaml is missing: run the command in the project's folder")
-    assert_port_free(prefect_port, "--prefect-port")
-    assert_port_free(mlflow_port, "--mlflow-port")
+    assert_ports_free({"--prefect-port": prefect_port, "--mlflow-port": mlflow_port})
     # Set for SIGINT too: a shell starts background commands with Ctrl-C ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
@@ -135,8 +134,8 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def main(
-    prefect_port: Annotated[int, typer.Option(help="Port of the Prefect server and its pages.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow pages.")] = 5000,
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect and its pages.", min=1, max=65535)] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow pages.", min=1, max=65535)] = 5000,
 ) -> None:
     """Run Prefect (server and worker) and MLflow on this machine until Ctrl-C.
 

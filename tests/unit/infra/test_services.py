@@ -13,7 +13,7 @@ import pytest
 
 import infra.services
 from components.core.errors import InputError
-from infra.services import Services, assert_port_free, wait_until
+from infra.services import Services, assert_ports_free, wait_until
 
 # A worker and a flow run in a session of its own, which needs a moment to write down how it ended.
 _WORKER = """
@@ -101,11 +101,13 @@ def test_unhealthy_service_times_out(services: Services) -> None:
         wait_until(lambda: False, services, 0, "Prefect", lambda: None)
 
 
-def test_taken_port_is_named() -> None:
+def test_taken_port_is_named_with_its_process() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} is taken: .* --mlflow-port"):
-            assert_port_free(port, "--mlflow-port")
-    assert_port_free(port, "--mlflow-port")
+        with pytest.raises(InputError, match=rf"{port} is taken by process {os.getpid()} .*run `kill .* --mlflow-port"):
+            assert_ports_free({"--mlflow-port": port})
+    assert_ports_free({"--mlflow-port": port})
+    with pytest.raises(InputError, match=f"--a and --b are both {port}"):
+        assert_ports_free({"--a": port, "--b": port})
