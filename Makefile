@@ -19,7 +19,7 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@echo "next:     . .venv/bin/activate                                  # once, for the commands below"
 	@echo "          export MLFLOW_TRACKING_URI=sqlite:///mlruns/mlflow.db"
 	@echo "          python -c \"import mlflow; print(mlflow.pyfunc.load_model('models:/text-encoder@champion').predict(['a child on a couch']))\""
-	@echo "          cliptune profile use methods && dvc repro             # all methods of the four papers"
+	@echo "          cliptune profile use methods && dvc repro             # all methods"
 	@echo "          cliptune import <folder>                              # your own pictures"
 
 # Tests wait more than they compute, so there are more of them at work than cores; a file's tests share their servers.
@@ -59,7 +59,7 @@ captions: .venv/.ready ## generate every caption from nothing with the students,
 	  echo "the store so far is kept in $$kept"; fi
 	@$(PY) -m components.captions.synthesize --profile methods --fresh --export components/captions/assets/generations.parquet
 
-student: .venv/.ready ## train the four LoRA students on the teacher sets again
+student: .venv/.ready ## train the five LoRA students on the teacher sets again
 	@$(PY) -m components.students.students --profile student --output components/captions/assets
 	@$(PY) -m components.students.students --profile student-photos --output components/captions/assets
 
