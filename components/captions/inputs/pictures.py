@@ -11,7 +11,6 @@ from components.captions.request import Picture, Source
 from components.core.errors import InputError
 from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS
-from components.core.rgb import open_picture
 
 
 def to_picture(image: bytes, path: Path, pair: str) -> Picture:
@@ -21,6 +20,8 @@ def to_picture(image: bytes, path: Path, pair: str) -> Picture:
         InputError: it is no image; the message names `path` and the pair.
     """
     from PIL import Image
+
+    from components.core.rgb import open_picture
 
     try:
         with open_picture(image) as opened:
