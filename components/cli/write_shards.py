@@ -20,11 +20,12 @@ from components.core.pictures import PICTURE, Pictures
 from components.core.progress import track
 from components.core.project import start
 from components.core.records import PAIRS
+from components.core.rgb import open_picture
 from components.core.shards.listing import SIZES
-from components.core.shards.reader import Fault
-from components.training.shards.decode import IMAGE_ENDINGS, image_format
 
 _ROWS_AT_A_TIME = 1_000
+_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
+"""Ending of a picture by Pillow's name of its format."""
 
 
 def write_shards(pairs: Path, output: Path, per_shard: int) -> dict[str, int]:
@@ -77,9 +78,12 @@ def _sample(row: dict[str, Any], image: bytes, pairs: Path) -> dict[str, str | b
     if base_plus_ext(f"{key}.txt") != (key, "txt") or "/" in key:
         raise InputError(f"{pairs}: id {key!r} cannot name files of a shard: use letters and digits")
     try:
-        ending = IMAGE_ENDINGS[image_format(image)[0]]
-    except Fault as fault:
-        raise InputError(f"{pairs}: the image of pair {key} is {fault}: replace it with a JPEG, PNG or WebP") from None
+        with open_picture(image) as opened:
+            ending = _ENDINGS[str(opened.format)]
+    except ValueError as error:
+        raise InputError(
+            f"{pairs}: the image of pair {key} cannot be written ({error}): replace it with a JPEG, PNG or WebP"
+        ) from None
     return {"__key__": key, ending: image, "txt": str(row["caption"]).encode()}
 
 

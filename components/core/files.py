@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import json
@@ -92,12 +93,20 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
             if file.is_file() and not file.is_symlink():
                 file.chmod(file.stat().st_mode | mode)
         # Removing takes time, and a process killed meanwhile would leave half of the old folder and nothing new.
-        if path.exists():
-            os.replace(path, aside)
-        os.replace(temporary, path)
+        if not _exchanged(temporary, path):
+            if path.exists():
+                os.replace(path, aside)
+            os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders take each other's place in one step; False where one is missing or the file system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, exchange = -100, 2
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
 
 
 def _own_path(path: Path) -> Path:

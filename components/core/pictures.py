@@ -38,6 +38,14 @@ def is_picture(row: dict[str, Any]) -> bool:
     return row["image"] is not None or (row["file"] is not None and row["size"] is not None)
 
 
+def place_of(row: dict[str, Any]) -> str:
+    """The file of a row's picture, and where in it; the image's id if it has no file. For messages."""
+    file, position = row["file"], row["position"]
+    if file is None:
+        return str(row["image_id"])
+    return str(file) if position is None else f"{file} at {position}"
+
+
 class Pictures:
     """Reads pictures; the files at hand stay open, so that pictures in the order of their file are read in one go.
 
@@ -74,8 +82,7 @@ class Pictures:
             raise InputError(f"image {row['image_id']} is known by its embedding alone: this needs its picture")
         raw = self._read(file, position, size)
         if image_id(raw) != row["image_id"]:
-            place = file if position is None else f"{file} at {position}"
-            raise InputError(f"{place} is not the picture that it was in stage prepare: {_FIX}")
+            raise InputError(f"{place_of(row)} is not the picture that it was in stage prepare: {_FIX}")
         return raw
 
     def _read(self, file: str, position: int | None, size: int) -> bytes:

@@ -1,17 +1,62 @@
-"""Converts pictures of any mode and depth to 8-bit RGB."""
+"""Opens encoded pictures, and converts them to 8-bit RGB; no other code opens one."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
+
+from components.core.errors import InputError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
+"""Pillow's names of the formats that are read. Pillow goes by a file's bytes, whatever its name, and has readers for
+many more: one runs Ghostscript on the picture, others decode a picture before its size is known."""
+MOST_PIXELS = 40_000_000
+MOST_NARROW = 256
+"""How many times its shorter side a picture's longer side may be. A tower of 512 pixels resizes it to 67 million
+pixels at most."""
+
+
+class TooLargeError(ValueError):
+    """A picture has too many pixels to be decoded, or is too narrow to be resized."""
+
+
+@contextmanager
+def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
+    """An encoded picture of one of `FORMATS`, whose pixels are not decoded yet.
+
+    Raises:
+        ValueError: it cannot be opened, or the block cannot decode it: damaged and hostile bytes bring about errors of
+            every kind.
+    """
+    try:
+        source = io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
+        with Image.open(source, formats=FORMATS) as image:  # noqa: TID251
+            if image.format == "MPO":
+                # A JPEG of a phone with a second picture behind the first.
+                image.format = "JPEG"
+            yield image
+    except (InputError, ValueError):
+        raise
+    except UnidentifiedImageError:
+        # Pillow would name the address of the buffer.
+        raise ValueError("no known format") from None
+    except Image.DecompressionBombError as error:
+        raise TooLargeError(str(error)) from None
+    except Exception as error:
+        told = str(error).strip() or type(error).__name__
+        raise ValueError(told.splitlines()[0]) from None
 
 
 def rgb(image: Image.Image) -> Image.Image:
     """`image` in RGB with 8 bits a channel; 12 and 16 bits of grey are scaled, where Pillow makes all above 255 white.
 
     Raises:
-        OSError, SyntaxError: it cannot be decoded.
         ValueError: see `check_mode`.
     """
     check_mode(image)
@@ -29,6 +74,23 @@ def check_mode(image: Image.Image) -> None:
     """
     if image.mode in ("F", "I"):
         raise ValueError(f"nothing says which pixel of Pillow's mode {image.mode} is white: save it with 8 or 16 bits")
+
+
+def check_size(image: Image.Image) -> None:
+    """Refuse an opened image that takes too much memory, before its pixels are decoded.
+
+    Raises:
+        TooLargeError: it has more than `MOST_PIXELS`, or see `check_narrow`.
+    """
+    if image.width * image.height > MOST_PIXELS:
+        raise TooLargeError(f"{image.width}x{image.height} pixels are more than {MOST_PIXELS:,}")
+    check_narrow(image)
+
+
+def check_narrow(image: Image.Image) -> None:
+    """Raise `TooLargeError` where an opened image is narrower than `MOST_NARROW` allows."""
+    if max(image.size) > MOST_NARROW * min(image.size):
+        raise TooLargeError(f"{image.width}x{image.height} pixels are too long and narrow")
 
 
 def _bits(image: Image.Image) -> int:

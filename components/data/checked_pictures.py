@@ -31,7 +31,7 @@ from components.data.checking import check_picture
 from components.data.leaks.keys import picture_key
 from components.data.source import Seen, Unusable, UnusableError
 
-_VERSION = "2"
+_VERSION = "3"
 """Raised when the same pictures would be checked otherwise."""
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""

@@ -35,7 +35,7 @@ from components.core.compute.hardware import pick_device
 from components.core.embedding_files import read_embeddings
 from components.core.errors import InputError
 from components.core.files import atomic_file, atomic_folder, content_hash, file_hash
-from components.core.pictures import PICTURE, Pictures
+from components.core.pictures import PICTURE, Pictures, place_of
 from components.core.progress import bar
 from components.core.project import run_in_project, start
 from components.core.record_files import write_record
@@ -49,7 +49,7 @@ from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require
 _AHEAD = 2
 """Batches that wait for the tower."""
 _Encoded = tuple[str, bytes]
-"""A pair's id and its picture."""
+"""Where a picture lies, and its bytes."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _read(rows: Iterable[dict[str, object]]) -> Generator[_Encoded]:
     """Each row's picture; one thread reads, so that shards are in their order."""
     with Pictures() as pictures:
         for row in rows:
-            yield str(row["id"]), pictures.one(row)
+            yield place_of(row), pictures.one(row)
 
 
 def _in_batches(encoded: Iterable[_Encoded], batch_size: int) -> Generator[list[_Encoded]]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import io
 from functools import lru_cache
 
-from PIL import Image
-
 from components.core.errors import InputError
-from components.core.rgb import rgb
-from components.encoders.adapter.images import MAX_PIXELS
+from components.core.rgb import check_size, open_picture, rgb
 from components.index.image_index import ImageIndex
 
 SIDE = 192
@@ -40,11 +37,10 @@ class Thumbnails:
     def _made(self, row: int, side: int) -> bytes:
         encoded = self._index.picture(row)
         try:
-            with Image.open(io.BytesIO(encoded)) as opened:
-                if opened.width * opened.height > MAX_PIXELS:
-                    raise ValueError(f"{opened.width} x {opened.height} pixels are too many")
+            with open_picture(encoded) as opened:
+                check_size(opened)
                 small = rgb(opened)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        except ValueError as error:
             raise InputError(f"the picture of row {row} cannot be decoded ({error})") from None
         small.thumbnail((side, side))
         stream = io.BytesIO()

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.errors import InputError
 from components.core.files import atomic_folder, file_hash
-from components.core.metrics import Indices
+from components.core.metrics import Features, Indices
 from components.core.progress import bar
 from components.index.facts import (
     FACTS,
@@ -40,11 +41,13 @@ from components.index.kinds import AUTO, choose_kind, find_kind
 from components.index.rows import fitted, further_columns, growing_rows, id_keys, schema_of
 from components.index.sources.source import Block, Opened
 from components.index.tuning import measured, needs_queries
-from components.index.vectors import Vectors, growing_array
+from components.index.vectors import Vectors, growing_array, not_unit
 
 _LOCK = ".lock"
 _SEGMENT = 1 << 20
 """Rows of the longest segment."""
+_Fresh = tuple[str, pa.Table, Features]
+"""Where new rows are from, the rows, and their vectors `[rows, dim]`."""
 
 
 @dataclass
@@ -116,10 +119,18 @@ def build(
         replace: take the place of an index that is there.
 
     Raises:
-        InputError: `folder` holds something already, the source cannot be read or has no image, or the kind cannot
-            be had or tuned.
+        InputError: `folder` holds something already, another process changes it, the source cannot be read or has no
+            image, or the kind cannot be had or tuned.
     """
     check_output(folder, replace=replace)
+    with _alone(folder):
+        check_output(folder, replace=replace)
+        return _build(folder, opened, kind, encoder, queries)
+
+
+def _build(
+    folder: Path, opened: Opened, kind: str, encoder: EncoderUnderTest | None, queries: Sequence[str] | None
+) -> Added:
     with atomic_folder(folder) as temporary:
         known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
         segments = _add_segments(temporary, opened, known, 0, columns)
@@ -144,6 +155,7 @@ def append(
         InputError: as `build` and `ImageIndex.open`; or vectors of another image tower are to be added, or another
             process adds to the index.
     """
+    read_facts(folder)
     with _alone(folder):
         index = ImageIndex.open(folder)
         facts = index.facts
@@ -177,7 +189,7 @@ def check_output(folder: Path, *, replace: bool) -> None:
     if (folder / FACTS).is_file():
         if not replace:
             raise InputError(f"{folder} holds an index: use `cliptune index append`, or give --replace")
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(path.name != _LOCK for path in folder.iterdir()):
         raise InputError(f"{folder} holds something that is no index: name another folder or empty it")
 
 
@@ -198,8 +210,8 @@ def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep every other process from changing the index meanwhile."""
-    read_facts(folder)
+    """Keep every other process from changing the index meanwhile; a new folder that gets no index is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / _LOCK)
     try:
         lock.acquire(timeout=0)
@@ -208,6 +220,8 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if [path.name for path in folder.iterdir()] == [_LOCK]:
+            shutil.rmtree(folder, ignore_errors=True)
         lock.release()
 
 
@@ -217,6 +231,7 @@ def remeasure(folder: Path, encoder: EncoderUnderTest, queries: Sequence[str] | 
     Raises:
         InputError: as `components.index.tuning.measured` and `ImageIndex.open`.
     """
+    read_facts(folder)
     with _alone(folder):
         index = ImageIndex.open(folder)
         facts = measured(index, encoder, queries)
@@ -234,19 +249,33 @@ def _add_segments(
     found: list[Segment] = []
     with bar("index", opened.total, "image") as progress:
 
-        def fresh() -> Iterator[tuple[Block, Indices]]:
+        def fresh() -> Iterator[_Fresh]:
             for block in opened.blocks():
-                rows = known.new(block)
+                rows, vectors = _with_vectors(block, known)
                 progress.update(block.rows.num_rows + len(block.unusable))
-                if len(rows):
-                    yield block, rows
+                if len(vectors):
+                    yield block.where, rows, vectors
 
         waiting = fresh()
         while (one := next(waiting, None)) is not None:
             if not found and first == 0:
-                columns.update(further_columns(one[0].rows))
+                columns.update(further_columns(one[1]))
             found.append(_segment(folder, first + len(found), opened.dim, columns, one, waiting))
     return found
+
+
+def _with_vectors(block: Block, known: _Known) -> tuple[pa.Table, Features]:
+    """A block's new rows and their vectors; those that no search can use are left out."""
+    new = known.new(block)
+    rows, vectors = block.rows.take(new), block.vectors(new) if len(new) else np.empty((0, 1), np.float32)
+    if len(bad := not_unit(vectors)):
+        names = rows.column("name" if "name" in rows.column_names else "image_id").take(bad).to_pylist()
+        known.unusable += [
+            f"{block.where}: the vector of '{name}' is zero or not finite: compute it again" for name in names
+        ]
+        kept = np.delete(np.arange(len(vectors)), bad)
+        rows, vectors = rows.take(kept), vectors[kept]
+    return rows, vectors
 
 
 def _segment(
@@ -254,8 +283,8 @@ def _segment(
     number: int,
     dim: int,
     columns: dict[str, ColumnKind],
-    one: tuple[Block, Indices],
-    others: Iterable[tuple[Block, Indices]],
+    one: _Fresh,
+    others: Iterable[_Fresh],
 ) -> Segment:
     """Write a segment of this block and of as many others as it holds."""
     vectors, rows, count = vectors_file(folder, number), rows_file(folder, number), 0
@@ -265,12 +294,12 @@ def _segment(
         add_vectors = stack.enter_context(growing_array(vectors, dim))
         add_rows = stack.enter_context(growing_rows(rows, schema_of(columns)))
         waiting = iter(others)
-        current: tuple[Block, Indices] | None = one
+        current: _Fresh | None = one
         while current is not None:
-            block, new = current
-            add_vectors(block.vectors(new))
-            add_rows(fitted(block.rows.take(new), columns, block.where))
-            count += len(new)
+            where, table, unit = current
+            add_vectors(unit)
+            add_rows(fitted(table, columns, where))
+            count += len(unit)
             current = next(waiting, None) if count < _SEGMENT else None
     return Segment(rows=count, vectors_sha256=file_hash(vectors), rows_sha256=file_hash(rows))
 
@@ -307,6 +336,15 @@ def strays(folder: Path, facts: Facts) -> list[Path]:
     own = set(files_of(folder, facts))
     inside = (path for name in (VECTORS, ROWS, STRUCTURES) for path in sorted((folder / name).glob("*")))
     return [path for path in inside if path not in own]
+
+
+def left_over(folder: Path) -> list[Path]:
+    """The `strays` of an index; none while another process changes it, which may be using them."""
+    try:
+        with _alone(folder):
+            return strays(folder, read_facts(folder))
+    except (InputError, OSError):
+        return []
 
 
 def _first(unusable: list[str]) -> str:

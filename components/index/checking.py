@@ -13,17 +13,15 @@ from components.core.files import file_hash
 from components.core.metrics import Features
 from components.core.pictures import Pictures
 from components.core.progress import bar, track
-from components.index.building import strays
+from components.index.building import left_over
 from components.index.facts import BUILD_AGAIN, Facts, read_facts, rows_file, structure_file, vectors_file
 from components.index.image_index import ImageIndex, picture_of, spread
 from components.index.rows import Rows, schema_of
 from components.index.tuning import TARGET
-from components.index.vectors import open_segment
+from components.index.vectors import not_unit, open_segment
 
 SAMPLED = 200
 """Pictures that are looked at unless all are to be."""
-_LENGTH = 1e-3
-"""How far a unit vector's length may be from one."""
 _ROWS = 1 << 14
 _RESTORE = f"restore it from a copy, or {BUILD_AGAIN}"
 
@@ -60,7 +58,7 @@ def check(folder: Path, *, every: bool = False) -> Checked:
     except InputError as error:
         return Checked(None, (_told(error),))
     files = [*_files(folder, facts)]
-    left = [Problem(str(path), "is no part of the index", "delete it") for path in strays(folder, facts)]
+    left = [Problem(str(path), "is no part of the index", "delete it") for path in left_over(folder)]
     if files:
         return Checked(facts, (*files, *left))
     try:
@@ -109,12 +107,11 @@ def _hashes(known: dict[Path, str]) -> Iterator[Problem]:
 def _lengths(path: Path, array: Features) -> Iterator[Problem]:
     """The first vector that is not finite or has another length than one."""
     for start in range(0, len(array), _ROWS):
-        norms = np.linalg.norm(array[start : start + _ROWS], axis=1)
-        bad = np.flatnonzero(~(np.abs(norms - 1) <= _LENGTH))
+        bad = start + not_unit(array[start : start + _ROWS])
         if len(bad):
-            length = norms[bad[0]]
+            length = np.linalg.norm(array[bad[0]])
             told = f"has length {length:.3f}, not 1" if np.isfinite(length) else "is not finite"
-            yield Problem(str(path), f"row {start + int(bad[0])} {told}", _RESTORE)
+            yield Problem(str(path), f"row {int(bad[0])} {told}", _RESTORE)
             return
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
-from components.core.pictures import PICTURE, Pictures, is_picture
+from components.core.pictures import PICTURE, Pictures, is_picture, place_of
 from components.core.shards.listing import is_remote
 from components.index.exact_search import Found, nothing
 from components.index.facts import BUILD_AGAIN, Facts, read_facts, refuse_link, structure_file
@@ -208,13 +208,13 @@ def picture_of(row: dict[str, Any], number: int, pictures: Pictures) -> bytes:
     """The encoded picture of a row of an index; raises as `ImageIndex.picture`."""
     if not is_picture({"image": None, **row}):
         raise InputError(f"row {number} ('{row['name']}') is known by its vector alone: its picture lies nowhere")
-    place = f"{row['file']}" if row["position"] is None else f"{row['file']} at {row['position']}"
     try:
         _refuse_odd(row)
         return pictures.one({"image": None} | {name: row[name] for name in PICTURE if name != "image"})
     except InputError:
         raise InputError(
-            f"{place} (row {number}) is not there, or not the picture that was indexed: put it back, or {BUILD_AGAIN}"
+            f"{place_of(row)} (row {number}) is not there, or not the picture that was indexed: put it back, or "
+            f"{BUILD_AGAIN}"
         ) from None
 
 

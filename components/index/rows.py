@@ -5,7 +5,7 @@ A batch of a damaged or hostile file could point outside of its memory, so none 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,18 @@ def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
     """The columns of a table beside an index's own that can be kept."""
     kinds = {field.name: column_kind(field.type) for field in table.schema if field.name not in OWN.names}
     return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def further_names(columns: Sequence[str]) -> dict[str, str]:
+    """Further columns -> what an index calls them: one with the name of an index's own column gets a `_` behind it."""
+    taken = {*OWN.names, *columns}
+    return {name: _free(name, taken) if name in OWN.names else name for name in columns}
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:

@@ -15,6 +15,13 @@ from components.core.metrics import Features, Indices
 from components.index.facts import BUILD_AGAIN, Facts, refuse_link, vectors_file
 
 _TYPE = np.dtype("<f4")
+_LENGTH = 1e-3
+"""How far a unit vector's length may be from one."""
+
+
+def not_unit(vectors: Features) -> Indices:
+    """The rows of vectors `[rows, dim]` that are not finite or not of length one."""
+    return np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= _LENGTH))
 
 
 def open_segment(path: Path, rows: int, dim: int) -> Features:

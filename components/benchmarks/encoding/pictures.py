@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from components.core.errors import InputError
+from components.core.rgb import open_picture, rgb
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,13 +30,13 @@ class Picture:
     Attributes:
         name: how errors call it; with `stamp`, what tells it from all others of its benchmark.
         stamp: changes when the picture does, such as its size and time of change.
-        open: gives the picture, whose pixels may not be decoded yet; raises `OSError` or `ValueError` where it cannot.
+        open: gives the picture, whose pixels may not be decoded yet; raises as `components.core.rgb.open_picture`.
         encoded: gives the bytes that it is published as; None where it is published as bare pixels.
     """
 
     name: str
     stamp: str
-    open: Callable[[], Image.Image]
+    open: Callable[[], AbstractContextManager[Image.Image]]
     encoded: Callable[[], bytes] | None = None
 
 
@@ -51,12 +52,11 @@ def picture_file(path: Path, box: Box | None = None) -> Picture:
         raise InputError(f"{path} is missing: the benchmark's annotations name it") from None
     name = path.name if box is None else f"{path.name}[{','.join(map(str, box))}]"
 
-    def opened() -> Image.Image:
-        image = Image.open(path)
-        if box is None:
-            return image
-        left, top, width, height = box
-        return image.crop((left, top, left + width, top + height))
+    @contextmanager
+    def opened() -> Iterator[Image.Image]:
+        left, top, width, height = box or (0, 0, 0, 0)
+        with open_picture(path) as image:
+            yield image if box is None else image.crop((left, top, left + width, top + height))
 
     return Picture(name, f"{path} {status.st_size} {status.st_mtime_ns}", opened, path.read_bytes)
 
@@ -66,7 +66,7 @@ def picture_bytes(name: str, content: bytes) -> Picture:
     import hashlib
 
     stamp = hashlib.sha256(content).hexdigest()
-    return Picture(name, stamp, lambda: Image.open(io.BytesIO(content)), lambda: content)
+    return Picture(name, stamp, lambda: open_picture(content), lambda: content)
 
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -95,8 +95,6 @@ def _fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    from components.core.rgb import rgb
-
     return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
 
 

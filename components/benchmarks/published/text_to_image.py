@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PIL import Image
-
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import embed_new
 from components.benchmarks.encoding.pictures import picture_file
@@ -31,6 +29,7 @@ from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Reals
 from components.core.progress import bar
+from components.core.rgb import open_picture
 
 if TYPE_CHECKING:
     from components.benchmarks.judging.diffusion import Painter
@@ -54,7 +53,7 @@ def score(context: PublishedContext) -> Scores:
     wanted = _wanted(context)
     questions = []
     for (name, colour), path in zip(wanted, _images(context, painter, wanted), strict=True):
-        with Image.open(path) as image:
+        with open_picture(path) as image:
             questions.append(judge.question_about(_asked(name, colour), image))
     values, rows = judge.judged(context, NAME, questions, judge.read_score)
     return Scores(_by_colour(NAME, "score", values, [wanted[row][1] for row in rows]))

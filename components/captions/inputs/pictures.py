@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +21,12 @@ def to_picture(image: bytes, path: Path, pair: str) -> Picture:
     """
     from PIL import Image
 
+    from components.core.rgb import open_picture
+
     try:
-        with Image.open(io.BytesIO(image)) as opened:
-            return Picture(image, Image.MIME[opened.format or ""])
-    except (OSError, KeyError, Image.DecompressionBombError):
+        with open_picture(image) as opened:
+            return Picture(image, Image.MIME[str(opened.format)])
+    except ValueError:
         raise InputError(f"{path}: pair {pair} has an image that cannot be shown: fix or remove the row") from None
 
 

@@ -10,6 +10,7 @@ refused by stage `embed`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,8 @@ from components.data.streamed_images import TRAIN, Splits, streamed_source
 CAPTIONS = ("caption", "text", "title", "alt_text")
 NAMES = ("image_path", "url", "key")
 """What the columns of texts and of names are called; the first that there is counts."""
+_OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
+"""In the names of arrays that hold vectors of texts; they often are next to those of images."""
 _PART = 50_000
 """Rows that are read together."""
 _HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy beside <name>.parquet with the captions"
@@ -63,7 +66,8 @@ def read_splits(settings: Prepare) -> Splits:
 
 def embedding_files(folder: Path) -> list[EmbeddingFile]:
     """A folder's embeddings in the order of their numbers; the files of captions need not be there."""
-    arrays = sorted([*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")], key=_order)
+    found = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
+    arrays = sorted((path for path in found if not _OF_TEXTS.search(path.stem.lower())), key=_order)
     pairs = [EmbeddingFile(array, _captions_of(array)) for array in arrays]
     taken = {pair.captions for pair in pairs}
     others = [path for path in sorted(folder.glob("*.parquet")) if path not in taken and _has_vectors(path)]

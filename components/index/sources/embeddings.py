@@ -19,7 +19,7 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.metrics import Features, Indices
 from components.data.sources.embeddings import CAPTIONS, NAMES, EmbeddingFile, embedding_files
-from components.index.rows import OWN, column_kind
+from components.index.rows import column_kind, further_names
 from components.index.sources.source import Block, Opened, Source, tower_of, width_of
 
 _BLOCK = 16_384
@@ -76,14 +76,11 @@ def _block(file: EmbeddingFile, first: int, count: int, dim: int) -> Block:
     if given.shape[1] != dim:
         raise InputError(f"{file.embeddings} has rows of different width: write it again")
     norms = np.linalg.norm(given.astype(np.float32), axis=1)
-    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
-    if len(bad):
-        raise InputError(
-            f"{file.embeddings}: row {first + int(bad[0]) + 1} is not finite, or zero: compute it again or remove it"
-        )
 
     def vectors(rows: Indices) -> Features:
-        unit: Features = np.asarray(given[rows], np.float32) / norms[rows, None]
+        # A vector that is not finite, or zero, is left out by who builds the index.
+        with np.errstate(invalid="ignore"):
+            unit: Features = np.asarray(given[rows], np.float32) / norms[rows, None]
         return unit
 
     return Block(str(file.embeddings), _rows(file, first, given), vectors)
@@ -99,9 +96,8 @@ def _rows(file: EmbeddingFile, first: int, given: Features) -> pa.Table:
         columns["caption"] = told.column(caption).cast(pa.string())
     rows = range(first, first + len(given))
     columns["name"] = told.column(name).cast(pa.string()) if name else [f"{file.embeddings.name}:{row}" for row in rows]
-    for column in told.column_names:
-        if column not in (caption, *COLUMNS) and column_kind(told.schema.field(column).type) is not None:
-            columns[f"{column}_" if column in OWN.names else column] = told.column(column)
+    kept = [one for one in told.column_names if one not in (caption, *COLUMNS)]
+    columns |= {called: told.column(column) for column, called in further_names(kept).items()}
     return pa.table(columns)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from components.benchmarks.encoding.context import EncoderUnderTest
 from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
 from components.core.shards.reader import Fault, RawSample, ShardReader, sound
+from components.data.checked_pictures import Sample
+from components.data.source import Unusable
 from components.data.sources.webdataset import IMAGES, shards_in
-from components.index.sources.pictures import Picture, picture_blocks
+from components.index.sources.pictures import picture_blocks
 from components.index.sources.source import Block, Opened, Source, tower_of, width_of
 
 
@@ -28,17 +30,17 @@ def _open(given: str, encoder: EncoderUnderTest | None) -> Opened:
     return Opened(tower, sees.name, width_of(sees), shards.samples() if known else None, blocks)
 
 
-def _pictures(shards: ShardList) -> Iterator[Picture | str]:
+def _pictures(shards: ShardList) -> Iterator[Sample | Unusable]:
     reader = ShardReader(ShardFiles(), {*IMAGES, "txt", "json"}, shards.sizes)
     for url in shards.urls:
         for sample in reader.read(url):
             try:
-                yield _picture(sample)
+                yield _sample(sample)
             except Fault as fault:
-                yield f"{sample.name} cannot be used ({fault})"
+                yield Unusable(f"{sample.name} cannot be used ({fault})")
 
 
-def _picture(sample: RawSample) -> Picture:
+def _sample(sample: RawSample) -> Sample:
     if sample.fault is not None:
         raise sample.fault
     ending = next((ending for ending in IMAGES if ending in sample.members), "")
@@ -46,7 +48,7 @@ def _picture(sample: RawSample) -> Picture:
     if not raw:
         raise Fault("no image")
     caption = sample.text("txt") or sample.text("json", "caption")
-    return Picture(sample.name, raw, sample.shard, sample.positions[ending], caption)
+    return Sample(sample.name, raw, sample.shard, sample.positions[ending], (caption,), sample.name)
 
 
 SOURCE = Source(_fits, _open)

@@ -13,14 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
 from components.core.errors import InputError
 from components.core.metrics import Reals, average_overlap
 from components.core.pictures import PICTURE, Pictures, is_picture
 from components.core.records import PAIRS, PARAPHRASE_QUERIES
-from components.core.rgb import rgb
+from components.core.rgb import open_picture, rgb
 from components.evaluation.results import Folders
 
 
@@ -118,7 +117,7 @@ def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> di
     for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
             found[row] = Picture(_drawn(caption, side) if image is None else data_uri(image, side), caption)
-        except (UnidentifiedImageError, OSError, ValueError) as error:
+        except ValueError as error:
             raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
     return found
 
@@ -134,7 +133,7 @@ def _drawn(caption: str, side: int) -> str:
 
 def data_uri(image: bytes, side: int = SIDE) -> str:
     """An encoded image as a data URI, scaled down where it is longer than `side` pixels."""
-    with Image.open(io.BytesIO(image)) as opened:
+    with open_picture(image) as opened:
         kind = opened.format or ""
         if max(opened.size) > side or kind not in _WEB_FORMATS:
             small = rgb(opened)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from PIL import Image
 from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.files import image_id
+from components.core.rgb import TooLargeError, check_size, open_picture
 from components.core.shards.reader import Fault, RawSample, sound
 from components.data.leaks.report import Published
-from components.encoders.adapter.images import MAX_PIXELS, decode
-
-IMAGE_ENDINGS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
-"""Ending of a member by Pillow's name of the format; no other format is opened, some of them run programs."""
+from components.encoders.adapter.images import decode
 
 
 @dataclass(frozen=True)
@@ -89,30 +85,17 @@ class SampleDecoder:
         return _picture(sound(found[0]), self._size)
 
 
-def image_format(raw: bytes) -> tuple[str, int, int]:
-    """Pillow's name of the format, width and height; only the header is read.
-
-    Raises:
-        Fault: it is no JPEG, PNG or WebP image, or a decompression bomb.
-    """
-    try:
-        with Image.open(io.BytesIO(raw), formats=list(IMAGE_ENDINGS)) as image:
-            return str(image.format), image.width, image.height
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise Fault("too large") from None
-    except Exception:
-        raise Fault("not an image") from None
-
-
 def _picture(raw: bytes, size: int) -> Tensor:
-    _, width, height = image_format(raw)
-    shorter, longer = sorted((width, height))
-    if width * height > MAX_PIXELS or longer * size * size > MAX_PIXELS * shorter:
-        raise Fault("too large")
+    try:
+        with open_picture(raw) as image:
+            check_size(image)
+    except TooLargeError:
+        raise Fault("too large") from None
+    except ValueError:
+        raise Fault("not an image") from None
     try:
         return decode([raw], size)
-    # Hostile bytes make decoders raise errors of many kinds; whatever it is, the sample is lost and counted.
-    except Exception:
+    except InputError:
         raise Fault("broken image") from None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from components.cli.write_shards import main, write_shards
 from components.core.errors import InputError
@@ -42,6 +44,14 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     ]
 
 
+def test_a_jpeg_with_a_second_picture_is_a_jpeg(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(stream, "MPO", save_all=True, append_images=[Image.new("RGB", (9, 9), "red")])
+    write_shards(_pairs(tmp_path / "pairs.parquet", [("a", stream.getvalue(), "x")]), tmp_path / "shards", 1)
+    (found,) = ShardReader(ShardFiles(), {"jpg"}, {}).read(str(tmp_path / "shards" / "00000.tar"))
+    assert found.members["jpg"] == stream.getvalue()
+
+
 def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(tmp_path: Path) -> None:
     pairs, output = _pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards"
     write_shards(pairs, output, 2)
@@ -63,7 +73,8 @@ def test_a_pair_that_occurs_again_is_written_once(tmp_path: Path) -> None:
     [
         (("a.b", picture(1), "x"), "id 'a.b' cannot name files"),
         (("a/b", picture(1), "x"), "id 'a/b' cannot name files"),
-        (("a", b"hello", "x"), "the image of pair a is not an image"),
+        (("a", b"hello", "x"), r"the image of pair a cannot be written \(no known format\): replace it"),
+        (("a", picture(1, "BMP"), "x"), r"the image of pair a cannot be written \('BMP'\): replace it with a JPEG"),
     ],
 )
 def test_what_no_shard_can_hold_is_named_and_nothing_is_written(

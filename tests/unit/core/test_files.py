@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from components.core import files
 from components.core.files import atomic_file, atomic_folder, content_hash, file_hash, write_json
 
 
@@ -67,8 +68,12 @@ def test_exception_leaves_the_old_folder(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["folder"]
 
 
-def test_folder_replaces_the_old_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_folder_replaces_the_old_one(exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step where the file system can: a kill between two would leave no folder."""
     folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.delattr("os.replace") if exchanges else monkeypatch.setattr(files, "_exchanged", lambda *_: False)
     for name in ("one", "two"):
         with atomic_folder(folder) as temporary:
             (temporary / name).write_text(name)

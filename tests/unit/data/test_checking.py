@@ -27,6 +27,42 @@ def test_what_no_encoder_can_be_shown_cannot_be_used(kind: Any) -> None:
         check_picture(_tiff(kind), "x.tif")
 
 
+def _saved(size: tuple[int, int], kind: str, mode: str = "L") -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, kind)
+    return buffer.getvalue()
+
+
+_POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (_POSTSCRIPT, "no known format"),
+        (_saved((16, 16), "ICO"), "no known format"),
+        (_saved((10_000, 4_001), "PNG", "1"), "10000x4001 pixels are more than 40,000,000"),
+        (_saved((257, 1), "PNG"), "257x1 pixels are too long and narrow"),
+        (_saved((64, 64), "AVIF")[:-20] + bytes(20), "Failed to decode frame 0: .*"),
+    ],
+    ids=["postscript", "icon", "huge", "narrow", "AVIF"],
+)
+def test_a_bad_picture_has_one_reason(raw: bytes, reason: str) -> None:
+    """Whatever a picture's name: Pillow has PostScript drawn by Ghostscript."""
+    with pytest.raises(UnusableError, match=rf"^x\.jpg is no readable image \({reason}\): replace or remove it$"):
+        check_picture(raw, "x.jpg")
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, TypeError, NotImplementedError, AttributeError, MemoryError])
+def test_an_error_of_any_kind_is_the_pictures(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise kind
+
+    monkeypatch.setattr(Image.Image, "draft", fail)
+    with pytest.raises(UnusableError, match=rf"x\.png is no readable image \({kind.__name__}\)"):
+        check_picture(_saved((16, 16), "PNG"), "x.png")
+
+
 def test_16_bits_can_be_used() -> None:
     assert check_picture(_tiff(np.uint16), "x.tif") == _tiff(np.uint16)
 

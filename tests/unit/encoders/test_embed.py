@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from torch import Tensor
 
 from components.core.errors import InputError
@@ -104,6 +105,19 @@ def test_a_feature_that_is_not_finite_is_refused_with_its_picture(
     with pytest.raises(InputError, match=r"encoder '.+' gives picture 'row1' a feature that is not finite"):
         run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
     assert not (tmp_path / "embeddings").exists()
+
+
+def test_a_picture_that_cannot_be_decoded_is_named_by_its_file(
+    tiny_encoder: Encoder, settings: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "line.png"
+    Image.new("L", (300, 1)).save(path)
+    row = {"id": ["a"], "image_id": [image_id(path.read_bytes())], "caption": ["x"], "file": [str(path)]}
+    for split in ("train", "val", "test"):
+        PAIRS.write(tmp_path / f"{split}.parquet", row | {"size": [path.stat().st_size]})
+    tiny_encoder.save(tmp_path / "base")
+    with pytest.raises(InputError, match=r"image /.*/line\.png cannot be decoded \(300x1 pixels are too long"):
+        run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
 
 
 def test_missing_lengths_are_named(written: tuple[Path, Path]) -> None:

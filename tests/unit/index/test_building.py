@@ -8,17 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from filelock import FileLock
 
 from components.core.errors import InputError
 from components.index import building
-from components.index.building import append, build, strays
+from components.index.building import append, build, left_over, strays
+from components.index.checking import check
 from components.index.facts import read_facts
 from components.index.image_index import ImageIndex
 from components.index.sources.source import Block, Opened
@@ -151,10 +152,29 @@ def test_another_tower_or_width_is_not_added(tmp_path: Path) -> None:
         append(folder, of(("2", "b")), toy("other", OTHER_TOWER))
 
 
-def test_one_process_at_a_time_changes_it(tmp_path: Path) -> None:
-    build(tmp_path / "index", of(("1", "a")))
-    with FileLock(tmp_path / "index" / ".lock"), pytest.raises(InputError, match="another process changes"):
-        append(tmp_path / "index", of(("2", "b")))
+@pytest.mark.parametrize("there", [True, False])
+def test_one_process_at_a_time_changes_it(there: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    if there:
+        build(folder, of(("1", "a")))
+    refused = list[str]()
+
+    def blocks() -> Iterator[Block]:
+        if there:
+            (folder / "vectors" / "000009.npy").touch()
+        assert not left_over(folder)
+        for another in (append, partial(build, replace=True)) if there else (build,):
+            with pytest.raises(InputError, match="another process changes") as raised:
+                another(folder, of(("2", "b")))
+            refused.append(str(raised.value))
+        yield from of(("3", "c")).blocks()
+
+    source = replace(of(("3", "c")), blocks=blocks)
+    added = append(folder, source) if there else build(folder, source)
+    assert (added.facts.rows, len(refused)) == ((2, 2) if there else (1, 1))
+    if there:
+        assert build(folder, source, replace=True).facts.rows == 1
+    assert not check(folder).problems
 
 
 def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from components.benchmarks.encoding.pictures import Picture, picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import ImageSetFacts, imagenet_folders
 from components.benchmarks.image_sets.image_set import ImageSet, Layout, first_existing, lines, whole_number
 from components.core.errors import InputError
+from components.core.rgb import open_picture
 
 if TYPE_CHECKING:
     from components.core.shards.reader import RawSample
@@ -156,7 +155,7 @@ def tar_pictures(path: Path) -> Callable[[str, str], Picture]:
         offset, size = places[key, ending]
         stamp = f"{path} {status.st_size} {status.st_mtime_ns} {offset} {size}"
         encoded = partial(_part, path, offset, size)
-        return Picture(f"{path.name}/{key}", stamp, lambda: Image.open(io.BytesIO(encoded())), encoded)
+        return Picture(f"{path.name}/{key}", stamp, lambda: open_picture(encoded()), encoded)
 
     return picture
 

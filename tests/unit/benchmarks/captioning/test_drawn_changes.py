@@ -67,5 +67,6 @@ def test_the_same_seed_draws_the_same_pairs_and_pictures_differ() -> None:
         assert first.sentences == second.sentences
         assert (first.before.stamp, first.after.stamp) == (second.before.stamp, second.after.stamp)
         assert first.before.stamp != first.after.stamp
-        assert np.asarray(first.before.open()).shape == (64, 64, 3)
+        with first.before.open() as image:
+            assert np.asarray(image).shape == (64, 64, 3)
     assert [pair.sentences for pair in one.test] != [pair.sentences for pair in other.test]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +117,9 @@ def add_member(path: Path, name: str, content: bytes = b"x", kind: bytes = tarfi
 def test_pictures_classes_and_templates_in_order(tmp_path: Path) -> None:
     write_shards(tmp_path, SAMPLES)
     found = read_shards(tmp_path)
-    assert [picture.open().convert("RGB").getpixel((0, 0)) for picture in found.pictures] == [
-        colour for colour, _ in SAMPLES
-    ]
+    with ExitStack() as stack:
+        images = [stack.enter_context(picture.open()).convert("RGB") for picture in found.pictures]
+    assert [image.getpixel((0, 0)) for image in images] == [colour for colour, _ in SAMPLES]
     assert found.labels.tolist() == [0, 1, 2, 0]
     assert found.class_names == ["red", "green", "blue"]
     assert found.templates == ["a photo of a {c}.", "the {c}"]

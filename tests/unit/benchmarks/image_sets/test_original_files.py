@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from components.benchmarks.encoding.pictures import Picture
 from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import read_image_set
@@ -27,7 +28,12 @@ def read(folder: Path, name: str, split: str = "test", **changes: Any) -> ImageS
 
 def corners(found: ImageSet) -> list[Any]:
     """The top left pixel of each picture."""
-    return [picture.open().convert("RGB").getpixel((0, 0)) for picture in found.pictures]
+    return [pixel(picture, (0, 0)) for picture in found.pictures]
+
+
+def pixel(picture: Picture, place: tuple[int, int]) -> Any:
+    with picture.open() as image:
+        return image.convert("RGB").getpixel(place)
 
 
 def write(path: Path, content: str) -> None:
@@ -57,8 +63,7 @@ def test_cifar_rows_run_from_left_to_right(tmp_path: Path) -> None:
     red = bytearray(1024)
     red[1] = 255
     (folder / "test_batch.bin").write_bytes(b"\x00" + bytes(red) + bytes(2048))
-    picture = read(tmp_path, "cifar10", classes=2).pictures[0].open()
-    assert picture.getpixel((1, 0)) == RED
+    assert pixel(read(tmp_path, "cifar10", classes=2).pictures[0], (1, 0)) == RED
 
 
 def test_cifar100_binary_has_the_fine_class(tmp_path: Path) -> None:
@@ -232,7 +237,7 @@ def test_stl10_runs_down_its_columns(tmp_path: Path) -> None:
     (tmp_path / "test_y.bin").write_bytes(b"\x02\x01")
     write(tmp_path / "class_names.txt", "airplane\nbird\n")
     found = read(tmp_path, "stl10", classes=2)
-    assert found.pictures[0].open().getpixel((0, 1)) == RED
+    assert pixel(found.pictures[0], (0, 1)) == RED
     assert (corners(found)[1], found.labels.tolist()) == (BLUE, [1, 0])
     (tmp_path / "test_y.bin").write_bytes(b"\x02")
     with pytest.raises(InputError, match=r"are not of the same images"):

@@ -135,8 +135,8 @@ def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], byt
 
 
 def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.data.checking._MAX_PIXELS", 100)
-    with pytest.raises(InputError, match=r"\d\.png has 16x16 pixels"):
+    monkeypatch.setattr("components.core.rgb.MOST_PIXELS", 100)
+    with pytest.raises(InputError, match=r"\d\.png is no readable image \(16x16 pixels are more than 100\)"):
         _pairs(world())
 
 

@@ -101,9 +101,10 @@ def test_method_tensors_travel_with_the_encoder(tiny_encoder: Encoder, tmp_path:
     save_file({"basis": torch.zeros(3, 2)}, tmp_path / "method.safetensors")
     with pytest.raises(InputError, match=r"method\.safetensors is not the file that"):
         Encoder.load(tmp_path)
-    (tmp_path / "method.safetensors").unlink()
-    with pytest.raises(InputError, match=r"method\.safetensors is missing"):
-        Encoder.load(tmp_path)
+    for name, told in (("method", "is missing"), ("encoder", "is missing: give the encoder that was exported")):
+        (tmp_path / f"{name}.safetensors").unlink()
+        with pytest.raises(InputError, match=rf"{name}\.safetensors {told}"):
+            Encoder.load(tmp_path)
 
 
 def test_an_encoder_that_lost_its_method_tensors_is_loaded_without_them(tiny_encoder: Encoder, tmp_path: Path) -> None:

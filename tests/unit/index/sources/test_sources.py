@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from components.core.errors import InputError
 from components.core.files import image_id
@@ -19,8 +20,10 @@ from components.core.settings import Settings
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
 from components.index.building import append, build
+from components.index.checking import check
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source, source_of
+from components.index.sources import pictures as pictures_of
 from components.registry.encoder_lookup import encoder_under_test
 from tests.support.index_making import OTHER_TOWER, drawn, opened, toy, unit, write_vectors
 from tests.support.toy_context import colour_image
@@ -54,8 +57,9 @@ def test_a_folder_of_pictures(pictures: Path, tiny_encoder: Encoder, tmp_path: P
     (pictures / "outside.png").symlink_to("/etc/passwd")
     assert source_of(str(pictures)) == "folder"
     found = build(tmp_path / "index", find_source("folder").open(str(pictures), encoder_under_test("t", tiny_encoder)))
-    assert (found.rows, len(found.unusable)) == (4, 1)
-    assert "broken.jpg is no readable image (no known format)" in found.unusable[0]
+    assert (found.rows, len(found.unusable)) == (4, 2)
+    assert "pictures/broken.jpg is no readable image (no known format)" in found.unusable[0]
+    assert "pictures/outside.png is missing, or a link that leads out of" in found.unusable[1]
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(4)).to_pylist()
     assert [(row["name"], row["caption"], row["shop"]) for row in rows] == [
@@ -69,6 +73,43 @@ def test_a_folder_of_pictures(pictures: Path, tiny_encoder: Encoder, tmp_path: P
         find_source("folder").open(str(pictures), None)
     with pytest.raises(InputError, match="--encoder 'x' has no image tower"):
         find_source("folder").open(str(pictures), toy("x", None))
+
+
+def test_a_folder_is_read_as_prepare_reads_it(
+    tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links, names without a known ending or spelled in another way, and columns of pictures that come last."""
+    folder = tmp_path / "pictures"
+    for number, name in enumerate(("1.png", "kept/2.png", "z.png")):
+        colour_image(folder / name, COLOURS[number], (16, 16))
+    (folder / "kept" / "2.png").rename(folder / "kept" / "2.data")
+    (folder / "link.png").symlink_to(folder / "kept" / "2.data")
+    (folder / "3").write_bytes((folder / "z.png").read_bytes() + b"another")
+    Image.new("RGB", (16, 16), "teal").save(folder / "4.TIFF")
+    (folder / "captions.csv").write_text("image,caption,price\n./1.png,one,3\n3,three,\nz.png,last,7\ngone.png,x,\n")
+    monkeypatch.setattr(pictures_of, "_BLOCK", 2)
+    found = build(tmp_path / "index", find_source("folder").open(str(folder), encoder_under_test("t", tiny_encoder)))
+    rows = ImageIndex.open(tmp_path / "index").rows(range(found.rows)).to_pylist()
+    assert [(row["name"], row["caption"], row["price"]) for row in rows] == [
+        ("1.png", "one", "3"), ("3", "three", None), ("4.TIFF", None, None), ("link.png", None, None),
+        ("z.png", "last", "7"),
+    ]  # fmt: skip
+    assert [one.split(" is ")[0] for one in found.unusable] == [str(folder / "gone.png")]
+
+
+def test_a_columns_name_that_an_index_uses_is_changed(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    folder, columns = tmp_path / "pictures", "image_id,image_id_,name,file,position,size"
+    for number in (0, 1):
+        colour_image(folder / f"{number}.png", COLOURS[number], (16, 16))
+    (folder / "captions.csv").write_text(f"image,caption,{columns}\n0.png,a,1,2,3,4,5,M\n1.png,b,1,2,3,4,5,M\n")
+    found = build(tmp_path / "index", find_source("folder").open(str(folder), encoder_under_test("t", tiny_encoder)))
+    assert (found.rows, found.repeated) == (2, 0)
+    index = ImageIndex.open(tmp_path / "index")
+    row = index.rows([1]).to_pylist()[0]
+    assert {name: row[name] for name in index.schema.names[6:]} == {
+        "image_id__": "1", "image_id_": "2", "name_": "3", "file_": "4", "position_": "5", "size_": "M",
+    }  # fmt: skip
+    assert (row["name"], index.picture(1)) == ("1.png", (folder / "1.png").read_bytes())
 
 
 def test_known_pictures_are_not_embedded_again(pictures: Path, tiny_encoder: Encoder, tmp_path: Path) -> None:
@@ -145,8 +186,10 @@ def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
     for name in ("bare", "columns"):
         (tmp_path / name).mkdir()
     np.save(tmp_path / "bare" / "mine.npy", drawn(3))
+    np.save(tmp_path / "bare" / "text_embeddings.npy", drawn(3, 1))
     pq.write_table(pa.table({"embedding": list(drawn(3)), "title": ["a", "b", "c"]}), tmp_path / "columns/0.parquet")
     build(tmp_path / "one", opened(tmp_path / "bare" / "mine.npy"))
+    assert build(tmp_path / "all", opened(tmp_path / "bare")).rows == 3
     build(tmp_path / "two", opened(tmp_path / "columns"))
     one, two = ImageIndex.open(tmp_path / "one"), ImageIndex.open(tmp_path / "two")
     assert one.rows([2])["name"].to_pylist() == ["mine.npy:2"]
@@ -158,9 +201,6 @@ def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vectors", "told"),
     [
-        (np.vstack([drawn(2), np.full((1, 8), np.nan, np.float32)]), r"img_emb_0\.npy: row 3 is not finite, or zero"),
-        (np.vstack([drawn(2), np.full((1, 8), np.inf, np.float32)]), r"row 3 is not finite, or zero: compute it again"),
-        (np.vstack([drawn(2), np.zeros((1, 8), np.float32)]), "row 3 is not finite, or zero"),
         (drawn(3, dim=9), "has vectors of 9 numbers, those of --encoder 'toy' have 8: give the encoder that made them"),
         (np.arange(24).reshape(3, 8), "holds int64 of shape"),
         (np.array([[{}] * 8] * 3), r"img_emb_0\.npy is damaged"),
@@ -172,6 +212,18 @@ def test_hostile_vectors_are_refused(vectors: Any, told: str, tmp_path: Path) ->
         build(tmp_path / "index", opened(tmp_path / "vectors"))
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0])
+def test_a_vector_that_no_search_can_use_is_left_out(bad: float, tmp_path: Path) -> None:
+    write_vectors(tmp_path / "vectors", 0, np.vstack([drawn(2), np.full((1, 8), bad, np.float32), drawn(1, 1)]))
+    found = build(tmp_path / "index", opened(tmp_path / "vectors"))
+    where = tmp_path / "vectors" / "img_emb" / "img_emb_0.npy"
+    assert found.unusable == [f"{where}: the vector of 'img_emb_0.npy:2' is zero or not finite: compute it again"]
+    index = ImageIndex.open(tmp_path / "index")
+    assert index.rows(range(3))["caption"].to_pylist() == ["caption 0 0", "caption 0 1", "caption 0 3"]
+    assert np.allclose(index.vector([2]), unit(drawn(1, 1)), atol=1e-6)
+    assert not check(tmp_path / "index").problems
 
 
 def test_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
