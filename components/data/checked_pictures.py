@@ -31,7 +31,7 @@ from components.data.checking import check_picture
 from components.data.leaks.keys import picture_key
 from components.data.source import Seen, Unusable, UnusableError
 
-_VERSION = "2"
+_VERSION = "3"
 """Raised when the same pictures would be checked otherwise."""
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""
@@ -49,8 +49,7 @@ class Sample:
         place: where it is, for messages, such as `data/train-00000.parquet: row 12`.
         raw: its encoded bytes.
         file, position: see `components.core.records.PAIRS`.
-        captions: those that stand with it; none where another file has them.
-        name: of its file, where it had one.
+        captions, name, split: see `Seen`.
     """
 
     place: str
@@ -59,6 +58,7 @@ class Sample:
     position: int | None
     captions: tuple[str, ...] = ()
     name: str = ""
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ def seen(sample: Sample) -> Seen:
         key=picture_key(raw),
         captions=sample.captions,
         name=sample.name,
+        split=sample.split,
     )
 
 

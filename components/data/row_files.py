@@ -14,12 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.errors import InputError
-from components.data.listing import SPLIT_NAMES
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields by column; there may be others beside them."""
-
-_SPLITS = {"": "", **SPLIT_NAMES}
 
 
 @dataclass(frozen=True)
@@ -107,21 +104,6 @@ def _is_text(value: Any) -> bool:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
         return False
-
-
-def split_of(file: Path, place: str, row: Mapping[str, Any]) -> str:
-    """The row's split; empty where none is given.
-
-    Raises:
-        InputError: there is no such split.
-    """
-    told = row.get("split") or ""
-    if not isinstance(told, str):
-        raise InputError(f"{file}: {place} has no text as split: correct or remove it")
-    split = told.strip().lower()
-    if split not in _SPLITS:
-        raise InputError(f"{file}: {place} has split '{split[:40]}': write train, val or test, or nothing")
-    return _SPLITS[split]
 
 
 def _read(file: Path) -> str:

@@ -139,7 +139,8 @@ class RawSample:
         """
         raw = sound(self.members.get(ending, b""))
         try:
-            found: Any = raw.decode("utf-8")
+            # Editors of text may begin a file with a byte order mark.
+            found: Any = raw.decode("utf-8-sig")
             if key and found:
                 found = json.loads(found)[key]
         except (KeyError, TypeError):
