@@ -35,8 +35,9 @@ _VERSION = "3"
 """Raised when the same pictures would be checked otherwise."""
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""
-_IMPORTED = ["components.data.prepare", "components.data.listed_images"]
-"""What processes need, imported once by the one that they are forked from."""
+_IMPORTED = ["components.data.listed_images", "components.data.leaks.guard", "components.core.checking"]
+"""The imports of processes, done once by the process that they are forked from; Python warns where the module that is
+run, `components.data.prepare`, is one of them."""
 _LONGEST = 70
 """Characters of the folder of temporary files, where the one that forks has a socket: of its path 107 are allowed."""
 

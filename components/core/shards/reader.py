@@ -69,7 +69,7 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFi
                 if block.strip(b"\0"):
                     raise BrokenShardError("more data after the end mark")
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise BrokenShardError(str(error)) from None
+        raise BrokenShardError(f"{error}: cut, or no plain tar such as a compressed one") from None
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | Fault:
