@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
@@ -33,6 +33,7 @@ from components.data.source import Seen, Unusable, UnusableError
 
 _VERSION = "3"
 """Raised when the same pictures would be checked otherwise."""
+_SEEN = tuple(one.name for one in fields(Seen))
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""
 _IMPORTED = ["components.data.listed_images", "components.data.leaks.guard", "components.core.checking"]
@@ -152,13 +153,13 @@ def seen(sample: Sample) -> Seen:
 def _row(found: Seen | Unusable) -> dict[str, object]:
     if isinstance(found, Unusable):
         return {"place": found.reason, "reason": found.reason, "captions": [], "lost": found.images}
-    return asdict(found) | {"captions": list(found.captions), "lost": 0}
+    return {name: getattr(found, name) for name in _SEEN} | {"captions": list(found.captions), "lost": 0}
 
 
 def _found(row: dict[str, object]) -> Seen | Unusable:
     if row["reason"] is not None:
         return Unusable(str(row["reason"]), int(str(row["lost"])))
-    known = {field.name: row[field.name] for field in fields(Seen)}
+    known = {name: row[name] for name in _SEEN}
     return Seen(**known | {"captions": tuple(row["captions"])})  # type: ignore[arg-type]
 
 

@@ -69,7 +69,7 @@ def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFi
                 if block.strip(b"\0"):
                     raise BrokenShardError("more data after the end mark")
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise BrokenShardError(f"{error}: cut, or no plain tar such as a compressed one") from None
+        raise BrokenShardError(str(error)) from None
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | Fault:
@@ -194,7 +194,8 @@ class ShardReader:
                 broken = error
         lost = self.expected.get(shard, self.usual if broken else 0) - count
         if broken:
-            yield RawSample(shard, str(broken), fault=Fault("broken shard"), lost=max(1, lost))
+            told = f"{broken}: cut, or no plain tar such as a compressed one"
+            yield RawSample(shard, told, fault=Fault("broken shard"), lost=max(1, lost))
         elif lost > 0:
             yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
 

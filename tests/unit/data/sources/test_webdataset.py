@@ -48,6 +48,7 @@ def test_without_splits_samples_are_drawn_wherever_they_lie(settings: Any, prepa
     assert found == prepared(settings(folder=None, shards=str(tmp_path / "shards")))
     held_out = found["test"] + found["val"]
     assert found["train"] == [one for one in map("caption {}".format, range(12)) if one not in held_out]
+    assert sorted(held_out) != [f"caption {number}" for number in range(4)]
     assert len(set(held_out)) == 4
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")
     assert queries["text"].to_pylist() == found["test"]
@@ -163,11 +164,14 @@ def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
     settings: Any, prepared: Any, tmp_path: Path
 ) -> None:
     make_shards(tmp_path / "shards", 2, 12)
-    (tmp_path / "shards" / "sizes.json").unlink()
+    sizes = (tmp_path / "shards" / "sizes.json").rename(tmp_path / "sizes.json")
     first = tmp_path / "shards" / "000.tar"
     first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
     with pytest.raises(InputError, match=r"broken shard.*9992 of at most 12 images cannot be used"):
         prepared(settings(max_unusable_share=0.4))
+    # Kept checks do not outlive a size that is known since.
+    sizes.rename(tmp_path / "shards" / "sizes.json")
+    assert len(prepared(settings(max_unusable_share=0.4))["train"]) == COUNTS["train"]
 
 
 @pytest.mark.parametrize(
