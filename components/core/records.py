@@ -247,8 +247,8 @@ CHECKED = Table(
 )  # fmt: skip
 """What `prepare` keeps of pictures that it has read and decoded, a row for each; `components.data.checked_pictures`.
 
-`key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty. With a `reason` it cannot be used,
-and `lost` such are meant.
+`key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty. With a `reason` it cannot be
+used, and `lost` such are meant.
 """
 
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))
