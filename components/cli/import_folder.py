@@ -77,8 +77,9 @@ def _show(folder: Path, found: Survey) -> None:
     from components.cli.survey import problems
 
     described, counts = found.described, found.counts
-    published = "splits as published" if described.published else "splits are drawn"
-    typer.echo(f"{folder}: source '{found.source}', known by {found.file}; {published}")
+    drawn = [split for split in ("val", "test") if split not in described.images]
+    told = f"images of {' and '.join(drawn)} are drawn from those of train" if drawn else "splits as published"
+    typer.echo(f"{folder}: source '{found.source}', known by {found.file}; {told}")
     columns = ("images", "captions", "prepare.counts")
     table = table_of(("split", *columns), numbers=columns)
     for split in ("train", "val", "test"):

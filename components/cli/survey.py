@@ -97,8 +97,11 @@ def _source_of(folder: Path) -> tuple[str, Source, str]:
 
 def _counts(folder: Path, described: Described) -> Counts:
     images, left = described.images, described.captions.get("train", 0)
-    if sum(images.values()) < _FEWEST:
-        raise InputError(f"{folder} has {sum(images.values())} images: at least {_FEWEST} are needed")
+    if (count := sum(images.values())) < _FEWEST:
+        why = "".join(f"; {one.reason}" for one in described.unusable[:1])
+        raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
+    if not left:
+        raise InputError(f"{folder} has images of split {' and '.join(images)} alone: add some to train on")
     drawn = min(_HELD_OUT, max(1, images.get("train", 0) // 10))
     held_out = {split: images.get(split) or drawn for split in ("test", "val")}
     # Those with the most captions may be drawn.
@@ -110,10 +113,10 @@ def _counts(folder: Path, described: Described) -> Counts:
 def problems(found: Survey) -> Sequence[str]:
     """What a user should know before the first stage runs."""
     told = []
-    if found.described.missing:
+    if unusable := found.described.unusable:
         told.append(
-            f"{found.described.missing} images that {found.file} names are missing or damaged: `prepare` leaves out as "
-            "many as prepare.max_unusable_share allows"
+            f"{sum(one.images for one in unusable)} images that {found.file} names are missing or damaged: `prepare` "
+            f"leaves out as many as prepare.max_unusable_share allows; the first: {unusable[0].reason}"
         )
     if found.counts.test < _DEPTH:
         told.append(

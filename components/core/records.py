@@ -240,12 +240,15 @@ CHECKED = Table(
     "checked pictures",
     _schema(
         ("place", _TEXT), ("captions", pa.list_(_TEXT)), ("lost", _INT),
-        optional=(("name", _TEXT), ("image_id", _TEXT), ("key", _BYTES), *_PLACE, ("reason", _TEXT)),
+        optional=(
+            ("name", _TEXT), ("image_id", _TEXT), ("key", _BYTES), *_PLACE, ("split", _TEXT), ("reason", _TEXT),
+        ),
     ),
 )  # fmt: skip
 """What `prepare` keeps of pictures that it has read and decoded, a row for each; `components.data.checked_pictures`.
 
-`key` is `components.data.leaks.keys.picture_key`. With a `reason` it cannot be used, and `lost` such are meant.
+`key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty. With a `reason` it cannot be
+used, and `lost` such are meant.
 """
 
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
@@ -33,10 +33,12 @@ from components.data.source import Seen, Unusable, UnusableError
 
 _VERSION = "3"
 """Raised when the same pictures would be checked otherwise."""
+_SEEN = tuple(one.name for one in fields(Seen))
 _FEW = 2
 """Parts that this process checks itself: others would take longer to start."""
-_IMPORTED = ["components.data.prepare", "components.data.listed_images"]
-"""What processes need, imported once by the one that they are forked from."""
+_IMPORTED = ["components.data.listed_images", "components.data.leaks.guard", "components.core.checking"]
+"""The imports of processes, done once by the process that they are forked from; Python warns where the module that is
+run, `components.data.prepare`, is one of them."""
 _LONGEST = 70
 """Characters of the folder of temporary files, where the one that forks has a socket: of its path 107 are allowed."""
 
@@ -49,8 +51,7 @@ class Sample:
         place: where it is, for messages, such as `data/train-00000.parquet: row 12`.
         raw: its encoded bytes.
         file, position: see `components.core.records.PAIRS`.
-        captions: those that stand with it; none where another file has them.
-        name: of its file, where it had one.
+        captions, name, split: see `Seen`.
     """
 
     place: str
@@ -59,6 +60,7 @@ class Sample:
     position: int | None
     captions: tuple[str, ...] = ()
     name: str = ""
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,19 +146,20 @@ def seen(sample: Sample) -> Seen:
         key=picture_key(raw),
         captions=sample.captions,
         name=sample.name,
+        split=sample.split,
     )
 
 
 def _row(found: Seen | Unusable) -> dict[str, object]:
     if isinstance(found, Unusable):
         return {"place": found.reason, "reason": found.reason, "captions": [], "lost": found.images}
-    return asdict(found) | {"captions": list(found.captions), "lost": 0}
+    return {name: getattr(found, name) for name in _SEEN} | {"captions": list(found.captions), "lost": 0}
 
 
 def _found(row: dict[str, object]) -> Seen | Unusable:
     if row["reason"] is not None:
         return Unusable(str(row["reason"]), int(str(row["lost"])))
-    known = {field.name: row[field.name] for field in fields(Seen)}
+    known = {name: row[name] for name in _SEEN}
     return Seen(**known | {"captions": tuple(row["captions"])})  # type: ignore[arg-type]
 
 

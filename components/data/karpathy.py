@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.core.errors import InputError
 from components.core.settings import Prepare
 from components.data.listing import Line, Listing, checked_line
-
-_SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
+from components.data.splits import split_said
 
 
 class _Sentence(BaseModel):
@@ -41,11 +40,10 @@ def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
             image = _Image.model_validate(raw)
         except ValidationError as error:
             raise InputError(f"{file}: {place} is not as published ({told(error)}): fetch it again") from None
-        if image.split not in _SPLITS:
-            raise InputError(f"{file}: {place} has split '{image.split[:40]}': fetch it again")
+        split = split_said(f"{file}: {place}", image.split)
         name = (Path(image.filepath) / image.filename).as_posix()
         for sentence in image.sentences:
-            line = Line(place, name, sentence.raw, split=_SPLITS[image.split])
+            line = Line(place, name, sentence.raw, split=split)
             lines.append(checked_line(file, line, settings))
     return Listing(file, folder, lines)
 

@@ -7,7 +7,7 @@ queries too. An image to train on makes a pair with each of its captions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -66,14 +66,15 @@ def _describe(listing: Listing) -> Described:
     captions: dict[str, Counter[str]] = {}
     for line in listing.lines:
         captions.setdefault(line.split or "train", Counter())[line.image] += 1
-    names = [name for counted in captions.values() for name in counted]
+    names = {line.image: line.place for line in reversed(listing.lines)}
     found = {name: path for name in names if (path := listing.find_image(name)) is not None}
+    lost = [_lost(listing, name, place) for name, place in names.items() if name not in found]
     return Described(
         images={split: len(counted) for split, counted in captions.items()},
         captions={split: counted.total() for split, counted in captions.items()},
         most_captions=max((max(counted.values()) for counted in captions.values()), default=0),
         pictures=[(str(path), path.read_bytes) for path in found.values()],
-        missing=len(names) - len(found),
+        unusable=lost,
         paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
     )
 
@@ -99,7 +100,10 @@ def look_at(files: Sequence[Path], settings: Prepare) -> list[Seen]:
         InputError: one is missing or cannot be used.
     """
     distinct = list(dict.fromkeys(files))
-    parts = [Part(_stamp(block), partial(_read_files, block), len(block)) for block in chunked(distinct, _PART)]
+    parts = [
+        Part(_stamp(Path(), map(str, block)), partial(_read_files, block), len(block))
+        for block in chunked(distinct, _PART)
+    ]
     seen: dict[str, Seen] = {}
     for one in checked(parts, settings):
         if isinstance(one, Unusable):
@@ -116,14 +120,15 @@ def _parts(listing: Listing) -> list[Part]:
 
 
 def _part(listing: Listing, named: list[tuple[str, str]]) -> Part:
-    stamp = _stamp([listing.folder / name for name, _ in named])
+    stamp = _stamp(listing.folder, (name for name, _ in named))
     # Other processes need no lines.
     return Part(stamp, partial(_read_named, replace(listing, lines=[]), named), len(named))
 
 
-def _stamp(files: Sequence[Path]) -> str:
-    """Of the files' names, sizes and times of their last change, which nobody can set back."""
-    return content_hash(*(f"{file} {_state(file)}" for file in files))
+def _stamp(folder: Path, names: Iterable[str]) -> str:
+    """Of the files' names as they are spelled, which rows are known by, their sizes and times of their last change,
+    which nobody can set back."""
+    return content_hash(str(folder), *(f"{name} {_state(folder / name)}" for name in names))
 
 
 def _state(file: Path) -> str:
@@ -138,10 +143,17 @@ def _read_named(listing: Listing, named: list[tuple[str, str]]) -> Iterator[Samp
     for name, place in named:
         path = listing.find_image(name)
         if path is None:
-            told = f"{listing.file}: {place} names {name}, which is not in {listing.folder}: add or remove it"
-            yield Unusable(told)
+            yield _lost(listing, name, place)
         else:
             yield Sample(str(path), path.read_bytes(), str(path), None, name=name)
+
+
+def _lost(listing: Listing, name: str, place: str) -> Unusable:
+    found, folder = listing.folder / name, listing.folder
+    why = f"is not in {folder}: add or remove it"
+    if _state(found) != "missing" and not found.resolve().is_relative_to(folder.resolve()):
+        why = f"leads out of {folder}, as a link may not: copy the picture, or make {folder} itself the link"
+    return Unusable(f"{listing.file}: {place} names {name}, which {why}")
 
 
 def _read_files(files: Sequence[Path]) -> Iterator[Sample]:

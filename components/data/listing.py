@@ -6,7 +6,6 @@ An image is known by its bytes, so that a copy of it under another name is the s
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,24 +18,10 @@ from more_itertools import map_reduce
 from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
 from components.data.source import Seen, UnusableError
+from components.data.splits import HELD_OUT_FIRST, drawing_order
 
-SPLIT_NAMES = {"train": "train", "validation": "val", "val": "val", "dev": "val", "test": "test"}
-"""What publishers call splits -> what they are called here."""
-_SPLIT_IN_NAME = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:[^a-z]|$)")
-_HELD_OUT_FIRST = ("test", "val", "train")
-
-
-def split_named(path: str) -> str:
-    """The split that a file's name, or else its folder's, has in it as a word; `train` where neither has.
-
-    >>> split_named("s3://bucket/val2017/00000.tar"), split_named("trained/00000.tar")
-    ('val', 'train')
-    >>> split_named("shards/test/00000.tar")
-    'test'
-    """
-    *_, folder, name = ("", *path.split("/"))
-    named = _SPLIT_IN_NAME.search(name.lower()) or _SPLIT_IN_NAME.search(folder.lower())
-    return SPLIT_NAMES[named[1]] if named else "train"
+_LETTERS_OF_A_WORD = 20
+"""On average at most, blanks included: a tokenizer takes quadratic time for letters without a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +84,9 @@ def checked_line(file: Path, line: Line, settings: Prepare) -> Line:
     Raises:
         InputError: as `checked_caption`.
     """
-    caption = checked_caption(f"{file}: {line.place} ({line.image})", line.caption, settings)
-    return replace(line, caption=caption, paraphrase=line.paraphrase.strip())
+    place = f"{file}: {line.place} ({line.image})"
+    caption, paraphrase = checked_caption(place, line.caption, settings), line.paraphrase.strip()
+    return replace(line, caption=caption, paraphrase=paraphrase and checked_caption(place, paraphrase, settings))
 
 
 def checked_caption(place: str, caption: str, settings: Prepare) -> str:
@@ -111,11 +97,17 @@ def checked_caption(place: str, caption: str, settings: Prepare) -> str:
     """
     caption = caption.strip()
     words, longest = len(caption.split()), settings.max_caption_words
+    letters = longest * _LETTERS_OF_A_WORD
     if not any(letter.isprintable() and not letter.isspace() for letter in caption):
         raise UnusableError(f"{place} has an empty caption: write or remove it")
     if words > longest:
         raise UnusableError(
             f"{place} has a caption of {words} words: shorten it or raise prepare.max_caption_words (now {longest})"
+        )
+    if len(caption) > letters:
+        raise UnusableError(
+            f"{place} has a caption of {len(caption)} letters, {letters} are allowed: shorten it or raise "
+            f"prepare.max_caption_words (now {longest})"
         )
     return caption
 
@@ -141,9 +133,9 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
     No image is in two splits; `test` and `val` count images, `train` counts lines.
 
     Published splits are kept: images are drawn from their own split, and where none is published to validate with,
-    from those to train on. An image that is published in two splits is in the one that trains less. A line that gives
-    an image the caption of a line before is left out, and its weight is added to that line's; an image's heaviest line
-    is its first. The user is told of both.
+    from those to train on, in `drawing_order`. An image that is published in two splits is in the one that trains less.
+    A line that gives an image the caption of a line before is left out, and its weight is added to that line's; an
+    image's heaviest line is its first. The user is told of both.
 
     Images that cannot be used may be missing from what `counts` asks for.
 
@@ -157,6 +149,9 @@ def share(listing: Listing, seen: Mapping[str, Seen], counts: Counts, seed: int)
     pools = _pools(listing.file, images)
     for pool in pools.values():
         random.Random(f"folder-{seed}").shuffle(pool)
+    if len(pools) < len(HELD_OUT_FIRST):
+        # A shuffle would draw other images once one is added, and test on images that have trained.
+        pools["train"].sort(key=lambda image: drawing_order(seed, seen[image[0].image].image_id))
     found: dict[str, list[list[Line]]] = {}
     unseen = [line.image for line in listing.lines if line.image not in seen]
     for split, wanted in (("test", counts.test), ("val", counts.val)):
@@ -181,7 +176,7 @@ def _together(lines: list[Line]) -> Line:
     """Lines of one image and caption as one: their weights' sum, in the split that trains least."""
     weights = [line.weight for line in lines if line.weight is not None]
     splits = {line.split for line in lines}
-    split = next((split for split in _HELD_OUT_FIRST if split in splits), "")
+    split = next((split for split in HELD_OUT_FIRST if split in splits), "")
     return replace(lines[0], split=split, weight=fsum(weights) if weights else None)
 
 
@@ -192,7 +187,7 @@ def _pools(file: Path, images: Iterable[list[Line]]) -> dict[str, list[list[Line
     for lines in images:
         splits = {line.split for line in lines if line.split}
         moved += len(splits) > 1
-        split = next((split for split in _HELD_OUT_FIRST if split in splits), "train")
+        split = next((split for split in HELD_OUT_FIRST if split in splits), "train")
         pools.setdefault(split, []).append(lines)
     if moved:
         print(f"{file}: {moved} images that are published in two splits stay out of the one that trains more")
@@ -204,7 +199,7 @@ def _too_few(listing: Listing, images: list[list[Line]], counts: Counts, *, publ
     if published:
         lines = [line for image in images for line in image]
         have = Counter(line.split for line in lines)
-        there = ", ".join(f"{have[split]} in {split}" for split in _HELD_OUT_FIRST)
+        there = ", ".join(f"{have[split]} in {split}" for split in HELD_OUT_FIRST)
         return f"{listing.file} has {len(images)} images, lines: {there}; {wanted} to train: lower them"
     rest = sum(map(len, images[counts.test + counts.val :]))
     return (

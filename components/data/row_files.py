@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.core.errors import InputError
-from components.data.listing import SPLIT_NAMES
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file, and its fields by column; there may be others beside them."""
-
-_SPLITS = {"": "", **SPLIT_NAMES}
+_QUOTED = re.compile('"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True)
@@ -109,74 +108,67 @@ def _is_text(value: Any) -> bool:
         return False
 
 
-def split_of(file: Path, place: str, row: Mapping[str, Any]) -> str:
-    """The row's split; empty where none is given.
-
-    Raises:
-        InputError: there is no such split.
-    """
-    told = row.get("split") or ""
-    if not isinstance(told, str):
-        raise InputError(f"{file}: {place} has no text as split: correct or remove it")
-    split = told.strip().lower()
-    if split not in _SPLITS:
-        raise InputError(f"{file}: {place} has split '{split[:40]}': write train, val or test, or nothing")
-    return _SPLITS[split]
-
-
-def _read(file: Path) -> str:
+@contextmanager
+def _opened(file: Path, newline: str) -> Iterator[TextIO]:
     try:
         # Spreadsheets begin such a file with a byte order mark.
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+        with file.open(encoding="utf-8-sig", newline=newline) as stream:
+            yield stream
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not UTF-8: save it as UTF-8") from None
 
 
-def _table(kind: RowFiles, file: Path, separator: str, quoting: Any) -> Iterator[Row]:
-    reader = csv.reader(
-        StringIO(_read(file), newline=""), delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True
-    )
-    try:
-        columns = next(reader, [])
-        kind.check_columns(file, columns, separator)
-        for fields in reader:
-            if not fields:
-                continue
-            # Exact counts, or a separator within a text would cut it or make its rest another column.
-            if len(fields) != len(columns):
-                fix = f"write spaces for tabs within a {kind.text}, and a tab before a field that is empty"
-                raise InputError(
-                    f"{file}: line {reader.line_num} has {len(fields)} fields, the first line {len(columns)}: "
-                    f"{fix if separator == 'tab' else f'quote {kind.texts} that hold commas'}"
-                )
-            yield f"line {reader.line_num}", dict(zip(columns, fields, strict=True))
-    except csv.Error as error:
-        raise InputError(f"{file}: line {reader.line_num} cannot be read ({error}): shorten or remove it") from None
+def _table(kind: RowFiles, file: Path, separator: str, quoting: Any, read: Callable[[str], str]) -> Iterator[Row]:
+    with _opened(file, "") as stream:
+        reader = csv.reader(stream, delimiter="\t" if separator == "tab" else ",", quoting=quoting, strict=True)
+        try:
+            columns = list(map(read, next(reader, [])))
+            kind.check_columns(file, columns, separator)
+            for fields in filter(None, reader):
+                # Exact counts, or a separator within a text would cut it or make its rest another column.
+                if len(fields) != len(columns):
+                    fix = f"write spaces for tabs and line breaks in a {kind.text}, and a tab before an empty field"
+                    raise InputError(
+                        f"{file}: line {reader.line_num} has {len(fields)} fields, the first line {len(columns)}: "
+                        f"{fix if separator == 'tab' else f'quote {kind.texts} that hold commas'}"
+                    )
+                yield f"line {reader.line_num}", dict(zip(columns, map(read, fields), strict=True))
+        except csv.Error as error:
+            raise InputError(f"{file}: line {reader.line_num} cannot be read ({error}): shorten or remove it") from None
 
 
 def _tsv(kind: RowFiles, file: Path) -> Iterator[Row]:
-    return _table(kind, file, "tab", csv.QUOTE_NONE)
+    return _table(kind, file, "tab", csv.QUOTE_NONE, _unquoted)
 
 
 def _csv(kind: RowFiles, file: Path) -> Iterator[Row]:
-    return _table(kind, file, "comma", csv.QUOTE_MINIMAL)
+    return _table(kind, file, "comma", csv.QUOTE_MINIMAL, str)
+
+
+def _unquoted(text: str) -> str:
+    """A field as spreadsheets and pandas quote it, with each quote in it doubled; another that has quotes is as it is.
+
+    >>> _unquoted('"He said ""hi"", ok"'), _unquoted('"Stop" on a sign')
+    ('He said "hi", ok', '"Stop" on a sign')
+    """
+    return text[1:-1].replace('""', '"') if _QUOTED.fullmatch(text) else text
 
 
 def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
-    # Not `splitlines`: JSON may hold characters such as U+2028 that it takes for the end of a line.
-    for number, text in enumerate(_read(file).split("\n"), 1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{file}: line {number} is no JSON ({error}): correct or remove it") from None
-        if not isinstance(row, dict):
-            raise InputError(
-                f"{file}: line {number} is no JSON object: write {' and '.join(kind.required)} as its keys"
-            )
-        kind.check_columns(file, list(row))
-        yield f"line {number}", row
+    with _opened(file, "\n") as stream:
+        for number, text in enumerate(stream, 1):
+            if not text.strip():
+                continue
+            try:
+                row = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{file}: line {number} is no JSON ({error}): correct or remove it") from None
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"{file}: line {number} is no JSON object: write {' and '.join(kind.required)} as its keys"
+                )
+            kind.check_columns(file, list(row))
+            yield f"line {number}", row
 
 
 def _parquet(kind: RowFiles, file: Path) -> Iterator[Row]:

@@ -30,6 +30,7 @@ class Seen:
         key: see `components.data.leaks.keys.picture_key`.
         captions: those that stand with it; none where another file has them.
         name: of its file, where it had one.
+        split: as published with it; empty where none is, or where another file says it.
     """
 
     place: str
@@ -40,6 +41,7 @@ class Seen:
     key: bytes
     captions: tuple[str, ...] = ()
     name: str = ""
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Described:
         captions: how many captions these have.
         most_captions: of one image.
         pictures: place and bytes of images that may be opened.
-        missing: how many images are named and not there.
+        unusable: images that are named and not there, or cannot be read.
         paraphrases: how many captions have a paraphrase by a person.
     """
 
@@ -136,13 +138,13 @@ class Described:
     captions: Mapping[str, int]
     most_captions: int
     pictures: Sequence[tuple[str, Callable[[], bytes]]]
-    missing: int = 0
+    unusable: Sequence[Unusable] = ()
     paraphrases: int = 0
 
     @property
     def published(self) -> bool:
         """Whether splits are."""
-        return len(self.images) > 1
+        return set(self.images) != {"train"}
 
 
 @dataclass(frozen=True)

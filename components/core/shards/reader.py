@@ -139,7 +139,8 @@ class RawSample:
         """
         raw = sound(self.members.get(ending, b""))
         try:
-            found: Any = raw.decode("utf-8")
+            # Editors of text may begin a file with a byte order mark.
+            found: Any = raw.decode("utf-8-sig")
             if key and found:
                 found = json.loads(found)[key]
         except (KeyError, TypeError):
@@ -193,7 +194,8 @@ class ShardReader:
                 broken = error
         lost = self.expected.get(shard, self.usual if broken else 0) - count
         if broken:
-            yield RawSample(shard, str(broken), fault=Fault("broken shard"), lost=max(1, lost))
+            told = f"{broken}: cut, or no plain tar such as a compressed one"
+            yield RawSample(shard, told, fault=Fault("broken shard"), lost=max(1, lost))
         elif lost > 0:
             yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
 

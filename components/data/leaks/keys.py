@@ -21,18 +21,19 @@ from hashlib import blake2b
 
 from components.core.words import normalised
 
-_BELOW = r"(?:^|/){folder}/(?:[^/]+/)*0*{digits}(?:_[a-z])?\.\w+$"
+_END = r"(?:\.\w+)?$"
+_BELOW = rf"(?:^|/){{folder}}/(?:[^/]+/)*0*{{digits}}(?:_[a-z])?{_END}"
 _NAMES = tuple(
     (owner, re.compile(pattern))
     for owner, pattern in (
-        ("coco", r"(?:^|/)coco_(?:train|val|test)\d{4}_0*(\d+)\.\w+$"),
-        ("coco", r"(?:^|/)(?:train|val|test|unlabeled)20(?:14|15|17)/0*(\d+)\.\w+$"),
-        ("coco", r"(?:^|/)(?:ms-?)?coco[^/]*/(?:[^/]+/)*(?=\d{12}\.)0*(\d+)\.\w+$"),
-        ("flickr", r"(?:^|/)([1-9]\d{4,10})_[0-9a-f]{10}(?:_[a-z])?\.\w+$"),
+        ("coco", rf"(?:^|/)coco_(?:train|val|test)\d{{4}}_0*(\d+){_END}"),
+        ("coco", rf"(?:^|/)(?:train|val|test|unlabeled)20(?:14|15|17)/0*(\d+){_END}"),
+        ("coco", rf"(?:^|/)(?:ms-?)?coco[^/]*/(?:[^/]+/)*(?=\d{{12}}\b)0*(\d+){_END}"),
+        ("flickr", rf"(?:^|/)([1-9]\d{{4,10}})_[0-9a-f]{{10}}(?:_[a-z])?{_END}"),
         ("flickr", _BELOW.format(folder=r"flickr_?(?:8|30)k[^/]*", digits=r"([1-9]\d*)")),
         ("vg", _BELOW.format(folder=r"(?:vg_100k(?:_2)?|visual_?genome[^/]*|gqa[^/]*)", digits=r"([1-9]\d*)")),
         ("cc3m", _BELOW.format(folder=r"cc3m_subset_images[^/]*", digits=r"(\d+)")),
-        ("imagenet", r"(?:^|/)(ilsvrc\d{4}_(?:val|test)_\d+)\.\w+$"),
+        ("imagenet", rf"(?:^|/)(ilsvrc\d{{4}}_(?:val|test)_\d+){_END}"),
     )
 )
 
@@ -41,9 +42,11 @@ def name_key(path: str) -> bytes | None:
     """16 bytes that all names of one published picture share; None where a name does not say which picture it is.
 
     Args:
-        path: the picture's path with as many folders as are known, separated by `/`.
+        path: the picture's path with as many folders as are known, separated by `/`; its ending may be missing, as that
+            of a shard's sample is.
     """
-    folded = path.casefold()
+    # The numbers in a shard are the shard's own, whatever it is called.
+    folded = path.casefold().rpartition(".tar/")[2]
     for owner, pattern in _NAMES:
         if found := pattern.search(folded):
             return _digest(f"{owner} {found[1]}".encode())

@@ -2,7 +2,8 @@
 
 `prepare.folder` holds `img_emb/img_emb_<n>.npy` beside `metadata/metadata_<n>.parquet`, or any `<name>.npy` beside its
 `<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Column `caption` has the texts.
-A file whose name has `train`, `val` or `test` in it as a word is of that split; all others train.
+A row is of the split that column `split` says, or else of that which the file's name has in it as a word. Rows of zeros
+or without a caption are left out and counted.
 
 `base` must be the model that made the embeddings: its image tower is not asked, and embeddings of another width are
 refused by stage `embed`.
@@ -27,8 +28,9 @@ from components.core.files import image_id
 from components.core.settings import Prepare
 from components.data.checked_pictures import Part
 from components.data.leaks.keys import picture_key
-from components.data.listing import image_folder, split_named
-from components.data.source import Described, Seen, Unusable
+from components.data.listing import image_folder
+from components.data.source import Seen, Unusable, UnusableError
+from components.data.splits import split_named, split_said
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 CAPTIONS = ("caption", "text", "title", "alt_text")
@@ -36,6 +38,7 @@ NAMES = ("image_path", "url", "key")
 """What the columns of texts and of names are called; the first that there is counts."""
 _OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
 """In the names of arrays that hold vectors of texts; they often are next to those of images."""
+_SPLIT = "split"
 _PART = 50_000
 """Rows that are read together."""
 _HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy beside <name>.parquet with the captions"
@@ -58,7 +61,9 @@ def read_splits(settings: Prepare) -> Splits:
     folder = image_folder(settings)
     found: dict[str, list[Part]] = {}
     for file in embedding_files(folder):
-        found.setdefault(split_named(str(file.embeddings.relative_to(folder))), []).extend(_parts(file))
+        named = split_named(str(file.embeddings.relative_to(folder)))
+        own = _SPLIT in _metadata(file.captions).schema.names
+        found.setdefault(TRAIN if own else named or TRAIN, []).extend(_parts(file, named))
     if TRAIN not in found:
         raise InputError(f"{folder} has no embeddings to train on: {_HOW}")
     return found
@@ -94,7 +99,7 @@ def _has_vectors(path: Path) -> bool:
         return False
 
 
-def _parts(file: EmbeddingFile) -> Iterator[Part]:
+def _parts(file: EmbeddingFile, named: str) -> Iterator[Part]:
     rows, _ = embedding_shape(file.embeddings)
     told = _metadata(file.captions).num_rows
     if rows != told:
@@ -103,7 +108,8 @@ def _parts(file: EmbeddingFile) -> Iterator[Part]:
     stamp = " ".join(f"{one.st_size} {one.st_ctime_ns}" for one in states)
     for first in range(0, rows, _PART):
         count = min(_PART, rows - first)
-        yield Part(f"{file.embeddings} {stamp} {first} {count}", partial(_samples, file, first, count), count)
+        told_of = f"{file.embeddings} {named} {stamp} {first} {count}"
+        yield Part(told_of, partial(_samples, file, named, first, count), count)
 
 
 def _metadata(path: Path) -> pq.FileMetaData:
@@ -115,48 +121,40 @@ def _metadata(path: Path) -> pq.FileMetaData:
         raise InputError(f"{path} is damaged ({error}): write it again") from None
 
 
-def _samples(file: EmbeddingFile, first: int, count: int) -> Iterator[Seen | Unusable]:
+def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Seen | Unusable]:
     vectors = read_embeddings(file.embeddings, first, count)
-    finite = np.isfinite(vectors).all(axis=1)
-    captions, names = _texts(file.captions, first, count)
-    for offset in range(count):
+    usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+    for offset, (caption, name, split) in enumerate(_texts(file.captions, first, count)):
         place = f"{file.captions}: row {first + offset + 1}"
-        caption, name = captions[offset], names[offset]
-        if not finite[offset]:
-            yield Unusable(f"{file.embeddings}: row {first + offset + 1} is not finite: compute it again")
+        try:
+            own = split_said(place, split) or named
+        except UnusableError as fault:
+            yield Unusable(str(fault))
+            continue
+        if not usable[offset]:
+            yield Unusable(f"{file.embeddings}: row {first + offset + 1} is zero or not finite: compute it again")
         elif not isinstance(caption, str) or not caption.strip():
             yield Unusable(f"{place} has an empty caption: write or remove it")
         else:
             raw = vectors[offset].tobytes()
-            known, key = image_id(raw), picture_key(raw)
-            yield Seen(place, str(file.embeddings), first + offset, None, known, key, (caption,), str(name or ""))
+            known, key, at = image_id(raw), picture_key(raw), first + offset
+            yield Seen(place, str(file.embeddings), at, None, known, key, (caption,), str(name or ""), own)
 
 
-def _texts(path: Path, first: int, count: int) -> tuple[list[Any], list[Any]]:
-    """Captions and names of some rows; names may be missing."""
+def _texts(path: Path, first: int, count: int) -> Iterator[tuple[Any, ...]]:
+    """Captions, names and splits of some rows; names and splits may be missing."""
     try:
         with pq.ParquetFile(path) as stream:
             names = stream.schema_arrow.names
             caption = next((name for name in CAPTIONS if name in names), None)
             if caption is None:
                 raise InputError(f"{path} has the columns {', '.join(names)} and none for the caption: call it caption")
-            name = next((name for name in NAMES if name in names), None)
-            columns = [caption] if name is None else [caption, name]
-            table = rows_of_file(stream, columns, first, count)
+            columns = (caption, next((name for name in NAMES if name in names), ""), _SPLIT)
+            table = rows_of_file(stream, [name for name in columns if name in names], first, count)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged ({error}): write it again") from None
-    captions = table.column(caption).to_pylist()
-    return captions, [None] * count if name is None else table.column(name).to_pylist()
-
-
-def describe(settings: Prepare) -> Described:
-    """How many embeddings there are, by split; a caption for each, and no pictures.
-
-    Raises:
-        InputError: as `read_splits`.
-    """
-    counts = {split: sum(part.pictures for part in parts) for split, parts in read_splits(settings).items()}
-    return Described(counts, counts, 1, [])
+    none = [None] * count
+    return zip(*(table.column(name).to_pylist() if name in names else none for name in columns), strict=True)
 
 
 def find(folder: Path) -> str | None:
@@ -165,4 +163,4 @@ def find(folder: Path) -> str | None:
     return str(files[0].embeddings.relative_to(folder)) if files else None
 
 
-SOURCE = streamed_source(read_splits, describe, find, "*.npy", _HOW)
+SOURCE = streamed_source(read_splits, find, "*.npy", _HOW)

@@ -13,7 +13,8 @@ from typing import Any
 from components.core.settings import Prepare
 from components.data.listed_images import listed_source
 from components.data.listing import Line, Listing, checked_line, image_folder
-from components.data.row_files import RowFiles, split_of, texts_of
+from components.data.row_files import RowFiles, texts_of
+from components.data.splits import split_said
 
 CAPTIONS = "captions.tsv"
 FILES = RowFiles(
@@ -43,7 +44,7 @@ def read_listing(settings: Prepare) -> Listing:
 
 def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> Line:
     image, caption, paraphrase = texts_of(file, place, row, "image", "caption", "paraphrase")
-    line = Line(place, image, caption, paraphrase, split_of(file, place, row))
+    line = Line(place, image, caption, paraphrase, split_said(f"{file}: {place}", row.get("split")))
     return checked_line(file, line, settings)
 
 

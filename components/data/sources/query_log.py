@@ -18,7 +18,8 @@ from components.core.errors import InputError
 from components.core.settings import Prepare
 from components.data.listed_images import listed_source
 from components.data.listing import Line, Listing, checked_line, image_folder
-from components.data.row_files import RowFiles, split_of, texts_of
+from components.data.row_files import RowFiles, texts_of
+from components.data.splits import split_said
 
 QUERIES = "queries.tsv"
 _FILES = RowFiles(
@@ -48,7 +49,8 @@ def read_listing(settings: Prepare) -> Listing:
     weights: defaultdict[tuple[str, str, str], array[float]] = defaultdict(lambda: array("d"))
     for place, row in _FILES.rows(file):
         image, query = texts_of(file, place, row, "image", "query")
-        line = checked_line(file, Line(place, image, query, split=split_of(file, place, row)), settings)
+        split = split_said(f"{file}: {place}", row.get("split"))
+        line = checked_line(file, Line(place, image, query, split=split), settings)
         key = line.image, line.caption, line.split
         first.setdefault(key, line)
         weights[key].append(_weight(file, place, row.get("weight")))

@@ -1,33 +1,32 @@
 """Shards of img2dataset, on disk or in S3: `<key>.jpg`, png or webp beside `<key>.txt`, or `caption` in `<key>.json`.
 
-A shard whose name, or whose folder's name, has `train`, `val` or `test` in it as a word is of that split; all other
-shards train. A sample that is cut, hostile or without caption is left out and counted; nothing is written to disk
-while a shard is read.
+A sample is of the `split` that its `<key>.json` says, or else of that which its shard's name, or the name of the
+shard's folder, has in it as a word. A sample that is cut, hostile or without caption is left out and counted; nothing
+is written to disk while a shard is read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from more_itertools import longest_common_prefix
+
 from components.core.errors import InputError
-from components.core.files import image_id
 from components.core.settings import Prepare
 from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
 from components.core.shards.reader import Fault, RawSample, ShardReader, sound
 from components.data.checked_pictures import Part, Sample
-from components.data.listing import image_folder, split_named
-from components.data.source import Described, Unusable
+from components.data.listing import image_folder
+from components.data.source import Unusable, UnusableError
+from components.data.splits import split_named, split_said
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 IMAGES = ("jpg", "jpeg", "png", "webp")
 """Endings of pictures in shards."""
 _USUAL = 10_000
 """Samples of a shard by img2dataset's default."""
-_FIRST = 8
-"""Images of each shard that `cliptune import` opens."""
 _HOW = "put img2dataset's shards into it, such as 00000.tar"
 
 
@@ -40,10 +39,13 @@ def read_splits(settings: Prepare) -> Splits:
     given = _given(settings)
     stamps = _stamps(given.urls)
     found: dict[str, list[Part]] = {}
+    # Names of folders that all shards are in, such as the data set's own, say nothing of one shard.
+    shared = "/".join(longest_common_prefix(url.split("/")[:-1] for url in given.urls))
+    root = str(settings.folder) if settings.shards is None else shared
     for url in given.urls:
-        size = given.sizes.get(url, 0)
-        part = Part(stamps[url], partial(_samples, url, {url: size} if size else {}), size or _USUAL)
-        found.setdefault(split_named(url), []).append(part)
+        size, split = given.sizes.get(url), split_named(url.removeprefix(root))
+        part = Part(f"{stamps[url]} {size} {split}", partial(_samples, url, size, split), size or _USUAL)
+        found.setdefault(split or TRAIN, []).append(part)
     if TRAIN not in found:
         raise InputError(f"{given.urls[0]} and the other shards are all of a split to test with: {_HOW}")
     return found
@@ -73,50 +75,24 @@ def shards_in(folder: Path) -> list[str]:
     return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
 
 
-def _samples(url: str, sizes: Mapping[str, int]) -> Iterator[Sample | Unusable]:
-    for raw in ShardReader(ShardFiles(), {*IMAGES, "txt", "json"}, sizes).read(url):
+def _samples(url: str, size: int | None, split: str) -> Iterator[Sample | Unusable]:
+    sizes = {} if size is None else {url: size}
+    for raw in ShardReader(ShardFiles(), {*IMAGES, "txt", "json"}, sizes, _USUAL).read(url):
         try:
-            yield _sample(raw)
-        except Fault as fault:
+            yield _sample(raw, split)
+        except (Fault, UnusableError) as fault:
             yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
 
 
-def _sample(raw: RawSample) -> Sample:
+def _sample(raw: RawSample, split: str) -> Sample:
     if raw.fault is not None:
         raise raw.fault
     ending = next((ending for ending in IMAGES if ending in raw.members), "")
     image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
     if not image or not caption:
         raise Fault("no caption" if image else "no image")
-    return Sample(raw.name, image, raw.shard, raw.positions[ending], (caption,), raw.name)
-
-
-def describe(settings: Prepare) -> Described:
-    """What the shards hold: all of them are read once, and the first images of each may be opened.
-
-    Raises:
-        InputError: as `read_splits`.
-    """
-    images: dict[str, int] = {}
-    captions: dict[str, int] = {}
-    pictures: list[tuple[str, Callable[[], bytes]]] = []
-    missing, told = 0, Counter[int]()
-    for split, parts in read_splits(settings).items():
-        for part in parts:
-            opened = 0
-            for one in part.read():
-                if not isinstance(one, Sample):
-                    missing += one.images if isinstance(one, Unusable) else 0
-                    continue
-                captions[split] = captions.get(split, 0) + 1
-                known = int(image_id(one.raw), 16)
-                told[known] += 1
-                if told[known] > 1:
-                    continue
-                images[split] = images.get(split, 0) + 1
-                if (opened := opened + 1) <= _FIRST:
-                    pictures.append((one.place, partial(bytes, one.raw)))
-    return Described(images, captions, max(told.values(), default=0), pictures, missing)
+    split = split_said("its JSON", raw.text("json", "split")) or split
+    return Sample(raw.name, image, raw.shard, raw.positions[ending], (caption,), raw.name, split)
 
 
 def find(folder: Path) -> str | None:
@@ -125,4 +101,4 @@ def find(folder: Path) -> str | None:
     return str(Path(shards[0]).relative_to(folder)) if shards else None
 
 
-SOURCE = streamed_source(read_splits, describe, find, "*.tar", _HOW)
+SOURCE = streamed_source(read_splits, find, "*.tar", _HOW)

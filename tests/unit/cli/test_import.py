@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,14 @@ from components.cli import app
 from components.core.profiles import overlaid, settings_with
 from components.core.settings import load_settings
 from components.data.sources import find_source
-from tests.unit.data.sources.published_folders import WRITERS, captions, picture, write_flickr8k, write_pictures
+from tests.unit.data.sources.published_folders import (
+    WRITERS,
+    captions,
+    picture,
+    write_flickr8k,
+    write_pictures,
+    write_webdataset,
+)
 
 REPO = Path(__file__).parents[3]
 
@@ -130,6 +138,7 @@ def test_problems_are_told_before_a_stage_meets_them(project: Path) -> None:
     (project / "set" / "4.png").write_bytes(picture(4)[:40])
     done = _run("set", "--dry-run")
     assert "problem: 1 images that captions.tsv names are missing or damaged" in done.output
+    assert "the first: set/captions.tsv: line 8 names 3.png, which is not in set: add or remove it" in done.output
     assert "problem: 1 of 19 images that were opened cannot be used: set/4.png is no readable image" in done.output
 
 
@@ -141,6 +150,18 @@ def _damaged(folder: Path) -> None:
 def _ambiguous(folder: Path) -> None:
     _write_own(folder)
     (folder / "dataset_coco.json").write_text("{}")
+
+
+def _tests_alone(folder: Path) -> None:
+    _write_own(folder)
+    head, *rows = (folder / "captions.tsv").read_text().rstrip("\n").split("\n")
+    (folder / "captions.tsv").write_text("\n".join([f"{head}\tsplit", *(f"{row}\ttest" for row in rows)]))
+
+
+def _zipped(folder: Path) -> None:
+    write_webdataset(folder)
+    for shard in folder.glob("*.tar"):
+        shard.write_bytes(gzip.compress(shard.read_bytes()))
 
 
 def _few(folder: Path) -> None:
@@ -157,6 +178,8 @@ def _few(folder: Path) -> None:
         (_damaged, (), "captions.tsv: the first line must name the columns image and caption"),
         (_ambiguous, (), "set is what coco (dataset_coco.json), folder (captions.tsv) read"),
         (_few, (), "set has 4 images: at least 10 are needed"),
+        (_tests_alone, (), "set has images of split test alone: add some to train on"),
+        (_zipped, (), "set has 0 images: at least 10 are needed; set-TEST-00000.tar/truncated header: cut, or"),
         (_write_own, ("--name", "../x"), "'../x' is no profile's name"),
         (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml is there already"),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from components.core.settings import Counts
 from components.data.listing import Line, Listing, share
 from components.data.source import Seen
@@ -13,9 +15,9 @@ SEEN = {name: Seen(name, name, None, None, image_id=name, key=b"") for name in N
 COUNTS = Counts(train=10, val=2, test=2)
 
 
-def _shared(seed: int, split: str = "") -> dict[str, list[str]]:
+def _shared(seed: int, split: str = "", names: list[str] = NAMES) -> dict[str, list[str]]:
     """Split -> images in their order, of a listing that has all of them in the published `split`."""
-    lines = [Line(f"line {name}", name, f"picture {name}", split=split) for name in NAMES]
+    lines = [Line(f"line {name}", name, f"picture {name}", split=split) for name in names]
     shared = share(Listing(Path("captions.tsv"), Path(), lines), SEEN, COUNTS, seed)
     return {name: [image[0].image for image in images] for name, images in shared.items()}
 
@@ -31,3 +33,12 @@ def test_images_come_in_an_order_that_the_seed_gives() -> None:
             train = [NAMES.index(name) for name in shared["train"]]
             assert train != sorted(train)
         assert len({tuple(shared["train"]) for shared in found}) == 5
+
+
+@pytest.mark.parametrize("split", ["", "train"])
+def test_one_image_more_moves_none_from_training_to_testing(split: str) -> None:
+    for seed in range(20):
+        before, after = _shared(seed, split, NAMES[1:]), _shared(seed, split)
+        assert not set(after["test"]) & set(before["train"])
+        assert len(set(after["test"]) & set(before["test"])) >= COUNTS.test - 1
+        assert len(set(before["train"]) - set(after["train"])) == 0

@@ -16,6 +16,10 @@ from components.data.leaks.keys import name_key, picture_key, text_key
         ("VG_100K/2407890.jpg", "VG_100K_2/2407890.jpg", "visual_genome/2407890.jpg", "gqa/images/2407890.jpg"),
         ("cc3m_subset_images_extracted_final/000012345.jpg", "cc-neg/cc3m_subset_images/12345.jpg"),
         ("a/ILSVRC2012_val_00000001.JPEG", "b/ilsvrc2012_val_00000001.jpg"),
+        # Samples of shards, and clip-retrieval's metadata of them, have no endings.
+        ("00000.tar/COCO_val2014_000000391895", "COCO_val2014_000000391895", "0.tar/val2017/000000391895"),
+        ("00000.tar/1000268201_693b08cb0e", "0.tar/flickr30k/1000268201", "1000268201_693b08cb0e.jpg"),
+        ("0.tar/VG_100K/2407890", "VG_100K/2407890"),
     ],
 )  # fmt: skip
 def test_names_of_one_published_picture_have_one_key(same: tuple[str, ...]) -> None:
@@ -27,7 +31,8 @@ def test_names_of_one_published_picture_have_one_key(same: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     "path",
     ["pictures/0001.jpg", "images/000000391895.jpg", "shards/000012345.jpg", "images/2407890.jpg", "coco/1.jpg",
-     "shop/1000268201.jpg", "val2017.jpg", "", "coco/391895.txt.d/a"],
+     "shop/1000268201.jpg", "val2017.jpg", "", "coco/391895.txt.d/a", "00000.tar/000012345",
+     "flickr30k-00000.tar/000036979", "gqa/00000.tar/002407890", "coco-00000.tar/000000391895", "val2017/0.tar/12"],
 )  # fmt: skip
 def test_a_number_that_nobody_owns_says_nothing(path: str) -> None:
     assert name_key(path) is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
@@ -85,10 +87,10 @@ def write_coco(folder: Path) -> None:
         path.write_text(json.dumps({"images": images, "annotations": told}))
 
 
-def write_huggingface(folder: Path) -> None:
+def write_huggingface(folder: Path, held_out: tuple[str, str] = ("validation", "test")) -> None:
     """Parquet files by split, images as the hub stores them, two files to train on."""
     files = {"train-00000-of-00002": range(3), "train-00001-of-00002": range(3, 6)}
-    for name, numbers in {**files, "validation": PUBLISHED["val"], "test": PUBLISHED["test"]}.items():
+    for name, numbers in {**files, held_out[0]: PUBLISHED["val"], held_out[1]: PUBLISHED["test"]}.items():
         rows = {
             "image": [{"bytes": picture(number), "path": f"{number}.png"} for number in numbers],
             "caption": [captions(number) for number in numbers],
@@ -98,15 +100,60 @@ def write_huggingface(folder: Path) -> None:
         pq.write_table(pa.table(rows), folder / "data" / f"{name}.parquet")
 
 
-def write_webdataset(folder: Path) -> None:
+SAID = {"train": "Training", "val": "valid", "test": " TEST "}
+"""Split -> a word that publishers have for it."""
+
+
+def rows() -> list[tuple[int, str, str]]:
+    """A picture's number, a caption of it and its split as said: one row for each caption, those to test with first."""
+    return [
+        (number, text, SAID[split])
+        for split in ("test", "train", "val")
+        for number in PUBLISHED[split]
+        for text in captions(number)
+    ]
+
+
+def write_huggingface_rows(folder: Path) -> None:
+    """One Parquet file, named after one split, with a column of splits."""
+    numbers, texts, splits = zip(*rows(), strict=True)
+    images = [{"bytes": picture(number), "path": None} for number in numbers]
+    folder.mkdir()
+    pq.write_table(pa.table({"image": images, "caption": texts, "split": splits}), folder / "test-00000.parquet")
+
+
+def vector(number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """An embedding that no other number has."""
+    return np.array([1, number], np.float32)
+
+
+def write_embeddings(folder: Path) -> None:
+    """clip-retrieval's files, with a column of splits in the metadata."""
+    numbers, texts, splits = zip(*rows(), strict=True)
+    for part in ("img_emb", "metadata"):
+        (folder / part).mkdir(parents=True)
+    np.save(folder / "img_emb" / "img_emb_0.npy", np.array([vector(number) for number in numbers]))
+    pq.write_table(pa.table({"caption": texts, "split": splits}), folder / "metadata" / "metadata_0.parquet")
+
+
+def _samples(told: list[tuple[int, str, str]]) -> list[tuple[str | tarfile.TarInfo, bytes]]:
+    members: list[tuple[str | tarfile.TarInfo, bytes]] = []
+    for key, (shown, text, split) in enumerate(told):
+        members += [(f"{key:09d}.png", picture(shown)), (f"{key:09d}.txt", text.encode())]
+        members.append((f"{key:09d}.json", json.dumps({"split": split} if split else {}).encode()))
+    return members
+
+
+def write_webdataset(folder: Path, shard: str = "set-{}-00000.tar") -> None:
     """img2dataset's shards, a sample for each caption."""
     for split, numbers in PUBLISHED.items():
-        members: list[tuple[str | tarfile.TarInfo, bytes]] = []
-        told = [(number, text) for number in numbers for text in captions(number)]
-        for key, (shown, text) in enumerate(told):
-            members += [(f"{key:09d}.png", picture(shown)), (f"{key:09d}.json", b"{}")]
-            members.append((f"{key:09d}.txt", text.encode()))
-        write_tar(folder / f"set-{split}-00000.tar", members)
+        told = [(number, text, "") for number in numbers for text in captions(number)]
+        write_tar(folder / shard.format(SAID[split].strip()), _samples(told))
+
+
+def write_webdataset_json(folder: Path) -> None:
+    """A shard whose samples say their split in JSON."""
+    write_tar(folder / "00000.tar", _samples(rows()))
 
 
 def write_query_log(folder: Path) -> None:
@@ -128,7 +175,12 @@ WRITERS = {
     "coco_karpathy": ("coco", write_coco_karpathy),
     "coco": ("coco", write_coco),
     "huggingface": ("huggingface", write_huggingface),
+    "huggingface_names": ("huggingface", partial(write_huggingface, held_out=("Valid_00000", "set_eval_0"))),
+    "huggingface_rows": ("huggingface", write_huggingface_rows),
+    "embeddings": ("embeddings", write_embeddings),
     "webdataset": ("webdataset", write_webdataset),
+    "webdataset_folders": ("webdataset", partial(write_webdataset, shard="{}/00000.tar")),
+    "webdataset_json": ("webdataset", write_webdataset_json),
     "query_log": ("query_log", write_query_log),
 }
 """Format -> the source that reads it, and what writes a small folder of it."""

@@ -81,7 +81,7 @@ def test_pairs_refer_to_their_rows_in_order(writer: str, settings: Any, tmp_path
             found = read_embeddings(Path(row["file"]), row["position"], 1)[0]
             np.testing.assert_array_equal(found, everything[number])
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")["text"].to_pylist()
-    assert queries == ["caption 0", "caption 1"]
+    assert queries == PAIRS.read(tmp_path / "pairs" / "test.parquet")["caption"].to_pylist()
     assert find_source("embeddings").found_in(tmp_path / "set") is not None
 
 
@@ -89,7 +89,9 @@ def test_parts_are_cut_anywhere(settings: Any, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(embeddings, "_PART", 5)
     made = settings("columns")
     captions = [pair.caption for pair in find_source("embeddings").usable(made, [])]
-    assert captions == [f"caption {number}" for number in range(24)]
+    assert sorted(captions) == sorted(f"caption {number}" for number in range(24))
+    trained = [int(caption.removeprefix("caption ")) for caption in captions[4:]]
+    assert trained == sorted(trained)
 
 
 def test_names_of_files_are_splits(settings: Any, tmp_path: Path) -> None:
@@ -100,19 +102,35 @@ def test_names_of_files_are_splits(settings: Any, tmp_path: Path) -> None:
     assert [pair.caption for pair in pairs if pair.split == "test"] == [f"caption {12 + row}" for row in range(4)]
 
 
-def test_rows_that_are_not_finite_or_have_no_caption_are_listed(settings: Any, tmp_path: Path) -> None:
-    made = settings(counts=COUNTS | {"train": 18}, max_unusable_share=0.5)
+def test_one_image_more_moves_none_from_training_to_testing(settings: Any, tmp_path: Path) -> None:
+    def splits() -> dict[str, set[str]]:
+        pairs = list(find_source("embeddings").usable(made, []))
+        return {split: {pair.image_id for pair in pairs if pair.split == split} for split in SPLITS}
+
+    made = settings("beside")
+    for number in range(20):
+        before = splits()
+        np.save(tmp_path / "set" / f"{number}.npy", vectors(number + 2)[:1])
+        pq.write_table(pa.table(told(number)).slice(0, 1), tmp_path / "set" / f"{number}.parquet")
+        after = splits()
+        assert not after["test"] & before["train"]
+        assert len(after["test"] & before["test"]) >= COUNTS["test"] - 1
+
+
+def test_rows_that_are_zero_or_not_finite_or_have_no_caption_are_listed(settings: Any, tmp_path: Path) -> None:
+    made = settings(counts=COUNTS | {"train": 17}, max_unusable_share=0.5)
     broken = vectors(0)
-    broken[3, 1] = np.nan
+    broken[3, 1], broken[4] = np.nan, 0
     np.save(tmp_path / "set/img_emb/img_emb_9.npy", broken)
     rows = told(0)
     rows["caption"][5] = None
     pq.write_table(pa.table(rows), tmp_path / "set/metadata/metadata_9.parquet")
     prepare.run(made, tmp_path / "pairs", tmp_path / "evaluation")
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "img_emb_9.npy: row 4 is not finite" in reasons[0]
-    assert "metadata_9.parquet: row 6 has an empty caption" in reasons[1]
-    assert len(reasons) == 2
+    assert "img_emb_9.npy: row 4 is zero or not finite" in reasons[0]
+    assert "img_emb_9.npy: row 5 is zero or not finite" in reasons[1]
+    assert "metadata_9.parquet: row 6 has an empty caption" in reasons[2]
+    assert len(reasons) == 3
 
 
 FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {

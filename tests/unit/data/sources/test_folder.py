@@ -97,6 +97,7 @@ def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path:
         (("3.png", "   "), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
         (("3.png", "\u200b \u2060"), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
         (("3.png", "word " * 500), r"captions\.tsv: line 5 \(3\.png\) has a caption of 500 words"),
+        (("3.png", "x" * 2001), r"captions\.tsv: line 5 \(3\.png\) has a caption of 2001 letters, 2000 are allowed"),
         (("gone.png", "a picture"), r"captions\.tsv: line 5 names gone\.png"),
         (("", "a picture"), r"captions\.tsv: line 5 names "),
     ],
@@ -121,8 +122,28 @@ def test_link_out_of_the_folder(world: Any, tmp_path: Path, png: Any) -> None:
     link = tmp_path / "pictures" / "3.png"
     link.unlink()
     link.symlink_to(tmp_path / "secret.png")
-    with pytest.raises(InputError, match=r"line 5 names 3\.png"):
+    with pytest.raises(
+        InputError, match=r"line 5 names 3\.png, which leads out of .*pictures, as a link may not: copy"
+    ):
         _pairs(settings)
+    link.unlink()
+    with pytest.raises(InputError, match=r"line 5 names 3\.png, which is not in .*pictures: add or remove it"):
+        _pairs(settings)
+
+
+def test_a_name_that_is_spelled_otherwise_is_the_same_picture(world: Any, tmp_path: Path) -> None:
+    settings = world()
+    table = tmp_path / "pictures" / "captions.tsv"
+    before = _pairs(settings)
+    table.write_text(table.read_text().replace("3.png", "./3.png"))
+    assert [pair.id for pair in _pairs(settings)] == [pair.id for pair in before]
+    table.rename(tmp_path / "captions.tsv")
+    whole = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": tmp_path})})
+    text = (tmp_path / "captions.tsv").read_text()
+    for number in range(6):
+        text = text.replace(f"{number}.png", f"pictures/{number}.png")
+    (tmp_path / "captions.tsv").write_text(text.replace("./pictures", "pictures"))
+    assert [pair.id for pair in _pairs(whole)] == [pair.id for pair in before]
 
 
 @pytest.mark.parametrize("cut", [lambda raw: b"no image at all", lambda raw: raw[:40], lambda raw: b""])
@@ -208,15 +229,17 @@ def test_missing_table(world: Any, tmp_path: Path) -> None:
 def test_table_in_another_encoding(world: Any, tmp_path: Path) -> None:
     settings = world()
     (tmp_path / "pictures" / "captions.tsv").write_bytes("image\tcaption\n0.png\tcafé\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"captions\.tsv"):
+    with pytest.raises(InputError, match=r"captions\.tsv is not UTF-8"):
         _pairs(settings)
 
 
 def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
-    settings = world()
+    """It begins with a byte order mark, and quotes in a quoted text are doubled."""
+    settings = world([("0.png", '"He said ""hi"", ok"'), ("1.png", '"Stop" on a sign'), *ROWS[2:]])
     table = tmp_path / "pictures" / "captions.tsv"
     table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
-    assert sorted(pair.caption for pair in _pairs(settings)) == sorted(caption for _, caption in ROWS)
+    read = ['He said "hi", ok', '"Stop" on a sign', *(caption for _, caption in ROWS[2:])]
+    assert sorted(pair.caption for pair in _pairs(settings)) == sorted(read)
 
 
 def test_unknown_source() -> None:

@@ -20,7 +20,7 @@ from components.core.settings import Settings
 from components.data import prepare
 from components.data.source import Unusable
 from components.data.sources import find_source
-from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture
+from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture, vector
 
 SOURCES = "components.data.sources"
 SHARED = Path(__file__).parents[5] / "shared" / "data" / "flickr8k"
@@ -45,7 +45,8 @@ def test_published_splits_are_kept(name: str, settings: Any, tmp_path: Path) -> 
     rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
     assert {split: len(found) for split, found in rows.items()} == COUNTS
     images = {split: {row["image_id"] for row in found} for split, found in rows.items()}
-    published = {split: {image_id(picture(number)) for number in numbers} for split, numbers in PUBLISHED.items()}
+    shown = (lambda number: vector(number).tobytes()) if name == "embeddings" else picture
+    published = {split: {image_id(shown(number)) for number in numbers} for split, numbers in PUBLISHED.items()}
     assert images["test"] == published["test"]
     if name == "coco":
         # COCO publishes nothing to validate with: these are of those to train on.
@@ -59,6 +60,8 @@ def test_published_splits_are_kept(name: str, settings: Any, tmp_path: Path) -> 
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
     assert {query["text"] for query in queries} == {text for one in PUBLISHED["test"] for text in captions(one)}
     assert {query["image_id"] for query in queries} == images["test"]
+    validated = CAPTION_QUERIES.read(tmp_path / "evaluation" / "validation" / "caption_queries.parquet")
+    assert set(validated["image_id"].to_pylist()) == images["val"]
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -107,17 +110,6 @@ def test_an_image_that_streams_twice_does_not_train(settings: Any, tmp_path: Pat
     assert {pair.split for pair in pairs if pair.image_id == image_id(picture(8))} == {"test"}
 
 
-def test_without_published_splits_the_first_images_test(tmp_path: Path, settings: Any) -> None:
-    made = settings("huggingface", counts={"train": 6, "val": 1, "test": 1})
-    for path in (tmp_path / "set" / "data").iterdir():
-        if not path.name.startswith("train"):
-            path.unlink()
-    pairs = list(find_source("huggingface").usable(made, []))
-    order = [image_id(picture(number)) for number in range(6)]
-    assert [pair.image_id for pair in pairs[:2]] == order[:2]
-    assert {pair.image_id for pair in pairs[2:]} <= set(order[2:])
-
-
 def _change_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(path.read_text())
     change(content)
@@ -157,7 +149,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
             (folder / "flickr30k-images" / "8.png").rename(folder.parent / "secret.png"),
             (folder / "flickr30k-images" / "8.png").symlink_to(folder.parent / "secret.png"),
         ),
-        r"images\[8\] names 8\.png, which is not in",
+        r"images\[8\] names 8\.png, which leads out of .* copy the picture",
     ),
     "cut JSON": (
         "coco_karpathy",
@@ -176,8 +168,8 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "an unknown split": (
         "coco_karpathy",
-        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(split="dev")),
-        r"images\[3\] has split 'dev'",
+        lambda folder: _change_json(folder / "dataset_coco.json", lambda raw: raw["images"][3].update(split="most")),
+        r"images\[3\] has split 'most'",
     ),
     "a field of another kind": (
         "coco_karpathy",
@@ -227,7 +219,15 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda folder: pq.write_table(
             pa.table({"image": [{"bytes": None, "path": "8.png"}], "caption": [["x"]]}), folder / "data/test.parquet"
         ),
-        r"test\.parquet: row 1 holds no image",
+        r"test\.parquet: row 1 holds no image.*max_unusable_share",
+    ),
+    "a split of no known name": (
+        "huggingface",
+        lambda folder: pq.write_table(
+            pq.read_table(folder / "data/test.parquet").append_column("split", [["fold 3"] * 2]),
+            folder / "data/test.parquet",
+        ),
+        r"test\.parquet: row 1 has split 'fold 3': write train, val or test, or nothing",
     ),
     "no caption": (
         "huggingface",
@@ -253,6 +253,18 @@ def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path
     with pytest.raises(InputError, match=message) as caught:
         list(find_source(WRITERS[name][0]).usable(made, []))
     assert "\n" not in str(caught.value)
+
+
+def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings: Any, tmp_path: Path) -> None:
+    made = settings("huggingface", max_unusable_share=0.2, counts=COUNTS | {"train": 6})
+    path = tmp_path / "set/data/train-00000-of-00002.parquet"
+    rows = pq.read_table(path).to_pylist()
+    rows[0]["image"], rows[1]["caption"], rows[2]["caption"] = None, None, ["a picture", None]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    unusable: list[Unusable] = []
+    assert sum(pair.split == "train" for pair in find_source("huggingface").usable(made, unusable)) == 6
+    missing = ["row 1 holds no image", "row 2 holds no caption", "row 3 holds no caption"]
+    assert [one.reason.partition(": ")[2].partition(":")[0] for one in unusable] == missing
 
 
 @pytest.mark.slow

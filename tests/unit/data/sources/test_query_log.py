@@ -250,7 +250,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a field that is too long": (_log(f"query\timage\n{'x' * 140_000}\t0.png\n"), "line 2 cannot be read"),
     "an unknown split": (_log("query\timage\tsplit\ndog\t0.png\tmost\n"), "line 2 has split 'most'"),
     "a missing image": (lambda folder: (folder / "3.png").unlink(), r"line 6 names 3\.png, which is not in"),
-    "an image out of the folder": (_link, r"line 6 names 3\.png, which is not in"),
+    "an image out of the folder": (_link, r"line 6 names 3\.png, which leads out of"),
     "a cut picture": (lambda folder: (folder / "3.png").write_bytes(picture(3)[:40]), r"3\.png is no readable image"),
     "a bomb": (lambda folder: (folder / "3.png").write_bytes(_bomb()), r"3\.png (has 30000x30000 pixels|is no read)"),
 }

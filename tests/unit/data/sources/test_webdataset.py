@@ -42,16 +42,23 @@ def prepared(tmp_path: Path) -> Callable[[Settings], dict[str, list[str]]]:
     return run
 
 
-def test_without_splits_the_first_samples_are_held_out(settings: Any, prepared: Any, tmp_path: Path) -> None:
+def test_without_splits_samples_are_drawn_wherever_they_lie(settings: Any, prepared: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 3, 4)
     found = prepared(settings())
-    assert found == {
-        "test": ["caption 0", "caption 1"],
-        "val": ["caption 2", "caption 3"],
-        "train": [f"caption {number}" for number in range(4, 12)],
-    }
+    assert found == prepared(settings(folder=None, shards=str(tmp_path / "shards")))
+    held_out = found["test"] + found["val"]
+    assert found["train"] == [one for one in map("caption {}".format, range(12)) if one not in held_out]
+    assert sorted(held_out) != [f"caption {number}" for number in range(4)]
+    assert len(set(held_out)) == 4
     queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet")
-    assert queries["text"].to_pylist() == ["caption 0", "caption 1"]
+    assert queries["text"].to_pylist() == found["test"]
+
+
+def test_the_folder_of_the_data_set_is_no_split(settings: Any, prepared: Any, tmp_path: Path) -> None:
+    pattern = make_shards(tmp_path / "laion-test", 3, 4)
+    found = prepared(settings(folder=str(tmp_path / "laion-test")))
+    assert found == prepared(settings(shards=pattern))
+    assert {split: len(captions) for split, captions in found.items()} == COUNTS
 
 
 def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared: Any, tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ def test_a_pattern_names_shards_and_folders_name_splits(settings: Any, prepared:
     assert found["val"] == ["caption 20", "caption 21"]
     assert found["train"] == [f"caption {number}" for number in range(8)]
     alone = settings(shards=f"{tmp_path}/shards/{{train,test}}/00000.tar", counts=COUNTS | {"train": 6})
-    assert prepared(alone)["val"] == ["caption 0", "caption 1"]
+    assert set(prepared(alone)["val"]) < {f"caption {number}" for number in range(8)}
 
 
 def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_path: Path) -> None:
@@ -71,18 +78,21 @@ def test_a_caption_may_be_in_the_json_member(settings: Any, prepared: Any, tmp_p
     for number in range(12):
         samples += [
             (f"{number}.jpg", picture(number, "JPEG")),
-            (f"{number}.json", b'{"caption": " a d\\u00f6g %d "}' % number),
+            (f"{number}.json", b'\xef\xbb\xbf{"caption": " a d\\u00f6g %d "}' % number),
         ]
     write_tar(tmp_path / "shards" / "0.tar", samples)
-    assert prepared(settings())["test"] == ["a d\u00f6g 0", "a d\u00f6g 1"]
+    found = prepared(settings())
+    assert {text for texts in found.values() for text in texts} == {f"a d\u00f6g {number}" for number in range(12)}
 
 
 def test_a_pair_that_comes_again_is_left_out(
     settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    samples = [member for key in range(14) for member in sound(f"{key:02d}", min(key, 4) if key < 7 else key)]
-    write_tar(tmp_path / "shards" / "0.tar", samples)
-    assert prepared(settings())["train"] == [f"caption {number}" for number in (4, 7, 8, 9, 10, 11, 12, 13)]
+    write_tar(tmp_path / "shards" / "test" / "0.tar", [one for key in (0, 1) for one in sound(f"{key:02d}", key)])
+    write_tar(tmp_path / "shards" / "val" / "0.tar", [one for key in (2, 3) for one in sound(f"{key:02d}", key)])
+    trained = [one for key, number in enumerate([*range(4, 10), 4, 5, 10, 11]) for one in sound(f"{key:02d}", number)]
+    write_tar(tmp_path / "shards" / "0.tar", trained)
+    assert prepared(settings())["train"] == [f"caption {number}" for number in range(4, 12)]
     assert "2 captions left out that repeat another of the same image" in capsys.readouterr().out
 
 
@@ -144,9 +154,24 @@ def test_a_cut_shard_gives_what_is_before_the_cut(settings: Any, prepared: Any, 
     first = tmp_path / "shards" / "000.tar"
     first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
     found = prepared(settings(max_unusable_share=0.4))
-    assert found["train"][:5] == [f"caption {number}" for number in (4, 5, 6, 7, 12)]
+    whole = {f"caption {number}" for number in (*range(8), *range(12, 24))}
+    assert {text for texts in found.values() for text in texts} < whole
     (told,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
     assert "broken shard" in told
+
+
+def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
+    settings: Any, prepared: Any, tmp_path: Path
+) -> None:
+    make_shards(tmp_path / "shards", 2, 12)
+    sizes = (tmp_path / "shards" / "sizes.json").rename(tmp_path / "sizes.json")
+    first = tmp_path / "shards" / "000.tar"
+    first.write_bytes(first.read_bytes()[: 1024 * 2 * 9 + 100])
+    with pytest.raises(InputError, match=r"broken shard.*9992 of at most 12 images cannot be used"):
+        prepared(settings(max_unusable_share=0.4))
+    # Kept checks do not outlive a size that is known since.
+    sizes.rename(tmp_path / "shards" / "sizes.json")
+    assert len(prepared(settings(max_unusable_share=0.4))["train"]) == COUNTS["train"]
 
 
 @pytest.mark.parametrize(
