@@ -128,7 +128,11 @@ class Explored:
         for number, report in zip((first, second), chosen, strict=True):
             if report is None:
                 raise InputError(f"'{self.names[number]}' was not evaluated here: run `dvc repro`")
-        return changed(self.folders, [one for one in chosen if one], metric, count, self.settings.evaluate)
+        found = changed(self.folders, [one for one in chosen if one], metric, count, self.settings.evaluate)
+        if "split" not in self.explorer.index.schema.names:
+            # The index has other pictures than the project.
+            del found.opens["is.split"]
+        return found
 
     def stability(self, wished: Wished, among: Marks | None) -> dict[str, Any]:
         """For every encoder the lists of all wordings, and how alike they are, on average over pairs."""
