@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from components.cli.new_file import new_file
 from components.cli.tables import AsJson, print_json, print_table, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
@@ -100,7 +101,7 @@ def table(
     ] = None,
     form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
     results: Annotated[Path, typer.Option(help="Where results are.")] = _RESULTS,
-    output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A new file; the terminal when not given.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
     ] = None,
@@ -122,6 +123,7 @@ def table(
         from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
+        written = None if output is None else new_file(output)
         reports = all_published(place)
         if collection is not None:
             sections = paper_sections(find_collection(collection), reports)
@@ -132,10 +134,10 @@ def table(
         else:
             sections = metric_sections(reports, groups=groups)
         text = FORMATS[form](sections)
-        if output is None:
+        if written is None:
             typer.echo(text, nl=False)
             return
-        with atomic_file(from_root(output)) as temporary:
+        with atomic_file(written) as temporary:
             temporary.write_text(text, encoding="utf-8")
         typer.echo(f"wrote {output}")
 

@@ -161,6 +161,28 @@ def test_odd_texts_are_texts(client: TestClient, text: str) -> None:
     assert client.post("/api/votes", json=voted).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "body", ['{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"]
+)
+def test_values_that_json_cannot_answer_with_are_refused(client: TestClient, body: str) -> None:
+    answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["msg"]
+
+
+def test_a_vote_names_the_picture_as_the_rows_of_the_project_do(
+    client: TestClient, explored: Explored, tmp_path: Path
+) -> None:
+    prepare = explored.settings.prepare.model_copy(update={"folder": tmp_path})
+    explored.settings = explored.settings.model_copy(update={"prepare": prepare})
+    asked = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound"}).json()
+    client.post("/api/votes", json={"question": asked["question"], "choice": "left", "user": "Ada", "row": 3})
+    store = Votes(explored.store)
+    (vote,) = store.all()
+    store.close()
+    assert vote.image == "pictures/03.png"
+
+
 def test_hostile_captions_arrive_as_they_are(client: TestClient) -> None:
     found = client.get("/api/compare", params={"q": "a", "k": PICTURES, "words": "onerror"})
     assert found.json()["sides"][0]["query"][0]["caption"] == HOSTILE
