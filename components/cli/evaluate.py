@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from components.cli.new_file import new_file
 from components.cli.tables import AsJson, print_json, print_table, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
@@ -32,7 +33,7 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A benchmark, a family such as sts, or a collection. May be given several times."),
     ] = None,
-    data: Annotated[Path, typer.Option(help="The folder that has each benchmark's folder.")] = _DATA,
+    data: Annotated[Path, typer.Option(help="Root folder of the benchmarks' data sets.")] = _DATA,
     results: Annotated[Path, typer.Option(help="Where results go.")] = _RESULTS,
     option: Annotated[
         list[str] | None, typer.Option(help="For single benchmarks, such as judge=llm; see --list.")
@@ -51,7 +52,7 @@ def evaluate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score encoders on published benchmarks; what has a result already is left alone.
+    """Score encoders on published benchmarks; existing results are reused.
 
     Examples: cliptune evaluate --list
 
@@ -82,12 +83,21 @@ def evaluate(
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
-        outcomes = {name: run_all(find_encoder(name, precision=precision), chosen, plan) for name in names}
+        outcomes: dict[str, list[Outcome]] = {}
+        scored: dict[str, str] = {}
+        for name in names:
+            found = find_encoder(name, precision=precision)
+            if scored.setdefault(found.name, name) != name:
+                raise InputError(
+                    f"--encoder {name} would overwrite the results of {scored[found.name]}, which is called "
+                    f"'{found.name}', too: rename its folder, or score it with other --results"
+                )
+            outcomes[name] = run_all(found, chosen, plan)
         if as_json:
             print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
         else:
-            for name, found in outcomes.items():
-                _show(name, found)
+            for name, done in outcomes.items():
+                _show(name, done)
         if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
             raise SystemExit(1)
 
@@ -100,7 +110,7 @@ def table(
     ] = None,
     form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
     results: Annotated[Path, typer.Option(help="Where results are.")] = _RESULTS,
-    output: Annotated[Path | None, typer.Option(help="A file; the terminal when not given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A new file; the terminal when not given.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
     ] = None,
@@ -122,20 +132,21 @@ def table(
         from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
         place = from_root(results, _RESULTS)
+        written = None if output is None else new_file(output)
         reports = all_published(place)
         if collection is not None:
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
             raise InputError(f"{place} has no results: run `cliptune evaluate` first")
         elif against is not None:
-            sections = paired_sections(paired(reports, against, place))
+            sections = paired_sections(paired(reports, against, place, groups=groups))
         else:
             sections = metric_sections(reports, groups=groups)
         text = FORMATS[form](sections)
-        if output is None:
+        if written is None:
             typer.echo(text, nl=False)
             return
-        with atomic_file(from_root(output)) as temporary:
+        with atomic_file(written) as temporary:
             temporary.write_text(text, encoding="utf-8")
         typer.echo(f"wrote {output}")
 
@@ -219,5 +230,7 @@ def _show(encoder: str, outcomes: list[Outcome]) -> None:
             span = "" if value.ci95 is None else f"{100 * value.ci95[0]:.1f} to {100 * value.ci95[1]:.1f}"
             shown.add_row(name.split("/", 1)[1], f"{100 * value.value:.1f}", span)
         print_table(shown)
+        if plain and (rest := len(outcome.report.metrics) - len(plain)):
+            console.print(f"  {rest} more metrics: cliptune table --groups", markup=False)
         for note in outcome.report.partial:
             console.print(f"  not as published: {note}", style="yellow", markup=False)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli.new_file import new_file
 from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def explore(
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine then see all pictures.")] = _HOST,
     port: Annotated[int, typer.Option(help="0 for any free one.", min=0, max=65535)] = PORT,
     export: Annotated[
-        Path | None, typer.Option(help="Instead: write a page that needs no server, with the queries given.")
+        Path | None, typer.Option(help="Instead: a new file for a page of the queries given, without a server.")
     ] = None,
     query: Annotated[list[str] | None, typer.Option(help="For --export: a query, or `query|paraphrase`.")] = None,
     queries: Annotated[
@@ -54,39 +56,41 @@ def explore(
 
     def command() -> None:
         names, asked = encoder or _BOTH, _queries(query, queries)
-        if export is not None and not asked:
-            from components.core.errors import InputError
-
+        page = None if export is None else new_file(export)
+        if page is not None and not asked:
             raise InputError("--export needs queries: give --query or --queries")
         explored = _explored(names, images)
-        if export is not None:
-            from components.core.files import atomic_file
-            from components.explorer.snapshot import snapshot
-
-            with atomic_file(from_root(export)) as temporary:
-                temporary.write_text(snapshot(explored, asked, k), "utf-8")
-            typer.echo(f"wrote {export}: {len(asked)} queries")
+        if page is None:
+            _serve(explored, host, port)
             return
-        _serve(explored, host, port)
+        from components.core.files import atomic_file
+        from components.explorer.snapshot import snapshot
+
+        with atomic_file(page) as temporary:
+            temporary.write_text(snapshot(explored, asked, k), "utf-8")
+        typer.echo(f"wrote {export}: {len(asked)} queries")
 
     run_in_project(command)
 
 
 def votes(
     export: Annotated[
-        Path | None, typer.Option(help="Write a captions.tsv of the votes that marked the picture that was meant.")
+        Path | None,
+        typer.Option(
+            help="A new file for the queries with a marked picture, as source `folder` reads them. The pictures are "
+            "in the file's folder or in prepare.folder."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how often each encoder won in blind votes, with the interval of its share.
 
-    Examples: cliptune votes; cliptune votes --export captions.tsv
+    Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
     """
     run_in_project(lambda: _votes(export, as_json))
 
 
 def _explored(names: list[str], images: str) -> Explored:
-    from components.core.errors import InputError
     from components.core.settings import load_settings
     from components.explorer.comparing import Explorer
     from components.explorer.server import Explored
@@ -107,32 +111,19 @@ def _explored(names: list[str], images: str) -> Explored:
 
 
 def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
-    """The index that `images` is, or one of what lies there, kept in `state/explore`."""
-    from components.core.files import content_hash, file_hash
+    """The index that `images` is, or one of the pictures there, kept in `state/explore` until these change."""
     from components.core.shards.listing import is_remote
-    from components.encoders.embeddings import MANIFEST
-    from components.index.building import append, build
+    from components.explorer.own_index import own_index
     from components.index.facts import FACTS
     from components.index.image_index import ImageIndex
-    from components.index.sources import find_source, source_of
 
     place = images if is_remote(images) or images == "data" else str(from_root(Path(images)))
     if (Path(place) / FACTS).is_file():
         return ImageIndex.open(Path(place))
-    manifest = Path(place) / "embeddings" / MANIFEST
-    made_of = file_hash(manifest) if manifest.is_file() else ""
-    kept = _CACHE / content_hash(str(Path(place).absolute()), encoder.image_tower_sha256 or "", made_of)[:16]
-    opened = find_source(source_of(place)).open(place, encoder)
-    if (kept / FACTS).is_file():
-        append(kept, opened, encoder)
-    else:
-        build(kept, opened, encoder=encoder)
-    return ImageIndex.open(kept)
+    return own_index(place, encoder, _CACHE)
 
 
 def _queries(given: list[str] | None, file: Path | None) -> list[tuple[str, str]]:
-    from components.core.errors import InputError
-
     lines = [line.replace("|", "\t", 1) for line in given or []]
     if file is not None:
         try:
@@ -164,15 +155,18 @@ def _votes(export: Path | None, as_json: bool) -> None:
     from components.explorer.voted import standings, write_captions
     from components.registry.votes import Votes
 
-    store = Votes(load_settings().synthesize.store)
+    place = None if export is None else new_file(export)
+    settings = load_settings()
+    store = Votes(settings.synthesize.store)
     try:
         found = store.all()
     finally:
         store.close()
-    if export is not None:
-        typer.echo(
-            f"wrote {export}: {write_captions(found, from_root(export))} queries with the picture that was meant"
-        )
+    if place is not None:
+        written, left_out = write_captions(found, place, settings.prepare.folder)
+        typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
+        if left_out:
+            typer.echo(f"left out: {left_out} queries whose picture is not a file there, such as a picture in a shard")
         return
     table = standings(found)
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
-from components.core.errors import InputError
+from components.core.errors import InputError, told_of
 from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _FEWEST = 2
 def import_folder(
     folder: Annotated[Path, typer.Argument(help="Holds the images and what lists their captions.")],
     name: Annotated[
-        str | None, typer.Option(help="Of the profile and the world; the folder's name by default.")
+        str | None, typer.Option(help="Name of the profile and the world; the folder's name by default.")
     ] = None,
     over: Annotated[
-        str | None, typer.Option(help="Lay it over this profile; one of the same source keeps all but its folder.")
+        str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what was found; write nothing.")] = False,
     as_json: AsJson = False,
@@ -41,6 +41,7 @@ def import_folder(
 
     def command() -> None:
         from components.cli.survey import survey
+        from components.core.checking import check_settings
         from components.core.discovery import FOLDER_NAME
         from components.core.files import atomic_file
         from components.core.profiles import PROFILES, settings_with
@@ -62,10 +63,12 @@ def import_folder(
             _show(place, found)
         if dry_run:
             return
+        content = {"prepare": {"folder": str(place)}}
+        if known != found.source:
+            content = _content(chosen, place, found, under) | _fitting_batches(found, under)
+        with told_of(f"over profile '{over or _OVER}'"):
+            check_settings(settings_with(over or _OVER, content))
         with atomic_file(path) as temporary:
-            content = {"prepare": {"folder": str(place)}}
-            if known != found.source:
-                content = _content(chosen, place, found) | _fitting_batches(found, under)
             temporary.write_text(_profile(place, found, over or _OVER, content), encoding="utf-8")
         if not as_json:
             typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
@@ -87,7 +90,7 @@ def _show(folder: Path, found: Survey) -> None:
         table.add_row(split, *(f"{cell:,}" for cell in cells))
     print_table(table)
     for problem in problems(found):
-        typer.echo(f"problem: {problem}")
+        typer.echo(f"problem: {' '.join(problem.split())}")
     typer.echo(f"prepare: about {shown_time(found.seconds)}, {shown_size(found.bytes)} in data/pairs")
 
 
@@ -121,8 +124,8 @@ def _profile(folder: Path, found: Survey, over: str, content: dict[str, Any]) ->
     return f"{comment}over: {over}\n{text}"
 
 
-def _content(name: str, folder: Path, found: Survey) -> dict[str, Any]:
-    """What is known of the folder, in the blocks of params.yaml.
+def _content(name: str, folder: Path, found: Survey, settings: Settings) -> dict[str, Any]:
+    """What is known of the folder, in the blocks of params.yaml that are laid over `settings`.
 
     Without paraphrases by people, nothing can be scored for paraphrased retrieval, and recall decides.
     """
@@ -131,8 +134,13 @@ def _content(name: str, folder: Path, found: Survey) -> dict[str, Any]:
         "prepare": {"source": found.source, "folder": str(folder), "counts": found.counts.model_dump()},
         "synthesize": {"captions": found.counts.train},
         "encoders": ["base", "paraclip"],
+        "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
         "promote": {"card": {"worlds": [name]}},
     }
+    if settings.prepare.source != found.source:
+        # The profile's card and facts are of other pictures.
+        content["promote"]["card"] |= {"data": "", "licences": [], "weaknesses": []}
+        content["validate"] = {"check_facts": False}
     if not found.described.paraphrases:
         content["evaluate"] = {"benchmarks": ["retrieval"]}
         content["promote"] |= {

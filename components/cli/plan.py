@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from components.costing.cost import Cost
 
 _COLOURS = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
+_SHOWN = 3
+"""Changes of a stage in the table."""
 
 
 def plan(
@@ -34,14 +36,14 @@ def plan(
     ] = None,
     prices: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="With --cost: what a million tokens in, and a million out, of a hosted model cost."),
+        typer.Option(help="With --cost: price of a million input and of a million output tokens of a hosted model."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
-    With --cost the towers are timed on this machine for some seconds, and questions are counted that no answer is kept
-    of. The exit code is 1 when a setting is wrong, or data that the stages need is missing.
+    With --cost the towers are timed on this machine for some seconds, and prompts without a stored answer are counted.
+    The exit code is 1 when a setting is wrong, or data that the stages need is missing.
 
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
     cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
@@ -86,13 +88,20 @@ def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float
     return costing.of([one.stage for one in stages if one.state != "up to date"])
 
 
+def _some(why: str) -> str:
+    """The first changes of a stage; `--json` has all."""
+    changes = why.split(", ")
+    rest = len(changes) - _SHOWN
+    return why if rest <= 0 else f"{', '.join(changes[:_SHOWN])} and {rest} more"
+
+
 def _print(stages: list[Planned]) -> None:
     from rich.markup import escape
 
     table = table_of(("stage", "state", "because of"))
     for one in stages:
         colour = _COLOURS[one.state]
-        table.add_row(one.stage, f"[{colour}]{one.state}[/{colour}]", escape(one.why))
+        table.add_row(one.stage, f"[{colour}]{one.state}[/{colour}]", escape(_some(one.why)))
     print_table(table)
     runs = sum(one.state != "up to date" for one in stages)
     typer.echo(f"{runs} of {len(stages)} stages would run")

@@ -13,12 +13,13 @@ from components.core.checking import check_methods, check_names, table_files
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.processes import CommandError
-from components.core.settings import load_settings
-from components.core.stage_graph import Graph, changes, is_locked, read_all, read_graph
+from components.core.settings import Settings, load_settings
+from components.core.stage_graph import Graph, changes, is_locked, ran, read_all, read_graph
 from components.doctor.check import Surroundings
 from components.doctor.checks import data
 from components.doctor.examine import Line, examine
 
+NEVER_RAN = "it has not run yet"
 _UNWATCHED = ("language_model", "distractor_data")
 """Keys of an entry of `methods` that name files which are no output of a stage."""
 
@@ -43,11 +44,12 @@ def plan(targets: Iterable[str]) -> list[Planned]:
     """
     settings = load_settings()
     check_names(settings)
+    _check_gate(settings)
     with ThreadPoolExecutor(1) as other:
         asked = other.submit(_ask_dvc, list(targets))
         check_methods(settings.methods, table_files(settings))
         graph, wanted, changed = asked.result()
-    touched = graph.downstream(changed)
+    touched, known = graph.downstream(changed), ran()
     planned = []
     for stage in wanted:
         # What an earlier stage has yet to make tells nothing new about a later one.
@@ -55,8 +57,28 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         if above:
             planned.append(Planned(stage, "runs after others", above[0]))
         else:
-            planned.append(Planned(stage, "runs" if stage in changed else "up to date", changed.get(stage, "")))
+            why = changed.get(stage, "") if stage in known else NEVER_RAN
+            planned.append(Planned(stage, "runs" if stage in changed else "up to date", why))
     return planned
+
+
+def _check_gate(settings: Settings) -> None:
+    """Look up the metrics of `promote`, as far as they are over all queries.
+
+    Raises:
+        InputError: its benchmark has no such metric, or `evaluate.ks` no such depth.
+    """
+    from components.benchmarks.embedded import find_benchmark
+
+    promote = settings.promote
+    guards = [name for name, loss in promote.guards.items() if loss is not None]
+    for key, name in (("primary", promote.primary), *(("guards", name) for name in guards)):
+        benchmark, *rest = name.split("/")
+        if len(rest) == 1:
+            families = [metric.name for metric in find_benchmark(benchmark).metrics]
+            ks = settings.evaluate.ks if any(family.endswith("_at_k") for family in families) else ()
+            known = [family.replace("_at_k", f"_at_{k}") for family in families for k in ks or ("",)]
+            choose([f"{benchmark}/{one}" for one in dict.fromkeys(known)], name, f"params.yaml: promote.{key}")
 
 
 def unwatched(stages: Iterable[Planned]) -> list[str]:

@@ -67,6 +67,8 @@ def use_profile(
         text = profiles.overlaid(name)
         difference = profiles.difference(text)
         typer.echo(difference, nl=False)
+        for notice in profiles.notices(name, text):
+            typer.echo(notice, err=True)
         if not difference:
             typer.echo(f"params.yaml already holds profile '{name}'")
         elif not dry_run:

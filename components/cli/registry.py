@@ -62,7 +62,7 @@ def export(
     """Write an encoder as a folder that another library reads, loaded back with that library and compared first.
 
     Examples: cliptune export --encoder text-encoder@champion --format open_clip --output exported;
-    cliptune export --encoder paraclip --format sentence_transformers --output exported;
+    cliptune export --encoder ViT-B-32-quickgelu:openai --format sentence_transformers --output exported;
     cliptune export --encoder paraclip --format onnx_int8 --output exported
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,12 +11,13 @@ from components.cli.tables import print_table, table_of
 from components.core.project import require_project, run_in_project
 
 if TYPE_CHECKING:
+    from components.core.settings import Settings
     from components.study.search import Outcome
 
 
 def search(
     members: Annotated[list[str], typer.Option("--from", help="An encoder to mix; give two or more.")],
-    name: Annotated[str, typer.Option(help="Of the entry of mixes that --write makes.")] = "all_needs",
+    name: Annotated[str, typer.Option(help="Name of the entry of mixes that --write makes.")] = "all_needs",
     claims: Annotated[str, typer.Option(help="A file of infra/claims/, whose families are the needs.")] = "papers",
     trials: Annotated[int, typer.Option(min=1, help="How many mixes are tried, with those of a stopped search.")] = 60,
     store: Annotated[str, typer.Option(help="SQLAlchemy URL where Optuna keeps the search.")] = "",
@@ -36,11 +38,25 @@ def search(
 
         require_project()
         settings = load_checked()
+        _check(settings, name, members)
         found = run(settings, members, read_claims(claims).families, trials, store or STORE)
         _show(found)
         _write(name, found) if write else _tell(name, found)
 
     run_in_project(command)
+
+
+def _check(settings: Settings, name: str, members: list[str]) -> None:
+    """Refuse a search whose mix could not stand in params.yaml."""
+    from components.core.checking import check_names
+    from components.core.errors import InputError
+    from components.core.settings import Mix
+
+    if len(members) < 2 or len(set(members)) < len(members):
+        raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")
+    for first, second in pairwise(members):
+        mix = Mix(first=first, second=second, shares=(0.5, 0.5))
+        check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
 
 
 def _show(found: Outcome) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from components.cli.new_file import new_file
 from components.cli.tables import AsJson, print_json, print_table, table_of
 from components.core.discovery import choose, names_in
 from components.core.errors import InputError
@@ -56,7 +57,7 @@ def stats(
 
 @store.command("export")
 def export_file(
-    path: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    path: Annotated[Path, typer.Argument(help="A new Parquet file.")],
     url: StoreUrl = None,
 ) -> None:
     """Write all answers to one Parquet file, sorted by task and key; another store can import it.
@@ -65,8 +66,9 @@ def export_file(
     """
 
     def command() -> None:
+        place = new_file(path)
         opened = _open(url)
-        rows = opened.export_parquet(from_root(path))
+        rows = opened.export_parquet(place)
         opened.close()
         typer.echo(f"wrote {rows:,} answers to {path}")
 

@@ -10,7 +10,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,35 @@ def check_names(settings: Settings) -> None:
                 f"params.yaml: methods: '{entry}' names a folder and a DVC stage: use letters, digits, '_', '-' and '.'"
             )
     _check_mixes(settings)
+    _check_once(settings.encoders, "encoders")
     for encoder in settings.encoders:
         choose([BASE, *settings.methods, *settings.mixes], encoder, "params.yaml: encoders:")
     benchmarks = names_in("components.benchmarks.embedded")
+    _check_once(settings.evaluate.benchmarks, "evaluate.benchmarks")
     for benchmark in settings.evaluate.benchmarks:
         choose(benchmarks, benchmark, "params.yaml: evaluate.benchmarks:")
+    _check_promotion(settings)
     choose(names_in("components.data.sources"), settings.prepare.source, "params.yaml: prepare.source")
     _check_captions(settings)
     _check_study(settings)
+
+
+def _check_once(names: Iterable[str], key: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"params.yaml: {key} names '{name}' {count} times: name it once")
+
+
+def _check_promotion(settings: Settings) -> None:
+    """The gate reads results of `evaluate.benchmarks`, and summaries of `validate.tables`."""
+    promote, scored = settings.promote, list(settings.evaluate.benchmarks)
+    guards = [name for name, loss in promote.guards.items() if loss is not None]
+    metrics = (("primary", [promote.primary]), ("guards", guards), ("benchmarks", promote.benchmarks))
+    for key, names in metrics:
+        for name in names:
+            choose(scored, name.partition("/")[0], f"params.yaml: promote.{key}: evaluate.benchmarks:")
+    for table in promote.validation:
+        choose(list(settings.validation.tables), table, "params.yaml: promote.validation: validate.tables:")
 
 
 def _check_mixes(settings: Settings) -> None:
@@ -86,6 +108,7 @@ def _check_mixes(settings: Settings) -> None:
 
 def _check_study(settings: Settings) -> None:
     study = settings.study
+    _check_once(study.encoders, "study.encoders")
     scored = [encoder for encoder in settings.encoders if encoder in settings.methods]
     for encoder in study.encoders:
         choose(scored, encoder, "params.yaml: study.encoders:")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import io
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
 PROFILES = Path("infra/profiles")
+SHIPPED = "embedded"
+"""The world of params.yaml as it is shipped. A profile without a world has values for this one."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -51,17 +54,56 @@ def lies_over(name: str, folder: Path = PROFILES) -> str:
     return found[1] if found else ""
 
 
-def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES) -> str:
+def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
-    The profile that its key `over` names is laid over params.yaml before it.
+    The profile that its key `over` names is laid over params.yaml before it. Where params.yaml is of another world than
+    the shipped one, a profile without a world adds keys and replaces no value.
+
+    Args:
+        more: blocks that are laid over the result.
 
     Raises:
         InputError: there is no such profile, or the result is no valid params.yaml.
     """
-    load_settings(params)
+    world = load_settings(params).world.name
     choose(profile_names(folder), name, "profile")
-    return _laid_over(_overlays(folder, name), str(folder / f"{name}.yaml"), params)
+    overlays = _overlays(folder, name)
+    if world != SHIPPED and not any("world" in overlay for overlay in overlays):
+        overlays = [_added(overlays, params)]
+    return _laid_over([*overlays, more or {}], str(folder / f"{name}.yaml"), params)
+
+
+def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
+    """What a user of `overlaid`'s text should know: values of the profile that are not in it, and values of others."""
+    world, wanted = load_settings(params).world.name, dict[str, Any]()
+    for overlay in _overlays(folder, name):
+        merge(wanted, overlay)
+    if kept := list(_differing(safe_load(text), wanted)):
+        yield f"profile '{name}' is for world '{SHIPPED}'; world '{world}' keeps its own values of {', '.join(kept)}"
+    if world not in (SHIPPED, wanted.get("world", {}).get("name", world)):
+        yield (
+            f"params.yaml was of world '{world}', whose values that profile '{name}' does not set remain: "
+            "`git checkout params.yaml` before `cliptune profile use` removes them"
+        )
+
+
+def _added(overlays: Iterable[Mapping[str, Any]], params: Path) -> dict[str, Any]:
+    """The overlays as one, with the values that params.yaml has already."""
+    together: dict[str, Any] = {}
+    for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
+        merge(together, overlay)
+    return together
+
+
+def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The keys, with those of the blocks above, whose value in `block` is not the wanted one."""
+    for key, value in wanted.items():
+        there = block.get(key)
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            yield from _differing(there, value, f"{above}{key}.")
+        elif there != value:
+            yield f"{above}{key}"
 
 
 def laid_over(overlay: Mapping[str, Any], what: str, params: Path = PARAMS) -> str:
@@ -88,13 +130,13 @@ def _laid_over(overlays: Iterable[Mapping[str, Any]], what: str, params: Path) -
     return stream.getvalue()
 
 
-def settings_with(name: str) -> Settings:
-    """The settings of params.yaml with profile `name` laid over it; nothing is written.
+def settings_with(name: str, more: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of params.yaml with profile `name` laid over it, and `more` over that; nothing is written.
 
     Raises:
         InputError: as `overlaid`.
     """
-    return Settings.model_validate(safe_load(overlaid(name)))
+    return Settings.model_validate(safe_load(overlaid(name, more=more)))
 
 
 def _yaml() -> YAML:
@@ -126,18 +168,31 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
 
 
 def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
-    """Lay `overlay` over `target` in place: blocks are merged key by key, everything else is replaced."""
+    """Lay `overlay` over `target` in place: blocks are merged key by key, everything else is replaced.
+
+    Nothing of the overlay is shared: an anchor's block, once merged, is one block for each of its names.
+    """
     for key, value in overlay.items():
+        if key in target and target[key] == value:
+            continue
         if isinstance(value, Mapping) and isinstance(target.get(key), MutableMapping):
             merge(target[key], value)
         elif isinstance(value, list) and isinstance(target.get(key), list):
-            # In place, because the list carries how it is written and the blank line behind it.
-            target[key].clear()
-            target[key].extend(value)
+            _refill(target[key], value)
         elif key in target:
-            target[key] = value
+            target[key] = deepcopy(value)
         else:
-            _append(target, key, value)
+            _append(target, key, deepcopy(value))
+
+
+def _refill(target: list[Any], value: list[Any]) -> None:
+    """Replace a list's entries in place: it carries how it is written, its last entry what follows in the file."""
+    comments = getattr(getattr(target, "ca", None), "items", {})
+    after = comments.pop(len(target) - 1, None)
+    target.clear()
+    target.extend(deepcopy(value))
+    if after is not None and target:
+        comments[len(target) - 1] = after
 
 
 def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:

@@ -111,14 +111,14 @@ class Costing:
     def _base(self, _name: str) -> Cost:
         base, speed = self._settings.base, self._speeds.base
         weights = 4 * speed.parameters
-        plan = base.scratch or base.fit
+        plan = {"scratch": base.scratch, "timm": base.fit}.get(base.source)
         if plan is None:
             found = self._rows("base", "base", 0, f"loads {base.model}")
             return replace(found, disk=weights, memory=found.memory + 2 * weights)
         pairs = self._settings.prepare.counts.train
         samples = plan.epochs * pairs
         # `fit` keeps what its frozen image tower says of a picture.
-        passes = _WITH_BACKWARD * samples if base.scratch else pairs
+        passes = _WITH_BACKWARD * samples if base.source == "scratch" else pairs
         seconds = samples / speed.texts + passes / speed.images
         found = self._rows("base", "base", 0, f"{samples:,} samples", seconds)
         return replace(found, disk=weights, memory=found.memory + _OPTIMISER * speed.parameters)

@@ -39,11 +39,12 @@ class Gain(BaseModel):
 
 
 class Changed(BaseModel):
-    """The queries that gained and lost most, and the means.
+    """The queries that gained and lost most among the project's test pictures, and the means.
 
     Attributes:
         metric: its full name.
         gains: over all queries first, then by tier.
+        opens: parameters of the comparison that shows a query with the same values, in the project's own index.
     """
 
     metric: str
@@ -52,6 +53,7 @@ class Changed(BaseModel):
     gains: list[Gain]
     best: list[Query]
     worst: list[Query]
+    opens: dict[str, str]
 
 
 def scored(folders: Folders, sha256s: Sequence[str]) -> list[Report | None]:
@@ -93,6 +95,7 @@ def changed(folders: Folders, reports: Sequence[Report], metric: str, count: int
         gains=_gains(scores, name, [one.tier for one in listed], settings),
         best=gained,
         worst=lost,
+        opens={"k": name.rpartition("_")[2], "is.split": "test"},
     )
 
 

@@ -191,11 +191,12 @@ class Explorer:
     def _embedded(self, encoder: EncoderUnderTest, texts: Sequence[str]) -> Features:
         new = [text for text in dict.fromkeys(texts) if (encoder.name, text) not in self._known]
         if new:
-            while len(self._known) > _KEPT:
-                del self._known[next(iter(self._known))]
             vectors = encoder.encoder.embed_texts(new)
             self._known |= {(encoder.name, text): vector for text, vector in zip(new, vectors, strict=True)}
-        return np.stack([self._known[encoder.name, text] for text in texts])
+        found = np.stack([self._known[encoder.name, text] for text in texts])
+        while len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+        return found
 
 
 def overlap(first: Sequence[int], second: Sequence[int], k: int) -> tuple[float, float]:

@@ -7,11 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from os.path import abspath
+from pathlib import Path
 from random import SystemRandom
 from threading import Lock
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -128,7 +131,11 @@ class Explored:
         for number, report in zip((first, second), chosen, strict=True):
             if report is None:
                 raise InputError(f"'{self.names[number]}' was not evaluated here: run `dvc repro`")
-        return changed(self.folders, [one for one in chosen if one], metric, count, self.settings.evaluate)
+        found = changed(self.folders, [one for one in chosen if one], metric, count, self.settings.evaluate)
+        if "split" not in self.explorer.index.schema.names:
+            # The index has other pictures than the project.
+            del found.opens["is.split"]
+        return found
 
     def stability(self, wished: Wished, among: Marks | None) -> dict[str, Any]:
         """For every encoder the lists of all wordings, and how alike they are, on average over pairs."""
@@ -165,7 +172,7 @@ class Explored:
         if voted.question not in self.waiting:
             raise InputError("this question was answered, or the explorer was started again: ask it anew")
         asked, (left, right) = self.waiting[voted.question]
-        image = "" if voted.row is None else self.explorer.shown([voted.row])[0].name
+        image = "" if voted.row is None else self._source_name(voted.row)
         vote = Vote(
             user=voted.user, query=asked.query, paraphrase=asked.paraphrase, image=image[:LONGEST],
             first=self.names[left], first_sha256=self.hashes[left],
@@ -179,6 +186,16 @@ class Explored:
             votes.close()
         del self.waiting[voted.question]
         return {"left": self.names[left], "right": self.names[right]}
+
+    def _source_name(self, row: int) -> str:
+        """What the rows of source `folder` call a picture: its path below `prepare.folder`; else the index's name."""
+        (found,) = self.explorer.index.rows([row]).to_pylist()
+        folder = self.settings.prepare.folder
+        if folder is not None and found["file"] is not None and found["position"] is None:
+            path = Path(abspath(found["file"]))
+            if path.is_relative_to(abspath(folder)):
+                return path.relative_to(abspath(folder)).as_posix()
+        return found["name"] or ""
 
 
 def _blind(hits: Sequence[Hit]) -> list[Hit]:
@@ -195,6 +212,7 @@ def make_app(explored: Explored, hosts: Sequence[str] = ("127.0.0.1", "localhost
     app.middleware("http")(_guarded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     app.add_exception_handler(InputError, _told)
+    app.add_exception_handler(RequestValidationError, _refused)
     _add_page(app)
     _add_searches(app, explored)
     _add_votes(app, explored)
@@ -216,6 +234,13 @@ async def _guarded(request: Request, go_on: Callable[[Request], Any]) -> Respons
 
 async def _told(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 400)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """FastAPI's answer without the values given, of which JSON cannot hold all."""
+    assert isinstance(error, RequestValidationError)
+    detail = [{name: one[name] for name in ("loc", "msg", "type")} for one in error.errors()]
+    return JSONResponse({"detail": detail}, 422)
 
 
 def _add_page(app: FastAPI) -> None:

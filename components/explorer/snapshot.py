@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 
+from components.core.pictures import is_picture
 from components.explorer.server import Explored, page_file
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -15,11 +16,17 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-
 def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> str:
     """HTML with the comparison of each query and its paraphrase, which may be empty."""
     compared = [explored.explorer.compare(query, paraphrase, k) for query, paraphrase in queries]
-    shown = {hit.row for one in compared for side in one.sides for hit in (*side.query, *side.paraphrase, *side.lost)}
+    hits = (hit for one in compared for side in one.sides for hit in (*side.query, *side.paraphrase, *side.lost))
+    shown = sorted({hit.row for hit in hits})
+    rows = explored.explorer.index.rows(shown).to_pylist()
     content = {
         "about": f"{' against '.join(explored.names)} · {len(explored.explorer.index):,} pictures",
         "compared": [one.model_dump() for one in compared],
-        "pictures": {row: _uri(explored.thumbnails.small(row)) for row in sorted(shown)},
+        # Of a vector without a picture, the page shows the caption.
+        "pictures": {
+            row: _uri(explored.thumbnails.small(row)) if is_picture({"image": None, **facts}) else ""
+            for row, facts in zip(shown, rows, strict=True)
+        },
     }
     page = page_file("explorer.html")
     parts = {

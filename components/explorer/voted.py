@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from components.core.errors import InputError
 from components.core.files import atomic_file
+from components.data.listing import Listing
 from components.registry.votes import Vote, Wins, wins
 
 
@@ -38,18 +39,40 @@ def standings(votes: Sequence[Vote]) -> list[Standing]:
     return found
 
 
-def write_captions(votes: Sequence[Vote], path: Path) -> int:
-    """Write `captions.tsv` as source `folder` reads it; returns its rows.
+def write_captions(votes: Sequence[Vote], path: Path, folder: Path | None = None) -> tuple[int, int]:
+    """Write `captions.tsv` as source `folder` reads it.
 
     Every query whose picture a person marked is a test caption of that picture, its other wording the paraphrase that
     paraphrased retrieval is scored on.
+
+    Args:
+        path: the file, in the folder of the pictures.
+        folder: another folder of pictures, `prepare.folder`.
+
+    Returns:
+        How many rows were written, and how many left out because their picture is not a file of these folders.
+
+    Raises:
+        InputError: there would be no row.
     """
-    rows = dict.fromkeys((vote.image, vote.query, vote.paraphrase) for vote in votes if vote.image and vote.paraphrase)
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(("image", "caption", "paraphrase", "split"))
-        writer.writerows((_flat(image), _flat(query), _flat(other), "test") for image, query, other in rows)
-    return len(rows)
+    marked = dict.fromkeys(
+        (vote.image, _flat(vote.query), _flat(vote.paraphrase)) for vote in votes if vote.image and vote.paraphrase
+    )
+    folders = [Listing(path, place, []) for place in (path.parent, folder) if place is not None]
+    rows = [row for row in marked if _is_field(row[0]) and any(place.find_image(row[0]) for place in folders)]
+    if not rows:
+        raise InputError(
+            f"no row for {path}: {len(marked)} queries have a paraphrase and a marked picture, and no such picture is "
+            f"a file in {' or '.join(str(place.folder) for place in folders)}: write to the folder of the pictures"
+        )
+    with atomic_file(path) as temporary:
+        lines = [("image", "caption", "paraphrase", "split"), *((*row, "test") for row in rows)]
+        temporary.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    return len(rows), len(marked) - len(rows)
+
+
+def _is_field(image: str) -> bool:
+    return "\t" not in image and image.splitlines() == [image]
 
 
 def _flat(text: str) -> str:

@@ -42,6 +42,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "validate": {"check_facts": False, "min_similarity": -1, "min_accepted_share": 0, "max_echo_share": 1},
     "evaluate": {"benchmarks": ["paraphrased_retrieval", "retrieval"], "ks": [1, 5, 10], "bootstrap": 20},
     "compare": {"gallery_queries": 2},
+    "promote": {"guards": {}, "benchmarks": ["paraphrased_retrieval", "retrieval"]},
 }
 
 

@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import uvicorn
 
-from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
-from components.benchmarks.scores import Scores
-from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.results import Report, Result, write_results
 from components.explorer.server import Explored, make_app
 from components.explorer.snapshot import snapshot
 from components.registry.votes import Votes
 from tests.support.browsing import DESK, PHONE, opened
-from tests.support.exploring import HOSTILE, PICTURES, make_explored
+from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
@@ -32,18 +27,8 @@ QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a cri
 def explored(tmp_path: Path, settings: Settings, tiny_encoder: Encoder) -> Explored:
     """Two encoders that were evaluated on three queries, of which one gained and one lost."""
     made = make_explored(tmp_path, settings, tiny_encoder)
-    columns = {"image_id": ["i"] * 3, "query": [one for one, _ in QUERIES], "paraphrase": [two for _, two in QUERIES]}
-    PARAPHRASE_QUERIES.write(
-        made.folders.evaluation / FILE, columns | {"tier": ["common", "rare", "common"], "held_out": ["scene"] * 3}
-    )
-    metric = f"{NAME}/ao_at_10"
-    for name, values in (("base", [0.2, 0.5, 0.5]), ("tuned", [0.9, 0.5, 0.1])):
-        scores = Scores({metric: np.array(values)})
-        results = {metric: Result(value=sum(values) / 3, ci95=(0.0, 1.0), higher_is_better=True)}
-        report = Report(
-            encoder=name, protocol="p=1", data_hash="d", encoder_sha256=f"weights of {name}", metrics=results
-        )
-        write_results(report, scores, made.folders.metrics, made.folders.per_query)
+    values = {"base": [0.2, 0.5, 0.5], "tuned": [0.9, 0.5, 0.1]}
+    write_evaluation(made.folders, QUERIES, ["common", "rare", "common"], 10, values)
     return made
 
 
@@ -139,6 +124,9 @@ def test_the_most_changed_queries_open_in_the_comparison(browser: Any, address: 
         page.get_by_role("button", name="a red hat / a crimson cap").click()
         page.locator(".hit").first.wait_for()
         assert page.locator("input[name=p]").input_value() == "a crimson cap"
+        assert "k=10&is.split=test" in page.url
+        assert page.locator("#message").inner_text() == "only pictures with split: test"
+        assert {row % 2 for row in _rows(page, 0, 0)} == {0}
 
 
 def test_wordings_and_the_model_that_writes_them(

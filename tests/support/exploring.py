@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 
+from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
 from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.scores import Scores
+from components.core.records import PARAPHRASE_QUERIES
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.results import Folders
+from components.evaluation.results import Folders, Report, Result, write_results
 from components.explorer.comparing import Explorer
 from components.explorer.server import Explored
 from components.index.building import build
@@ -41,15 +46,36 @@ def make_explored(folder: Path, settings: Settings, encoder: Encoder) -> Explore
     """The explorer of encoders `base` and `tuned`; its votes go to a file in the folder."""
     pictures = folder / "pictures"
     pictures.mkdir()
-    lines = ["image\tcaption\tgroup"]
+    lines = ["image\tcaption\tgroup\tsplit"]
     for number in range(PICTURES):
         shade = 20 * number
         Image.new("RGB", (24, 16), (shade, 255 - shade, 40 * (number % 6))).save(pictures / f"{number:02d}.png")
         caption = HOSTILE if number == 0 else f"picture {number} of a {'dog' if number % 2 else 'cat'}"
-        lines.append(f"{number:02d}.png\t{caption}\t{'odd' if number % 2 else 'even'}")
+        group = ("odd", "train") if number % 2 else ("even", "test")
+        lines.append("\t".join((f"{number:02d}.png", caption, *group)))
     (pictures / "captions.tsv").write_text("\n".join(lines) + "\n")
     encoders = [under_test(encoder, "base"), under_test(encoder, "tuned", seed=5)]
     build(folder / "index", find_source("folder").open(str(pictures), encoders[0]), "exact")
     explorer = Explorer(ImageIndex.open(folder / "index"), encoders)
     places = Folders(*(folder / name for name in ("models", "pairs", "embeddings", "evaluation", "reports")))
     return Explored(explorer, settings, f"sqlite:///{folder / 'votes.db'}", places)
+
+
+def write_evaluation(
+    folders: Folders,
+    queries: Sequence[tuple[str, str]],
+    tiers: Sequence[str],
+    depth: int,
+    values: Mapping[str, Sequence[float]],
+) -> None:
+    """The evaluation of encoders whose AO of each query is given."""
+    columns = {"query": [one for one, _ in queries], "paraphrase": [two for _, two in queries], "tier": list(tiers)}
+    same = {"image_id": ["i"] * len(queries), "held_out": ["scene"] * len(queries)}
+    PARAPHRASE_QUERIES.write(folders.evaluation / FILE, columns | same)
+    metric = f"{NAME}/ao_at_{depth}"
+    for name, found in values.items():
+        results = {metric: Result(value=float(np.mean(found)), ci95=(0.0, 1.0), higher_is_better=True)}
+        report = Report(
+            encoder=name, protocol="p=1", data_hash="d", encoder_sha256=f"weights of {name}", metrics=results
+        )
+        write_results(report, Scores({metric: np.array(found)}), folders.metrics, folders.per_query)

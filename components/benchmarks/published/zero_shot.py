@@ -130,7 +130,9 @@ def image_needs(facts: ImageSetFacts, what: str) -> tuple[Need, ...]:
 
 def _generated(option: str, told: str) -> Need:
     """The file beside the images that the option stands for."""
-    return Need(f"{option}.parquet", told, "1 MB", "of the model that wrote it", "`cliptune synthesize`", optional=True)
+    return Need(
+        f"{option}.parquet", told, "1 MB", "of the model that wrote it", "`dvc repro synthesize`", optional=True
+    )
 
 
 TEXT_NEEDS = (

@@ -61,7 +61,9 @@ function writeForm() {
     else if (ownStrings.includes(field.name) && field.tagName !== "SELECT") field.value = "";
     else if (field.name.startsWith("is.")) field.value = "";
   }
-  if (!params.has("k")) form.elements.k.value = "10";
+  const k = form.elements.k;
+  if (!params.has("k")) k.value = "10";
+  else if (!k.value) k.add(new Option(params.get("k"), params.get("k"), false, true));
 }
 
 function go(params) {
@@ -178,7 +180,8 @@ async function compare() {
   if (!params.get("q")) return { parts: [], message: "Type what you are looking for, and the same in other words." };
   asked.set("q", params.get("q"));
   if (params.get("p")) asked.set("p", params.get("p"));
-  return { parts: [compared(await ask(`api/compare?${asked}`))] };
+  const among = [...filters()].map(([name, value]) => `${name.replace(/^is\./, "")}: ${value}`);
+  return { parts: [compared(await ask(`api/compare?${asked}`))], message: among.length ? `only pictures with ${among.join(", ")}` : "" };
 }
 
 async function changed() {
@@ -187,8 +190,8 @@ async function changed() {
   const result = await ask(`api/changed?${asked}`);
   const gains = el("table", {}, el("thead", {}, el("tr", {}, ...["words", "queries", "difference", "95% interval"].map((text, place) => el("th", { class: place ? "number" : "word" }, text)))), el("tbody", {}, ...result.gains.map((gain) => el("tr", {}, el("td", { class: "word" }, gain.tier), el("td", { class: "number" }, gain.queries), el("td", { class: `number ${gain.low > 0 ? "better" : gain.high < 0 ? "worse" : ""}` }, signed(gain.value)), el("td", { class: "number range" }, `${signed(gain.low)} to ${signed(gain.high)}`)))));
   const tiers = result.gains.length > 1;
-  const listed = (title, queries) => el("article", { class: "side" }, el("header", {}, el("h2", {}, title)), el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "query, and the same in other words"), tiers ? el("th", { class: "word" }, "words") : null, el("th", { class: "number" }, "before"), el("th", { class: "number" }, "after"))), el("tbody", {}, ...queries.map((one) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => go(new URLSearchParams({ view: "compare", q: one.query, p: one.paraphrase, k: "10" })) }, `${one.query} / ${one.paraphrase}`)), tiers ? el("td", { class: "word" }, one.tier) : null, el("td", { class: "number" }, percent(one.before)), el("td", { class: "number" }, percent(one.after)))))));
-  return { parts: [el("article", { class: "side" }, el("header", {}, el("h2", {}, `${result.metric}: ${result.second} less ${result.first}`)), gains), el("div", { class: "sides" }, listed("Gained most", result.best), listed("Lost most", result.worst))] };
+  const listed = (title, queries) => el("article", { class: "side" }, el("header", {}, el("h2", {}, title)), el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "query, and the same in other words"), tiers ? el("th", { class: "word" }, "words") : null, el("th", { class: "number" }, "before"), el("th", { class: "number" }, "after"))), el("tbody", {}, ...queries.map((one) => el("tr", {}, el("td", {}, el("button", { type: "button", onclick: () => go(new URLSearchParams({ view: "compare", q: one.query, p: one.paraphrase, ...result.opens })) }, `${one.query} / ${one.paraphrase}`)), tiers ? el("td", { class: "word" }, one.tier) : null, el("td", { class: "number" }, percent(one.before)), el("td", { class: "number" }, percent(one.after)))))));
+  return { parts: [el("article", { class: "side" }, el("header", {}, el("h2", {}, `${result.metric} over the test pictures: ${result.second} less ${result.first}`)), gains), el("div", { class: "sides" }, listed("Gained most", result.best), listed("Lost most", result.worst))] };
 }
 
 async function wordings() {

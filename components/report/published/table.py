@@ -50,8 +50,25 @@ class Pair:
         return self.difference.verdict(self.higher_is_better)
 
 
-def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed: int = 0) -> list[Pair]:
+def encoder_names(reports: Sequence[PublishedReport]) -> Callable[[PublishedReport], str]:
+    """What an encoder is called in tables: its name, and the start of its hash where other weights have this name."""
+    weights = map_reduce(reports, lambda one: one.encoder, lambda one: one.encoder_sha256, frozenset)
+    return lambda one: one.encoder if len(weights[one.encoder]) == 1 else f"{one.encoder} {one.encoder_sha256[:8]}"
+
+
+def _shown(names: Sequence[str], *, groups: bool) -> list[str]:
+    """The metrics over all queries; those by group of queries if asked for, or if there are no others."""
+    plain = [name for name in names if name.count("/") == 1]
+    return list(names) if groups or not plain else plain
+
+
+def paired(
+    reports: Sequence[PublishedReport], against: str, folder: Path, seed: int = 0, *, groups: bool = False
+) -> list[Pair]:
     """Every encoder compared with `against` on every benchmark that both were scored on.
+
+    Args:
+        groups: compare metrics by group of queries, too.
 
     Raises:
         InputError: `against` has no results, or two results are of different data or protocol versions.
@@ -61,14 +78,18 @@ def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed:
         known = ", ".join(dict.fromkeys(report.encoder for report in reports)) or "none"
         raise InputError(f"--against '{against}' has no results: choose one of {known}")
     found: list[Pair] = []
+    named = encoder_names(reports)
     for report in reports:
         other = reference.get(report.benchmark)
         if other is not None and report.encoder != against:
-            found += _pairs(report, other, folder, seed)
+            pairs = {pair.metric: pair for pair in _pairs(report, other, (named(report), named(other)), folder, seed)}
+            found += [pairs[name] for name in _shown(list(pairs), groups=groups)]
     return found
 
 
-def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: int) -> list[Pair]:
+def _pairs(
+    report: PublishedReport, other: PublishedReport, names: tuple[str, str], folder: Path, seed: int
+) -> list[Pair]:
     if (report.version, report.data_hash) != (other.version, other.data_hash):
         raise InputError(
             f"'{report.encoder}' and '{other.encoder}' were scored on different data or versions of "
@@ -77,7 +98,7 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
     ours, theirs = (read_published_values(one, folder) for one in (report, other))
     found = []
     for name, value in report.metrics.items():
-        if name.count("/") > 1 or name not in other.metrics:
+        if name not in other.metrics:
             continue
         strata, pictures = ours.strata.get(name), ours.pictures.get(name)
         difference, p = None, None
@@ -91,8 +112,7 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
             difference = paired_difference(*both, _RESAMPLES, seed, None, pictures)
         if difference is not None:
             values = value.value, other.metrics[name].value
-            names = name, report.encoder, other.encoder
-            found.append(Pair(*names, *values, difference, p, value.higher_is_better))
+            found.append(Pair(name, *names, *values, difference, p, value.higher_is_better))
     return found
 
 
@@ -139,7 +159,7 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
     sections = []
     for table in collection.tables:
         ours = []
-        for encoder, own in map_reduce(reports, lambda report: report.encoder).items():
+        for encoder, own in map_reduce(reports, encoder_names(reports)).items():
             values = {name: one.value for report in own for name, one in report.metrics.items()}
             cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
             partial = {report.benchmark for report in own if report.partial}
@@ -158,18 +178,18 @@ def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -
 def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[Section]:
     """A table per benchmark: every metric, encoders side by side; values by group only if asked for."""
     sections = []
-    encoders = list(dict.fromkeys(report.encoder for report in reports))
+    named = encoder_names(reports)
+    encoders = list(dict.fromkeys(map(named, reports)))
     for benchmark, scored in map_reduce(reports, lambda report: report.benchmark).items():
         names = list(dict.fromkeys(name for report in scored for name in report.metrics))
-        plain = [name for name in names if name.count("/") == 1]
-        shown = names if groups or not plain else plain
+        shown = _shown(names, groups=groups)
         rows = tuple(
             Row(
-                report.encoder,
+                named(report),
                 tuple(_cell(report.metrics.get(name)) for name in shown),
                 mark="*" if report.partial else "",
             )
-            for report in sorted(scored, key=lambda report: encoders.index(report.encoder))
+            for report in sorted(scored, key=lambda report: encoders.index(named(report)))
         )
         columns = tuple(name.removeprefix(f"{benchmark}/") for name in shown)
         protocol = f"{benchmark}, version {scored[0].version} ({scored[0].protocol})"
@@ -180,7 +200,7 @@ def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False)
 def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
     """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
     sections = []
-    for encoder, own in map_reduce(pairs, lambda pair: pair.encoder).items():
+    for (encoder, against), own in map_reduce(pairs, lambda pair: (pair.encoder, pair.against)).items():
         rows = tuple(
             Row(
                 pair.metric,
@@ -194,8 +214,8 @@ def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
             )
             for pair in own
         )
-        columns = (encoder, own[0].against, "difference", "p")
-        sections.append(Section(f"{encoder} against {own[0].against}, same queries", columns, rows))
+        columns = (encoder, against, "difference", "p")
+        sections.append(Section(f"{encoder} against {against}, same queries", columns, rows))
     return sections
 
 

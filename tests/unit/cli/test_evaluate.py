@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,15 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
     code, told = _run("table", "--against", "other", "--format", "csv")
     assert code == 0
     assert told.startswith("table,encoder,source,column,value,half_width")
+
+
+def test_two_encoders_of_one_name_do_not_overwrite_each_other(data: Path) -> None:
+    shutil.copytree("models/other", "elsewhere/mine")
+    common = ("evaluate", "--benchmark", NAME, "--data", str(data), "--allow-partial")
+    code, told = _run(*common, "--encoder", "mine", "--encoder", "elsewhere/mine")
+    assert code == 1
+    assert "--encoder elsewhere/mine would overwrite the results of mine" in told
+    assert len(list(Path("reports/published").glob("*/*.json"))) == 1
 
 
 def test_without_partial_data_the_command_fails_and_names_the_fix(data: Path) -> None:

@@ -8,12 +8,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
 from components.encoders.adapter.encoder import Encoder
+from components.explorer.own_index import own_index
+from components.registry.encoder_lookup import find_encoder
 from components.registry.votes import Vote, Votes
 from tests.support.exploring import under_test
 from tests.support.toy_context import colour_image
@@ -51,12 +54,61 @@ def test_a_page_is_written_and_the_index_kept(project: Path) -> None:
     page = Path("page.html").read_text()
     assert "one hound" in page
     assert "base against tuned" in page
-    colour_image(Path("pictures/3.png"), (0, 200, 0), (16, 16))
     Path("asked.tsv").write_text("a dog\tone hound\n\na cat\n")
-    code, told = run("explore", *BOTH, "--export", "page.html", "--queries", "asked.tsv")
-    assert (code, "wrote page.html: 2 queries" in told) == (0, True)
-    assert "4 pictures" in Path("page.html").read_text()
-    assert len(list(Path("state/explore").iterdir())) == 1
+    code, told = run("explore", *BOTH, "--export", "other.html", "--queries", "asked.tsv")
+    assert (code, "wrote other.html: 2 queries" in told) == (0, True)
+    assert "3 pictures" in Path("other.html").read_text()
+
+
+def _added() -> None:
+    colour_image(Path("pictures/3.png"), (0, 200, 0), (16, 16))
+
+
+def _deleted() -> None:
+    Path("pictures/2.png").unlink()
+
+
+def _replaced() -> None:
+    colour_image(Path("pictures/2.png"), (0, 9, 9), (16, 16))
+
+
+def _captioned() -> None:
+    Path("pictures/captions.tsv").write_text("image\tcaption\n2.png\ta new caption\n")
+
+
+def _damaged() -> None:
+    next(Path("state/explore").rglob("*.arrow")).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("change", "embedded", "pictures", "captions"),
+    [
+        (None, 0, 3, [None] * 3),
+        (_added, 1, 4, [None] * 4),
+        (_deleted, 0, 2, [None] * 2),
+        (_replaced, 1, 3, [None] * 3),
+        (_captioned, 0, 3, [None, None, "a new caption"]),
+        (_damaged, 3, 3, [None] * 3),
+    ],
+)
+def test_the_kept_index_follows_the_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch, change: Any, embedded: int, pictures: int, captions: list[Any]
+) -> None:
+    own_index("pictures", find_encoder("models/base"), Path("state/explore"))
+    if change is not None:
+        change()
+    seen: list[int] = []
+    real = Encoder.embed_pixels
+    monkeypatch.setattr(Encoder, "embed_pixels", lambda self, given: (seen.append(len(given)), real(self, given))[1])
+    index = own_index("pictures", find_encoder("models/base"), Path("state/explore"))
+    assert (sum(seen), len(index)) == (embedded, pictures)
+    assert index.rows(range(pictures))["caption"].to_pylist() == captions
+    for row in range(pictures):
+        index.picture(row)
+    assert len(list(Path("state/explore").rglob("index.json"))) == 1
+    monkeypatch.setattr(Encoder, "embed_pixels", real)
+    fresh = own_index("pictures", find_encoder("models/base"), Path("fresh"))
+    assert np.allclose(fresh.vector(range(pictures)), index.vector(range(pictures)), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -111,5 +163,22 @@ def test_votes_are_shown_and_exported(project: Path) -> None:
     assert "3 blind votes" in told
     assert "100% [34%, 100%]" in told
     assert '"won": 2' in run("votes", "--json")[1]
-    assert "wrote captions.tsv: 1 queries" in run("votes", "--export", "captions.tsv")[1]
-    assert Path("captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"
+    assert "no such picture is a file" in run("votes", "--export", "captions.tsv")[1]
+    assert "wrote pictures/captions.tsv: 1 queries" in run("votes", "--export", "pictures/captions.tsv")[1]
+    assert Path("pictures/captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("votes", "--export"),
+        ("explore", *BOTH, "--query", "a dog", "--export"),
+        ("table", "--output"),
+        ("store", "export", "--store", STORE),
+    ],
+)
+def test_a_file_that_exists_is_never_overwritten(project: Path, command: tuple[str, ...]) -> None:
+    Path("captions.tsv").write_text("mine")
+    code, told = run(*command, "captions.tsv")
+    assert (code, "captions.tsv is there already: name a new file" in told) == (1, True), told
+    assert Path("captions.tsv").read_text() == "mine"

@@ -14,6 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from components.cli import app
+from components.core.checking import check_settings
 from components.core.profiles import overlaid, settings_with
 from components.core.settings import load_settings
 from components.data.sources import find_source
@@ -79,6 +80,24 @@ def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip
     # 400 images train, with two captions each; 0.3 of the paraphrases are sure to be accepted.
     assert (mine.base.fit.batch_size if mine.base.fit else None) == base
     assert mine.methods["paraclip"]["batch_size"] == paraclip
+
+
+@pytest.mark.parametrize("over", ["toy", "claims", "methods"])
+def test_over_a_profile_with_a_study_the_result_can_run(over: str, project: Path) -> None:
+    FORMATS["own"][1](project / "set")
+    assert _run("set", "--name", "mine", "--over", over).exit_code == 0
+    mine = settings_with("mine")
+    check_settings(mine)
+    # No claim about drawings is one about photographs.
+    assert (mine.validation.check_facts, mine.promote.card.licences) == (False, ())
+
+
+def test_a_profile_that_cannot_run_is_refused_before_it_is_written(project: Path) -> None:
+    FORMATS["own"][1](project / "set")
+    (project / "infra/profiles/wrong.yaml").write_text("methods: {paraclip: {lrr: 1}}\n")
+    done = _run("set", "--name", "mine", "--over", "wrong")
+    assert (done.exit_code, done.output.count("error: over profile 'wrong': params.yaml: ")) == (1, 1), done.output
+    assert not (project / "infra/profiles/mine.yaml").exists()
 
 
 def test_an_unknown_profile_to_lie_over_is_named(project: Path) -> None:

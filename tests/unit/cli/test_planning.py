@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.planning import Planned, plan, unwatched
+from components.cli.plan import _print
+from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
 from components.core.errors import InputError
 from components.core.stage_graph import changes, read_graph
 from tests.support.dvc_project import make_project
@@ -38,7 +40,7 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     assert {one.stage for one in planned} == set(STAGES)
     first = planned[0]
     assert (first.stage, first.state) == ("prepare", "runs")
-    assert "out/prepare.txt deleted" in first.why
+    assert first.why == NEVER_RAN
     assert planned[-1] == Planned("compare", "runs after others", "train@a")
     assert {one.why for one in planned[1:3]} == {"prepare"}
     assert not (project / "ran.txt").exists()
@@ -65,6 +67,36 @@ def test_settings_are_named(project: Path) -> None:
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
     assert changes(read_graph(), ["prepare"]) == {"prepare": "world.seed modified"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            {"primary": "retrieval/t2i_recall_at_7"},
+            "promote.primary 'retrieval/t2i_recall_at_7' is unknown: did you mean",
+        ),
+        (
+            {"guards": {"zero_shot/top2": 0.1}},
+            "promote.guards 'zero_shot/top2' is unknown: did you mean 'zero_shot/top",
+        ),
+    ],
+)
+def test_a_metric_that_is_never_measured_is_named(
+    change: dict[str, Any], told: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw_params["promote"] |= change
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=told):
+        plan(["compare"])
+
+
+def test_a_stage_with_many_changes_names_some(capsys: pytest.CaptureFixture[str]) -> None:
+    _print([Planned("prepare", "runs", ", ".join(f"components/{number} modified" for number in range(30)))])
+    lines = capsys.readouterr().out.splitlines()
+    assert any("components/2 modified and 27 more" in line for line in lines)
+    assert max(map(len, lines)) < 120
 
 
 @pytest.mark.usefixtures("project")

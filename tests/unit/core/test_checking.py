@@ -53,6 +53,23 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["evaluate"].update(benchmarks=["retreival"]),
         "evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
     ),
+    "an encoder twice": (lambda raw: raw.update(encoders=["base", "base"]), "encoders names 'base' 2 times"),
+    "primary": (
+        lambda raw: raw["promote"].update(primary="retreival/t2i_recall_at_5"),
+        "promote.primary: evaluate.benchmarks: 'retreival' is unknown: did you mean 'retrieval'?",
+    ),
+    "guard": (
+        lambda raw: raw["promote"]["guards"].update({"zeroshot/top1": 0.1}),
+        "promote.guards: evaluate.benchmarks: 'zeroshot' is unknown: did you mean 'zero_shot'?",
+    ),
+    "benchmark of the gate": (
+        lambda raw: raw["promote"].update(benchmarks=["caption_ratings"]),
+        "promote.benchmarks: evaluate.benchmarks: 'caption_ratings' is unknown",
+    ),
+    "table of the gate": (
+        lambda raw: raw["promote"].update(validation=["paraphrase"]),
+        "promote.validation: validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",
+    ),
     "source": (
         lambda raw: raw["prepare"].update(source="folders"),
         "prepare.source 'folders' is unknown: did you mean 'folder'?",

@@ -12,7 +12,7 @@ import yaml
 
 from components.core.checking import load_checked
 from components.core.errors import InputError
-from components.core.profiles import difference, lies_over, merge, overlaid, profile_names, write
+from components.core.profiles import difference, lies_over, merge, notices, overlaid, profile_names, write
 from components.core.settings import load_settings
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import method_names
@@ -39,6 +39,41 @@ def test_merge_goes_deep_and_replaces_leaves() -> None:
     target: dict[str, Any] = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
     merge(target, {"a": {"c": [3], "new": {"x": 1}}, "e": 2})
     assert target == {"a": {"b": 1, "c": [3], "new": {"x": 1}}, "d": 1, "e": 2}
+
+
+def test_blocks_of_one_anchor_are_merged_apart(params: Path, tmp_path: Path) -> None:
+    text = "methods:\n  one: &both {method: paraclip, lr: 0.1}\n  two: *both\n"
+    profiles = _profile(tmp_path, text)
+    (profiles / "over.yaml").write_text("over: mine\nmethods: {two: {lr: 0.2}}\n")
+    write(overlaid("over", params, profiles), params)
+    methods = load_settings(params).methods
+    assert (methods["one"]["lr"], methods["two"]["lr"]) == (0.1, 0.2)
+
+
+def test_a_profile_without_a_world_replaces_nothing_of_another_world(params: Path, tmp_path: Path) -> None:
+    profiles = _profile(tmp_path, "world: {name: mine}\nmethods: {paraclip: {lr: 0.5}}\n")
+    (profiles / "more.yaml").write_text("methods: {paraclip: {lr: 0.1, seed: 3}, other: {lr: 0.2}}\nencoders: [base]\n")
+    (profiles / "else.yaml").write_text("world: {name: else}\n")
+    assert list(notices("mine", overlaid("mine", params, profiles), params, profiles)) == []
+    write(overlaid("mine", params, profiles), params)
+    before, text = load_settings(params), overlaid("more", params, profiles)
+    (told,) = notices("more", text, params, profiles)
+    assert told.endswith("world 'mine' keeps its own values of methods.paraclip.lr, encoders")
+    write(text, params)
+    after = load_settings(params)
+    assert after.methods == {"paraclip": before.methods["paraclip"] | {"seed": 3}, "other": {"lr": 0.2}}
+    assert after.encoders == before.encoders
+    (told,) = notices("else", overlaid("else", params, profiles), params, profiles)
+    assert "params.yaml was of world 'mine', whose values that profile 'else' does not set remain" in told
+
+
+@pytest.mark.parametrize("name", profile_names(REPO / "infra/profiles"))
+def test_a_profile_laid_over_itself_changes_nothing_and_keeps_all_comments(name: str, params: Path) -> None:
+    profiles = REPO / "infra/profiles"
+    comments = [line for line in params.read_text().splitlines() if line.startswith("#")]
+    write(overlaid(name, params, profiles), params)
+    assert set(comments) <= set(params.read_text().splitlines())
+    assert difference(overlaid(name, params, profiles), params) == ""
 
 
 def test_overlay_changes_values_and_keeps_comments(params: Path, tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ def test_a_fitted_base_sends_a_picture_through_its_frozen_image_tower_once(
     assert (found.seconds or 0) - start == pytest.approx(6 * pairs / SPEED.texts + pairs / SPEED.images)
 
 
+def test_a_base_that_is_only_loaded_is_not_trained(
+    cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
+) -> None:
+    assert raw_params["base"]["scratch"]
+    raw_params["base"] |= {"source": "open_clip", "pretrained": "openai"}
+    found = cost(["base"])["base"]
+    assert (found.work, found.seconds) == ("loads cliptune-tiny", load_rates().stages["base"].start_s)
+
+
 def test_a_server_has_no_time_without_a_rate_and_a_price_where_prices_are_given(
     cost: Callable[..., dict[str, Cost]], raw_params: dict[str, Any]
 ) -> None:

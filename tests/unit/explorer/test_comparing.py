@@ -84,6 +84,15 @@ def test_wordings_mark_what_all_of_them_find(explorer: Explorer) -> None:
         assert all({hit.row for hit in hits if hit.both} == shared for hits in lists)
 
 
+def test_texts_are_forgotten_only_after_they_were_used(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.explorer.comparing._KEPT", 3)
+    explorer.wordings(["1", "2", "3", "4", "5"], 4)
+    explorer.compare("a dog", "", 4)
+    found = explorer.compare("a dog", "one hound", 4)
+    assert [hit.row for hit in found.sides[0].query] == _ranked(explorer, 0, "a dog")[:4]
+    assert len(explorer._known) == 3
+
+
 def test_overlap_of_lists_that_a_filter_shortened() -> None:
     assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
     assert overlap([], [1], 10) == (0.0, 0.0)

@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from components.core.metrics import average_overlap
 from components.explorer.server import Explored, make_app
 from components.registry.votes import Votes
-from tests.support.exploring import HOSTILE, PICTURES
+from tests.support.exploring import HOSTILE, PICTURES, write_evaluation
 
 
 @pytest.fixture
@@ -42,6 +44,26 @@ def test_compare(client: TestClient, explored: Explored) -> None:
     assert found == explored.explorer.compare("a dog", "one hound", 3).model_dump()
     odd = client.get("/api/compare", params={"q": "a dog", "k": 20, "is.group": "odd"}).json()
     assert len(odd["sides"][0]["query"]) == PICTURES // 2
+
+
+def test_a_most_changed_query_opens_with_the_values_of_its_row(client: TestClient, explored: Explored) -> None:
+    queries = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
+    vectors = explored.explorer.index.vector(np.arange(0, PICTURES, 2))
+    values = {}
+    for one in explored.explorer.encoders:
+        first, second = (
+            np.argsort(-one.encoder.embed_texts(texts) @ vectors.T, 1, "stable")[:, :4]
+            for texts in map(list, zip(*queries, strict=True))
+        )
+        values[one.name] = average_overlap(first, second, 4).tolist()
+    write_evaluation(explored.folders, queries, ["common"] * 3, 4, values)
+    found = client.get("/api/changed").json()
+    rows = found["best"] + found["worst"]
+    assert rows
+    for row in rows:
+        asked = {"q": row["query"], "p": row["paraphrase"]} | found["opens"]
+        sides = client.get("/api/compare", params=asked).json()["sides"]
+        assert [side["ao"] for side in sides] == pytest.approx([row["before"], row["after"]])
 
 
 def test_pictures_are_small_jpegs(client: TestClient) -> None:
@@ -137,6 +159,28 @@ def test_odd_texts_are_texts(client: TestClient, text: str) -> None:
     asked = client.post("/api/questions", json={"query": text}).json()
     voted = {"question": asked["question"], "choice": "tie", "user": text[:1000]}
     assert client.post("/api/votes", json=voted).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body", ['{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"]
+)
+def test_values_that_json_cannot_answer_with_are_refused(client: TestClient, body: str) -> None:
+    answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["msg"]
+
+
+def test_a_vote_names_the_picture_as_the_rows_of_the_project_do(
+    client: TestClient, explored: Explored, tmp_path: Path
+) -> None:
+    prepare = explored.settings.prepare.model_copy(update={"folder": tmp_path})
+    explored.settings = explored.settings.model_copy(update={"prepare": prepare})
+    asked = client.post("/api/questions", json={"query": "a dog", "paraphrase": "one hound"}).json()
+    client.post("/api/votes", json={"question": asked["question"], "choice": "left", "user": "Ada", "row": 3})
+    store = Votes(explored.store)
+    (vote,) = store.all()
+    store.close()
+    assert vote.image == "pictures/03.png"
 
 
 def test_hostile_captions_arrive_as_they_are(client: TestClient) -> None:

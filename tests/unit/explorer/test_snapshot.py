@@ -5,9 +5,22 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from components.explorer.server import Explored
 from components.explorer.snapshot import snapshot
 from tests.support.exploring import HOSTILE, PICTURES
+
+
+def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = explored.explorer.index
+    rows = index.rows(range(PICTURES))
+    bare = rows.set_column(rows.schema.get_field_index("size"), "size", [[None] * PICTURES])
+    monkeypatch.setattr(index, "rows", bare.take)
+    page = snapshot(explored, [("a dog", "")], 2)
+    assert '"pictures": {"' in page
+    assert "data:image" not in page
+    assert "of a dog" in page
 
 
 def test_everything_is_in_it(explored: Explored) -> None:

@@ -3,8 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from components.core.errors import InputError
+from components.data.sources.folder import FILES
 from components.explorer.voted import standings, write_captions
 from components.registry.votes import Vote
+from tests.support.toy_context import colour_image
 
 
 def _vote(choice: str, **changes: Any) -> Vote:
@@ -22,12 +27,22 @@ def test_standings_tell_both_sides() -> None:
     assert next(iter(found)) in {("paraclip p", "base"), ("base", "paraclip p")}
 
 
-def test_marked_pictures_become_captions(tmp_path: Path) -> None:
-    odd = _vote("tie", image="b.png", query="tab\there", paraphrase="line\nthere")
-    votes = [_vote("first", image="a.png"), _vote("tie", image="a.png"), _vote("first"), odd]
-    assert write_captions(votes, tmp_path / "captions.tsv") == 2
-    assert (tmp_path / "captions.tsv").read_text().splitlines() == [
-        "image\tcaption\tparaphrase\tsplit",
-        "a.png\ta dog\tone hound\ttest",
-        "b.png\ttab here\tline there\ttest",
+def test_marked_pictures_become_rows_that_source_folder_reads(tmp_path: Path) -> None:
+    for name in ("here/a.png", "project/deep/b  c.png", "outside.png"):
+        colour_image(tmp_path / name, (0, 0, 0))
+    votes = [
+        _vote("first", image="a.png"),
+        _vote("tie", image="a.png"),
+        _vote("first"),
+        _vote("tie", image="deep/b  c.png", query='tab\ta "big" dog', paraphrase="line\nthere"),
+        *(_vote("tie", image=image) for image in ("352b6b058d9f76f7", "c.png", "../outside.png", "x\ty.png")),
     ]
+    path = tmp_path / "here/captions.tsv"
+    assert write_captions(votes, path, tmp_path / "project") == (2, 4)
+    columns = ("image", "caption", "paraphrase", "split")
+    assert [tuple(row[name] for name in columns) for _, row in FILES.rows(path)] == [
+        ("a.png", "a dog", "one hound", "test"),
+        ("deep/b  c.png", 'tab a "big" dog', "line there", "test"),
+    ]
+    with pytest.raises(InputError, match=r"none.tsv: 1 queries .* no such picture is a file in"):
+        write_captions(votes[:1], tmp_path / "none.tsv")

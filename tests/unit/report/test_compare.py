@@ -135,7 +135,7 @@ def test_the_page_needs_no_network(evaluated: Folders, make_settings: Make) -> N
     led = [block.get("href") or "" for block in page.all("a")]
     # Where `cliptune explore` listens unless told otherwise.
     assert all(address.startswith(("#", f"http://127.0.0.1:{PORT}/?q=")) for address in led)
-    assert f"http://127.0.0.1:{PORT}/?q=c+query&p=c+paraphrase" in led
+    assert f"http://127.0.0.1:{PORT}/?q=c+query&p=c+paraphrase&k=2&is.split=test" in led
     assert not page.all("link")
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from components.benchmarks.published import published_benchmarks
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
-from components.evaluation.published import PublishedReport
+from components.evaluation.published import PublishedReport, write_published
 from components.evaluation.results import Result
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
-from components.report.published.table import metric_sections, paper_sections, to_csv, to_html, to_markdown
+from components.report.published.table import metric_sections, paired, paper_sections, to_csv, to_html, to_markdown
 
 
 def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metrics: float) -> PublishedReport:
@@ -102,6 +105,36 @@ def test_metrics_by_benchmark_with_intervals_and_groups_on_demand() -> None:
     assert sections[0].columns == ("ao_at_10",)
     assert [cell.text for cell in sections[0].rows[0].cells] == ["50.0 ±1.0"]
     assert metric_sections(REPORTS, groups=True)[0].columns == ("ao_at_10", "tier/ao_at_10")
+
+
+@pytest.mark.parametrize(
+    ("scored", "groups", "compared"),
+    [
+        (["t2i/recall_at_1"], False, ["t2i/recall_at_1"]),
+        (["t2i/recall_at_1", "all"], False, ["all"]),
+        (["t2i/recall_at_1", "all"], True, ["t2i/recall_at_1", "all"]),
+    ],
+)
+def test_metrics_with_values_per_query_are_compared(
+    scored: list[str], groups: bool, compared: list[str], tmp_path: Path
+) -> None:
+    reports = []
+    for encoder, value in (("base", 0.0), ("tuned", 1.0)):
+        # A sum has no values per query.
+        report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
+        write_published(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
+        reports.append(report)
+    pairs = paired(reports, "base", tmp_path, groups=groups)
+    assert [pair.metric for pair in pairs] == [f"coco/{name}" for name in compared]
+    assert {(pair.encoder, pair.against, pair.difference.value) for pair in pairs} == {("tuned", "base", 1.0)}
+
+
+def test_other_weights_of_one_name_have_their_own_rows() -> None:
+    """Such as an encoder that was trained again after some benchmarks."""
+    again = [*REPORTS[:2], REPORTS[2].model_copy(update={"encoder_sha256": "1234567890"})]
+    (section,) = paper_sections(COLLECTION, again)
+    assert [row.encoder for row in section.rows if not row.printed] == ["base x"]
+    assert [row.encoder for one in metric_sections(again) for row in one.rows] == ["base x", "base x", "base 12345678"]
 
 
 def test_every_collection_is_sound() -> None:

@@ -1,0 +1,100 @@
+"""The index that the explorer keeps of pictures without one; it is built again as soon as these change."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+
+import numpy as np
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.core.errors import InputError
+from components.core.files import content_hash, file_hash
+from components.core.metrics import Features, Indices
+from components.encoders.embeddings import MANIFEST
+from components.index.building import build
+from components.index.facts import FACTS
+from components.index.image_index import ImageIndex
+from components.index.sources import find_source, source_of
+from components.index.sources.source import Block, Opened
+
+
+def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
+    """The index of the pictures in `place`, in a folder of `cache` that holds one index for each place.
+
+    Vectors of pictures that the index before had are not computed again.
+
+    Args:
+        place: as `components.index.sources.source_of` takes it.
+        encoder: embeds the pictures.
+
+    Raises:
+        InputError: `place` is not a source of pictures, or as `components.index.building.build`.
+    """
+    source = find_source(source_of(place))
+    folder = cache / content_hash(str(Path(place).absolute()))[:16]
+    kept = folder / content_hash(encoder.image_tower_sha256 or "", _state(place))[:16]
+    if (index := _opened(kept)) is None:
+        opened = source.open(place, encoder)
+        for before in map(_opened, _indexes(folder)):
+            opened = opened if before is None else _reusing(opened, before)
+        build(kept, opened, encoder=encoder, replace=True)
+        index = ImageIndex.open(kept)
+    for other in _indexes(folder):
+        if other != kept:
+            shutil.rmtree(other, ignore_errors=True)
+    return index
+
+
+def _state(place: str) -> str:
+    """Another text after any change of the files in `place`; always another one where they are not on this disk."""
+    path = Path(place)
+    manifest = path / "embeddings" / MANIFEST
+    if manifest.is_file():
+        return file_hash(manifest)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path] if path.is_file() else []
+    if not files:
+        return token_hex(16)
+    facts = ((str(file), file.stat()) for file in files if file.is_file())
+    return content_hash(*(f"{name}|{stat.st_size}|{stat.st_mtime_ns}" for name, stat in facts))
+
+
+def _indexes(folder: Path) -> list[Path]:
+    # Those that another process is making have hidden names.
+    return [path.parent for path in folder.glob(f"[!.]*/{FACTS}")]
+
+
+def _opened(folder: Path) -> ImageIndex | None:
+    """The index in a folder; None where there is none, or a damaged one."""
+    try:
+        return ImageIndex.open(folder)
+    except InputError:
+        return None
+
+
+def _reusing(opened: Opened, before: ImageIndex) -> Opened:
+    """The source with the vectors that an index of the same tower has of its pictures."""
+    if before.facts.image_tower_sha256 != opened.image_tower_sha256:
+        return opened
+    known = {image: row for row, image in enumerate(before.column("image_id").to_pylist())}
+
+    def reusing(block: Block) -> Block:
+        ids = block.rows["image_id"].to_pylist()
+
+        def vectors(rows: Indices) -> Features:
+            places = np.array([known.get(ids[row], -1) for row in rows], np.int64)
+            found = np.empty((len(rows), opened.dim), np.float32)
+            found[places >= 0] = before.vector(places[places >= 0])
+            if (places < 0).any():
+                found[places < 0] = block.vectors(rows[places < 0])
+            return found
+
+        return replace(block, vectors=vectors)
+
+    def blocks() -> Iterator[Block]:
+        return map(reusing, opened.blocks())
+
+    return replace(opened, blocks=blocks)
