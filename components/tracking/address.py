@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.tracking.database import assert_answers
+from components.tracking.reaching import assert_database, assert_server
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -29,16 +28,11 @@ def nothing_tracked() -> bool:
     return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file()
 
 
-def shown_address(uri: str) -> str:
-    """A store's address, or a text with addresses in it, without their passwords, for records and messages."""
-    return re.sub(r"([?&]\w*password=)[^&\s]*", r"\1***", re.sub(r"(?<=://)([^/@:\s]*):[^/@\s]*@", r"\1:***@", uri))
-
-
 def make_client() -> MlflowClient:
     """A client of the tracking store, which is made where it is missing.
 
     Raises:
-        InputError: it is a database that does not answer.
+        InputError: it is a server or a database that does not answer.
     """
     from mlflow import MlflowClient
 
@@ -47,8 +41,11 @@ def make_client() -> MlflowClient:
     STORE.mkdir(exist_ok=True)
     uri = tracking_uri()
     if uri.startswith(_DATABASES):
-        assert_answers(uri, shown_address(uri))
+        assert_database(uri)
     # MLflow keeps one store per address for the life of a process, whatever folder that process has gone to since.
     if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
         uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"
-    return MlflowClient(uri)
+    client = MlflowClient(uri)
+    if uri.startswith("http"):
+        assert_server(client, uri)
+    return client

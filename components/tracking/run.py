@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from components.core.errors import InputError
 from components.core.settings import Settings
 from components.tracking import offline_spool
-from components.tracking.address import STORE, make_client, shown_address, tracking_uri
+from components.tracking.address import STORE, make_client, tracking_uri
 from components.tracking.artifact import upload
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
+from components.tracking.errors import reason_of, shown_address
 from components.tracking.retry_policy import call_with_retries, fail_fast, is_full, is_transient, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
@@ -202,10 +203,12 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
         offline_spool.send(client)
         run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
     except MlflowException as error:
-        if not is_transient(error):
+        if is_full(error):
             raise
         where = shown_address(tracking_uri())
-        raise InputError(f"MLFLOW_TRACKING_URI: {where} takes no run; `cliptune doctor` tells why") from error
+        raise InputError(
+            f"MLFLOW_TRACKING_URI: {where} takes no run ({reason_of(error)}): run `cliptune doctor`"
+        ) from None
     return TrackedRun(client, run.info.run_id, experiment)
 
 

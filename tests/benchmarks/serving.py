@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import typer
+from components.registry.aliases import local_aliases
 from rich.console import Console
 from rich.table import Table
 
 from components.core.errors import run_command
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
-from components.registry.aliases import local_aliases
 from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION
 from components.tracking import tracking_uri

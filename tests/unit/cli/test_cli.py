@@ -17,7 +17,6 @@ from components.benchmarks.bootstrap import Interval
 from components.cli import app
 from components.core.settings import Settings
 from components.registry import decision as records
-from components.registry.cached_decision import fingerprint
 from components.registry.decision import Decision, Rule
 from components.report.comparison import Cell, Comparison, write_csv
 
@@ -36,21 +35,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _decide(settings: Settings, outcome: records.Outcome) -> Decision:
-    rules = (Rule(name="primary", passed=outcome == "promoted", reason="gain +0.1"),)
+def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: str = "gain +0.1") -> Decision:
+    """Have the gate say this, and write it down."""
     decision = Decision(
         outcome=outcome,
         model="text-encoder",
         encoder="paraclip",
         encoder_sha256="abc",
         against="base",
-        rules=rules,
+        rules=(Rule(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),),
         version="1" if outcome == "promoted" else "",
         tracking_uri="",
-        fingerprint=fingerprint(settings),
         time=records.now(),
     )
     records.save(decision)
+    stand_in = types.ModuleType("components.registry.promotion")
+    stand_in.promote = lambda *_args, **_options: decision  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
+    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
     return decision
 
 
@@ -58,19 +60,6 @@ def _output(*arguments: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == code, result.output
     return result.output
-
-
-@pytest.mark.parametrize(("outcome", "line"), [("promoted", "already champion"), ("refused", "already refused")])
-def test_cached_decision_is_printed_again(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, outcome: records.Outcome, line: str
-) -> None:
-    _decide(settings, outcome)
-    monkeypatch.setitem(sys.modules, "components.registry.promotion", None)
-    output = _output("promote")
-    assert output.splitlines()[-1].startswith(f"{line}: paraclip")
-    assert "reports/promotion/latest.md" in output.splitlines()[-1]
-    assert "gain +0.1" in output
-    assert len(records.history()) == 1
 
 
 def test_promote_without_results_is_one_line() -> None:
@@ -153,27 +142,20 @@ def test_the_comparison_as_json() -> None:
     assert columns["delta_low"] == [None, 0.05]
 
 
-def test_a_decision_that_was_not_written_points_at_no_record(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_that_was_not_written_points_at_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the candidate is champion already, and another encoder's decision is the last on record."""
-    written = _decide(settings, "refused")
-    found = written.model_copy(update={"outcome": "already champion", "time": records.now()})
-    stand_in = types.ModuleType("components.registry.promotion")
-    stand_in.promote = lambda *_args, **_options: found  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
-    monkeypatch.setattr("components.registry.cached_decision.cached_decision", lambda _settings: None)
-    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
+    found = _decide("already champion", monkeypatch)
+    records.save(found.model_copy(update={"outcome": "refused", "time": records.now()}))
     for options in ([], ["--dry-run"]):
         last = _output("promote", *options).splitlines()[-1]
         assert last.endswith("already champion: paraclip; nothing written")
 
 
-def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(settings: Settings) -> None:
+def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
-    written = _decide(settings, "promoted")
-    records.save(written.model_copy(update={"rules": (Rule(name="guard " + "x" * 30, passed=True, reason=reason),)}))
+    _decide("promoted", monkeypatch, reason)
     lines = _output("promote").splitlines()
+    assert lines[-1] == "promoted: paraclip (version 1 of text-encoder); record: reports/promotion/latest.md"
     assert max(map(len, lines[:-1])) <= 80
     assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
 

@@ -46,7 +46,6 @@ def _subject(**tags: str) -> Subject:
         rules=(Rule(name="primary", passed=True, reason="gain +0.1"),),
         run_id="r" * 32,
         tracking_uri="",
-        fingerprint="f",
         time=records.now(),
     )
     return Subject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
