@@ -98,10 +98,10 @@ def propose() -> None:
     _promote(challenger=True)
 
 
-def _promote(**options: bool) -> Decision:
+def _promote(dry_run: bool = False, challenger: bool = False) -> Decision:
     from components.registry.promotion import promote as judge_and_promote
 
-    decision = judge_and_promote(load_settings(), **options)
+    decision = judge_and_promote(load_settings(), dry_run, challenger=challenger)
     get_run_logger().info("%s", decision.headline)
     return decision
 

@@ -73,7 +73,7 @@ match sys.argv[1:]:
 """
 
 
-def _stand_in(_settings: Settings, *, dry_run: bool = False, challenger: bool = False) -> Decision:
+def _stand_in(_settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
     """Takes the place of the gate, which refuses, and notes what it was asked for."""
     with Path("ran.txt").open("a") as stream:
         stream.write("judge\n" if dry_run else "propose\n" if challenger else "promote\n")

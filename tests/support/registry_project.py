@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +46,20 @@ class Project:
         return results(name, sha256, primary, recall, data=data)
 
     def add(
-        self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d", commit: str = "c0ffee"
+        self,
+        name: str,
+        seed: int,
+        primary: float,
+        recall: float = 0.5,
+        data: str = "d",
+        commit: str = "c0ffee",
+        made_of: Mapping[str, str] | None = None,
     ) -> Encoder:
         """Train (that is, draw), save and score an encoder; its run is finished."""
         torch.manual_seed(seed)
         with tracked_run("train", name, self.settings, {"seed": seed}, {}) as run:
             encoder = Encoder.create(name, "tiny", self.architecture, name)
-            known = {"git_commit": commit, "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES)}}
+            known = {"git_commit": commit, "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES), **(made_of or {})}}
             encoder.sidecar = encoder.sidecar.model_copy(update=known)
             encoder.save(Path("models") / name)
             write_json(Path("models") / name / "run.json", run.reference())

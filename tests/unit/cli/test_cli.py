@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from components.benchmarks.bootstrap import Interval
 from components.cli import app
-from components.core.settings import Settings
 from components.registry import decision as records
 from components.registry.decision import Decision, Rule
 from components.report.comparison import Cell, Comparison, write_csv
@@ -68,10 +67,10 @@ def test_promote_without_results_is_one_line() -> None:
     assert output.startswith("error: reports/metrics/paraclip.json is missing")
 
 
-def test_history_lists_decisions(settings: Settings) -> None:
+def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no decisions yet" in _output("history")
-    _decide(settings, "refused")
-    _decide(settings, "promoted")
+    _decide("refused", monkeypatch)
+    _decide("promoted", monkeypatch)
     lines = [line for line in _output("history").splitlines() if "paraclip" in line]
     assert ["refused" in line for line in lines] == [True, False]
 
@@ -79,8 +78,8 @@ def test_history_lists_decisions(settings: Settings) -> None:
 def test_damaged_record_is_one_line() -> None:
     folder = Path("reports/promotion")
     folder.mkdir(parents=True)
-    (folder / "latest.json").write_text("{")
-    assert _output("promote", code=1).startswith("error: reports/promotion/latest.json is damaged")
+    (folder / "2026.json").write_text("{")
+    assert _output("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
 
 
 def test_profile_use_shows_then_writes() -> None:
@@ -112,10 +111,8 @@ def test_a_profile_without_a_comment_has_no_description() -> None:
     assert json.loads(_output("profile", "list", "--json"))["bare"] == ""
 
 
-def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decision = _decide(settings, "refused").model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
+def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = _decide("refused", monkeypatch).model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
     records.save(decision.model_copy(update={"time": records.now()}))
     monkeypatch.setenv("COLUMNS", "80")
     assert any(decision.encoder in line for line in _output("history").splitlines())
@@ -125,9 +122,9 @@ def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
 
 
-def test_decisions_as_json(settings: Settings) -> None:
+def test_decisions_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(_output("history", "--json")) == []
-    decision = _decide(settings, "refused")
+    decision = _decide("refused", monkeypatch)
     assert json.loads(_output("history", "--json")) == [decision.model_dump(mode="json")]
     assert json.loads(_output("promote", "--json")) == decision.model_dump(mode="json")
 

@@ -78,6 +78,23 @@ def test_clean_policy_refuses_a_dirty_tree(project: Any) -> None:
     assert "uncommitted changes" in next(rule.reason for rule in decision.rules if not rule.passed)
 
 
+def test_a_mix_is_judged_by_its_members(project: Any) -> None:
+    project.add("one", 2, 0.4)
+    project.add("other", 3, 0.4)
+    members = {f"models/{name}/encoder.safetensors": file_hash(Path(f"models/{name}/encoder.safetensors"))
+               for name in ("base", "one", "other")}  # fmt: skip
+    project.add("paraclip", 4, 0.5, made_of=members)
+    assert promote(project.settings, dry_run=True).outcome == "promoted"
+    for path, words in (
+        ("models/other/run.json", "names no training run"),
+        ("models/one/encoder.safetensors", "was not trained on the models/one/encoder.safetensors that is here"),
+    ):
+        Path(path).unlink()
+        [failed] = [rule for rule in promote(project.settings, dry_run=True).rules if not rule.passed]
+        assert failed.name == "provenance"
+        assert words in failed.reason
+
+
 @pytest.mark.parametrize(
     ("table", "found", "words"),
     [
