@@ -11,10 +11,12 @@ from components.core.settings import Settings
 from components.data.leaks.report import read_counts
 from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import Report, Result
+from components.methods.registry import find_method
 from components.registry.decision import Decision
 from components.registry.folders import Folders
 from components.registry.gate import gain
-from components.registry.prompts import prompts_of, tables_trained_on
+from components.registry.lineage import tables_trained_on
+from components.registry.prompts import prompts_of
 
 _NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
 
@@ -55,9 +57,6 @@ def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
 
 
 def _method(sidecar: Sidecar) -> str:
-    # It loads PyTorch, which a decision does without.
-    from components.methods.registry import find_method
-
     try:
         return f"{sidecar.method} ({find_method(sidecar.method).citation})"
     except InputError:

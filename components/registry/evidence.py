@@ -16,8 +16,8 @@ from components.encoders.adapter.sidecar import SIDECAR, WEIGHTS, Sidecar, read_
 from components.evaluation.results import Report
 from components.registry.folders import BASE, Folders
 from components.registry.gate import Evidence
+from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
-from components.registry.prompts import tables_trained_on
 from components.registry.votes import Votes, Wins, wins
 from components.tracking import training_run
 from components.tracking.retry_policy import is_transient

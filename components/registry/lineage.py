@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
 from components.core.files import file_hash
+from components.core.folders import VALIDATED
 from components.core.provenance import DIRTY, locked_hashes
+from components.core.records import SYNTHESISED
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import Folders
 from components.tracking import explained, make_client
@@ -53,6 +56,15 @@ def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
         if path in locked:
             tags[f"dvc/{path}"] = locked[path]
     return tags
+
+
+def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
+    """Names of the synthesised tables among the files that an encoder was trained on.
+
+    A table of an older pipeline, whose prompts are not here any more, is left out.
+    """
+    names = (path.stem for path in map(Path, data_hashes) if path.is_relative_to(VALIDATED))
+    return [name for name in names if name in SYNTHESISED]
 
 
 def commit_of(tags: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
 from components.registry.candidates import candidates
-from components.registry.card import Subject, model_card
 from components.registry.champion import finish_killed, make_champion, write_down
 from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather
@@ -73,8 +72,7 @@ def promote(
     if dry_run:
         return decision
     if decision.outcome != "refused":
-        tags = lineage.tags_of(case.sidecar, folders)
-        return _admit(client, Subject(decision, case.sidecar, case.candidate, case.incumbent, tags), settings, folders)
+        return _admit(client, replace(case, decision=decision), settings, folders)
     return write_down(client, decision, folders)
 
 
@@ -190,13 +188,13 @@ def _incumbent(
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> Decision:
+def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> Decision:
     """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
-    decision = subject.decision
+    decision = case.decision
     try:
         with locks.held(decision.model, f"the promotion of '{decision.encoder}'") as lock:
             _champion_judged_against(client, decision)
-            admitted = decision.model_copy(update={"version": _registered(client, subject, settings, folders)})
+            admitted = decision.model_copy(update={"version": _registered(client, case, settings, folders)})
             lock.confirm()
             # Registering takes minutes, and not every store has a lock.
             _champion_judged_against(client, decision)
@@ -223,11 +221,11 @@ def _champion_judged_against(client: MlflowClient, decision: Decision) -> None:
         raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
 
 
-def _registered(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> str:
+def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> str:
     """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
-    decision = subject.decision
+    decision, origin = case.decision, lineage.tags_of(case.sidecar, folders)
     tags = {
-        **subject.tags,
+        **origin,
         versions.SHA_TAG: decision.encoder_sha256,
         "encoder": decision.encoder,
         "world": settings.world.name,
@@ -241,6 +239,10 @@ def _registered(client: MlflowClient, subject: Subject, settings: Settings, fold
         for name, value in tags.items():
             client.set_model_version_tag(decision.model, version, name, value)
     else:
+        # It loads PyTorch, which a refusal does without.
+        from components.registry.card import Subject, model_card
+
+        subject = Subject(decision, case.sidecar, case.candidate, case.incumbent, origin)
         parts = versions.Parts(
             encoder=folders.models / decision.encoder,
             metrics=folders.metrics / f"{decision.encoder}.json",
