@@ -81,7 +81,7 @@ class _Case:
     """A candidate, what it has to beat, and what the gate says."""
 
     decision: Decision
-    sidecar: Sidecar
+    sidecar: Sidecar | None
     candidate: Report
     incumbent: Report
 
@@ -126,8 +126,14 @@ def _judged(
     settings: Settings,
     folders: Folders,
 ) -> _Case:
-    sidecar = read_sidecar(folders.models / candidate.encoder)
-    decision = _undecided(settings, candidate, sidecar, champion, folders)
+    decision = _undecided(settings, candidate, champion, folders)
+    try:
+        sidecar = read_sidecar(folders.models / candidate.encoder)
+    except InputError as error:
+        # As while it is trained again, which keeps no other candidate from being judged.
+        gone = Rule(name="provenance", passed=False, reason=str(error))
+        return _Case(decision.model_copy(update={"rules": (gone,)}), None, candidate, candidate)
+    decision = decision.model_copy(update={"git_commit": sidecar.git_commit})
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
         already = decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
         return _Case(already, sidecar, candidate, candidate)
@@ -141,9 +147,7 @@ def _judged(
     return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
 
 
-def _undecided(
-    settings: Settings, candidate: Report, sidecar: Sidecar, champion: Any | None, folders: Folders
-) -> Decision:
+def _undecided(settings: Settings, candidate: Report, champion: Any | None, folders: Folders) -> Decision:
     return Decision(
         outcome="refused",
         model=settings.promote.model,
@@ -153,7 +157,6 @@ def _undecided(
         data_hash=candidate.data_hash,
         protocol=candidate.protocol,
         run_id=training_run(folders.models / candidate.encoder),
-        git_commit=sidecar.git_commit,
         dvc_lock_sha256=lineage.lock_hash(folders),
         previous_version="" if champion is None else str(champion.version),
         tracking_uri=shown_address(tracking_uri()),
@@ -223,6 +226,7 @@ def _champion_judged_against(client: MlflowClient, decision: Decision) -> None:
 
 def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> str:
     """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
+    assert case.sidecar is not None
     decision, origin = case.decision, lineage.tags_of(case.sidecar, folders)
     tags = {
         **origin,

@@ -13,13 +13,21 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 STORE = Path("mlruns")
+_EXPERIMENTS = "/.dvc/tmp/exps/"
+"""In a project's folder: where DVC runs experiments in copies that it deletes (`dvc exp run --temp`, its queue)."""
 _SQLITE = "sqlite:///"
 _DATABASES = ("postgresql", "mysql", "mssql")
 
 
+def store_folder() -> Path:
+    """`mlruns/` of the project, in which the copies that DVC makes for experiments keep their runs, too."""
+    project, in_copy, _ = f"{Path.cwd()}/".partition(_EXPERIMENTS)
+    return Path(project) / STORE if in_copy else STORE
+
+
 def tracking_uri() -> str:
     """`MLFLOW_TRACKING_URI`, or the SQLite file below `mlruns/`."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{STORE / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{store_folder() / 'mlflow.db'}"
 
 
 def nothing_tracked() -> bool:
@@ -38,7 +46,7 @@ def make_client() -> MlflowClient:
 
     # It prints the traceback of every error of its database that it also raises.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    STORE.mkdir(exist_ok=True)
+    store_folder().mkdir(exist_ok=True)
     uri = tracking_uri()
     if uri.startswith(_DATABASES):
         assert_database(uri)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from components.core.errors import InputError
 from components.core.settings import Settings
 from components.tracking import offline_spool
-from components.tracking.address import STORE, make_client, tracking_uri
+from components.tracking.address import make_client, store_folder, tracking_uri
 from components.tracking.artifact import upload
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.errors import reason_of, shown_address
@@ -219,7 +219,7 @@ def _experiment(client: MlflowClient, name: str) -> str:
     if tracking_uri().startswith("http"):
         return str(client.create_experiment(name))
     # Without a location MLflow would write artifacts to ./mlruns/<id>, mixed with its database.
-    location = (STORE / "artifacts" / name).resolve().as_uri()
+    location = (store_folder() / "artifacts" / name).resolve().as_uri()
     return str(client.create_experiment(name, artifact_location=location))
 
 

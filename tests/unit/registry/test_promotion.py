@@ -260,6 +260,15 @@ def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) ->
     assert len(records.history()) == 1
 
 
+def test_an_encoder_that_is_trained_again_keeps_no_other_from_being_judged(project: Any) -> None:
+    project.add("one", 2, 0.6)
+    project.add("two", 3, 0.5)
+    shutil.rmtree("models/one")
+    decision = promote(project.settings.model_copy(update={"encoders": ("base", "one", "two")}), dry_run=True)
+    assert (decision.encoder, decision.outcome, decision.passed_over[0].name) == ("two", "promoted", "one")
+    assert "models/one holds no encoder" in decision.passed_over[0].reason
+
+
 def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:
     project.add("one", 2, 0.41)
     project.add("two", 3, 0.9, recall=0.1)
