@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
+from components.core.provenance import path_hash
 from components.core.settings import Settings
 from components.tracking import offline_spool
 from components.tracking.address import make_client, store_folder, tracking_uri
@@ -92,6 +94,15 @@ class TrackedRun:
         source = json.dumps({"uri": str(path)})
         inputs = [DatasetInput(Dataset(name, digest[:36], "local", source))]
         call_with_retries(lambda: self._client.log_inputs(self.id, inputs), wait_s())
+
+    def log_output(self, path: Path) -> None:
+        """Record the content hash of a file or folder that the stage wrote."""
+        self.set_tags({f"output.{path.stem}": str(path), f"output.{path.stem}.sha256": path_hash(path)})
+
+    def log_speed(self, rows: int, begun: float) -> None:
+        """Log seconds since `begun`, of `time.monotonic`, and rows per second."""
+        seconds = time.monotonic() - begun
+        self.log_metrics({"seconds": seconds, "rows_per_second": rows / seconds if seconds else 0.0})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the run."""
