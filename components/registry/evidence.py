@@ -87,9 +87,8 @@ def _result_faults(report: Report, folders: Folders) -> list[str]:
     weights, results = folders.models / report.encoder / WEIGHTS, folders.metrics / f"{report.encoder}.json"
     if not weights.is_file() or file_hash(weights) != report.encoder_sha256:
         faults.append(f"{weights} is not what was evaluated: {fix}")
-    if hashlib.md5(results.read_bytes(), usedforsecurity=False).hexdigest() != locked_hashes(folders.dvc_lock).get(
-        str(results)
-    ):
+    found = hashlib.md5(results.read_bytes(), usedforsecurity=False).hexdigest()
+    if found != locked_hashes(folders.dvc_lock).get(str(results)):
         faults.append(f"{results} is not what {folders.dvc_lock} says that stage evaluate wrote: {fix}")
     return faults
 
