@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from prefect import flow, pause_flow_run, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
@@ -16,11 +14,9 @@ from components.core.settings import load_settings
 from components.registry import decision as records
 from components.registry.challenger import withdraw
 from components.registry.decision import Decision, Rule
-from flows.commands import run_logged
 from flows.heartbeat import heartbeat
 from flows.reporting import show_decision
 
-PROMOTE = (sys.executable, "-m", "components.cli", "promote")
 WAIT_HOURS = 72.0
 POLL = 5
 """Seconds between two looks for the answer."""
@@ -54,14 +50,12 @@ def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
     """In a flow: promote the best candidate if it passes, and if a person agrees where `approval` asks for that.
 
     Raises:
-        CommandError: the promotion failed.
-        InputError: results are missing, or the candidate changed while the flow waited.
+        InputError: results are missing, MLflow gives no answer, or the candidate changed while the flow waited.
     """
     agreed = _consent(judge(), wait_hours) if approval else ""
     if agreed is None:
         return
-    promote()
-    show_decision(agreed)
+    show_decision(promote(), agreed)
 
 
 def _consent(proposal: Decision, wait_hours: float) -> str | None:
@@ -79,8 +73,7 @@ def _consent(proposal: Decision, wait_hours: float) -> str | None:
     said = f"{answer.by or 'somebody'}: {answer.reason or 'no reason given'}"
     if not answer.approve:
         get_run_logger().info("not promoted: %s", said)
-        write_refusal(proposal, said)
-        show_decision(f"Refused by {said}")
+        show_decision(write_refusal(proposal, said), f"Refused by {said}")
         return None
     if judge().encoder_sha256 != proposal.encoder_sha256:
         raise InputError(f"'{proposal.encoder}' was approved, but the best candidate is another by now: run it again")
@@ -89,34 +82,41 @@ def _consent(proposal: Decision, wait_hours: float) -> str | None:
 
 @task(cache_policy=NO_CACHE)
 def judge() -> Decision:
-    """What the gate says of the best candidate; nothing is changed."""
-    from components.registry.promotion import promote as judge_candidate
-
-    return judge_candidate(load_settings(), dry_run=True)
+    """The gate's verdict on the best candidate; nothing is changed."""
+    return _promote(dry_run=True)
 
 
 @task(cache_policy=NO_CACHE)
-def promote() -> None:
+def promote() -> Decision:
     """Judge the best candidate and promote it when it passes."""
-    run_logged(PROMOTE, "promotion")
+    return _promote()
 
 
 @task(cache_policy=NO_CACHE)
 def propose() -> None:
     """Register the best candidate that passes as challenger, for people to try."""
-    run_logged((*PROMOTE, "--challenger"), "proposal")
+    _promote(challenger=True)
+
+
+def _promote(dry_run: bool = False, challenger: bool = False) -> Decision:
+    from components.registry.promotion import promote as judge_and_promote
+
+    decision = judge_and_promote(load_settings(), dry_run, challenger=challenger)
+    get_run_logger().info("%s", decision.headline)
+    return decision
 
 
 @task(cache_policy=NO_CACHE)
-def write_refusal(proposal: Decision, said: str) -> None:
+def write_refusal(proposal: Decision, said: str) -> Decision:
     """Store that a person refused, and end the candidate's time as challenger.
 
     The refusal stands for this flow run alone, not for the next.
     """
     rules = (*proposal.rules, Rule(name="approval", passed=False, reason=said))
-    changes = {"outcome": "refused", "rules": rules, "fingerprint": "approval", "time": records.now()}
-    records.save(proposal.model_copy(update=changes))
+    refusal = proposal.model_copy(update={"outcome": "refused", "rules": rules, "time": records.now()})
+    records.save(refusal)
     withdraw(proposal)
+    return refusal
 
 
 @task(cache_policy=NO_CACHE)

@@ -9,7 +9,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from components.evaluation.results import DEFAULT, Report, read_report
-from components.registry.decision import LATEST, RECORDS, read
+from components.registry.decision import Decision
 from components.report.comparison import read_csv
 
 REPORTS = Path("reports")
@@ -46,9 +46,8 @@ def show_scores(encoders: list[str]) -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def show_decision(note: str = "") -> None:
-    """An artifact of the last decision, with what a person said to it: `promotion-decision`."""
-    decision = read(RECORDS / f"{LATEST}.json")
+def show_decision(decision: Decision, note: str = "") -> None:
+    """An artifact of this run's decision, with a person's answer to it: `promotion-decision`."""
     text = decision.markdown() + (f"\n{note}\n" if note else "")
     create_markdown_artifact(text, key="promotion-decision", description=decision.headline)
 

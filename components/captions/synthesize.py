@@ -5,6 +5,7 @@ python -m components.captions.synthesize --task paraphrase_1
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from components.core.profiles import settings_with
 from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
 from components.core.work_shard import Shard
+from components.tracking import tracked_run
 
 OUTPUT = Path("data/captions")
 _BLOCK = 1000
@@ -78,6 +80,22 @@ def run(
     return counts
 
 
+def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
+    """`run` as an MLflow run, with the counts as metrics.
+
+    Raises:
+        InputError: see `run`; the MLflow run ends as failed.
+    """
+    task = settings.synthesize.tasks[name]
+    params = task.model_dump(mode="json") | {"model": settings.synthesize.model_of(task)}
+    with tracked_run("synthesize", name, settings, params, {}) as tracked:
+        begun = time.monotonic()
+        counts = run(settings, name, fresh=fresh)
+        tracked.log_metrics(vars(counts))
+        tracked.log_speed(counts.replayed + counts.generated, begun)
+        tracked.log_output(OUTPUT / settings.synthesize.answers(name))
+
+
 def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> Asked:
     title, most = questions.task.name, questions.most // (shard.of if shard else 1)
     asked = ask(store, engine, questions.read(shard), title, most)
@@ -121,8 +139,10 @@ def main(
         for name in [task] if task is not None else settings.synthesize.tasks:
             if dry_run:
                 print(_plan(settings, name))
-            else:
+            elif chosen is not None or name not in settings.synthesize.tasks:
                 run(settings, name, fresh=fresh, shard=chosen)
+            else:
+                run_tracked(settings, name, fresh=fresh)
         if export is not None:
             store = GenerationStore(settings.synthesize.store)
             print(f"wrote {store.export_parquet(from_root(export))} generations to {export}")

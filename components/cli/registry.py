@@ -82,18 +82,11 @@ def export(
 
 def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
     from components.core.settings import load_settings
-    from components.registry.cached_decision import cached_decision
-
-    settings = load_settings()
-    decision = cached_decision(settings)
-    if decision is not None:
-        word = "already champion" if decision.outcome == "promoted" else f"already {decision.outcome}"
-        _print_decision(decision, word, "", as_json)
-        return
     from components.registry.candidates import candidates
     from components.registry.folders import DEFAULT
 
-    # Asked here too, because what judges takes seconds to import.
+    settings = load_settings()
+    # Checked here too, because the gate takes seconds to import.
     candidates(settings, DEFAULT)
     quiet_mlflow()
     from components.registry.promotion import promote as judge_and_promote
@@ -156,10 +149,9 @@ def _links(of: str, as_json: bool) -> None:
 
     from components.core.settings import load_settings
     from components.registry.lineage import find_links
-    from components.tracking import make_client
 
     model = load_settings().promote.model
-    links = find_links(make_client(), model, of)
+    links = find_links(model, of)
     if as_json:
         print_json([asdict(link) for link in links])
         return
@@ -174,14 +166,13 @@ def _links(of: str, as_json: bool) -> None:
 
 def _rollback(as_json: bool) -> None:
     from components.core.settings import load_settings
-    from components.registry.aliases import check_previous
+    from components.registry.decision import now
 
-    settings = load_settings()
-    check_previous(settings.promote.model)
+    settings, began = load_settings(), now()
     quiet_mlflow()
     from components.registry.rollback import rollback as take_back
 
-    decision = take_back(settings)
+    decision = take_back(settings, began=began)
     _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
 
 

@@ -40,15 +40,12 @@ def serve(
     def command() -> None:
         from components.registry.encoder_names import check_name, name_from_root
         from components.serving.address import bind, read_tokens
-        from components.serving.alias import Alias
         from components.serving.limits import Limits
 
         tokens = read_tokens(host, os.environ)
         limits = Limits(batch=batch, texts=texts, queue=queue, rate=rate, cache=cache)
         name = name_from_root(encoder)
         check_name(name)
-        if (alias := Alias.of(name)) is not None:
-            alias.check()
         with bind(host, port) as place:
             quiet_mlflow()
             from components.serving.server import serve as run

@@ -12,16 +12,21 @@ from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 
 LOCK = Path("dvc.lock")
+DIRTY = "-dirty"
+"""Behind a commit whose tree had changes."""
+_CODE = "components"
 
 
 def git_commit() -> str:
-    """The checked-out commit, with `-dirty` behind it when tracked files differ; empty outside a repository."""
+    """The checked-out commit, with `-dirty` behind it when files differ or code is untracked; empty outside git."""
     commit = _git("rev-parse", "HEAD")
     if not commit:
         return ""
     # dvc.lock changes in every run and is recorded beside the commit, so it does not count as dirt.
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
-    return f"{commit}-dirty" if changed else commit
+    # A method or a benchmark may be a new file, which changes results before git knows it.
+    untracked = _git("ls-files", "--others", "--exclude-standard", "--", _CODE)
+    return commit + DIRTY if changed or untracked else commit
 
 
 def _git(*arguments: str) -> str:

@@ -6,6 +6,7 @@ python -m components.data.prepare --shard 0/4
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,7 @@ from components.data.leaks.guard import Guard
 from components.data.people.tables import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
+from components.tracking import tracked_run
 
 _BLOCK = 1024
 TEXTS, PEOPLE = PREPARED
@@ -68,6 +70,24 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
         for split, place in (("test", folder), ("val", folder / folders.VALIDATION)):
             for name, (table, rows) in source.evaluation(settings, kept[split]).items():
                 table.write(place / f"{name}.parquet", rows)
+
+
+def run_tracked(settings: Settings) -> None:
+    """`run` as an MLflow run, with the pairs of each split as metrics.
+
+    Raises:
+        InputError: see `run`; the MLflow run ends as failed.
+    """
+    source = settings.prepare.source
+    params = settings.prepare.model_dump(mode="json", exclude={"state"}) | {"world": settings.world.model_dump()}
+    with tracked_run("prepare", source, settings, params, {}) as tracked:
+        begun = time.monotonic()
+        run(settings)
+        counts = {split: PAIRS.count(folders.PAIRS / f"{split}.parquet") for split in SPLITS}
+        unusable = folders.PAIRS / f"{UNUSABLE.name}.parquet"
+        tracked.log_metrics(counts | {"unusable": UNUSABLE.count(unusable) if unusable.is_file() else 0})
+        tracked.log_speed(sum(counts.values()), begun)
+        tracked.log_output(folders.PAIRS)
 
 
 def check(settings: Settings, shard: Shard) -> None:
@@ -203,7 +223,7 @@ def main(
         _get_ready(settings.prepare)
         check_settings(settings)
         if shard is None:
-            run(settings)
+            run_tracked(settings)
         else:
             check(settings, Shard.parse(shard))
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -44,7 +45,9 @@ from components.core.settings import Settings
 from components.core.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import decode
+from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require_finite
+from components.tracking import tracked_run
 
 _AHEAD = 2
 """Batches that wait for the tower."""
@@ -73,17 +76,23 @@ def run(
     base: Path = folders.BASE,
     *,
     shard: Shard | None = None,
+    track: bool = False,
 ) -> None:
     """Write unit rows `<split>.npy` and their lengths `<split>.norms.npy` for every split, and the manifest.
 
     Pairs that are embeddings already, see source `embeddings`, are taken as they are. With a `shard` only its parts are
-    embedded and kept in `embed.state`; a later run without one puts all parts together.
+    embedded and kept in `embed.state`; a later run without one puts all parts together. With `track` it is an MLflow
+    run, whose artifact is the manifest: the hashes of the pairs and of the tower.
 
     Raises:
         InputError: an image is missing or cannot be decoded, or its feature is not finite; the message names it. Or
             given embeddings have another width than the encoder.
     """
-    with join_world(pick_device(settings.embed.device)) as (world, device):
+    with join_world(pick_device(settings.embed.device)) as (world, device), ExitStack() as stack:
+        tracked, begun = None, time.monotonic()
+        if track and world.leads:
+            params, inputs = settings.embed.model_dump(mode="json", exclude={"state"}), {"base": base / WEIGHTS}
+            tracked = stack.enter_context(tracked_run("embed", "embeddings", settings, params, inputs))
         encoder = Encoder.load(base)
         encoder.model.to(device).eval()
         tower = encoder.sidecar.image_tower_sha256
@@ -97,6 +106,10 @@ def run(
             return
         if shard is None:
             _assemble(splits, settings.embed.part, output, encoder)
+            if tracked is not None:
+                tracked.log_metrics({split.name: split.rows for split in splits})
+                tracked.log_speed(sum(split.rows for split in splits), begun)
+                tracked.log_artifact(output / MANIFEST)
         else:
             print(f"embed shard {shard}: made {made}")
 
@@ -231,7 +244,7 @@ def main(
         if settings.embed.processes > 1 and not launched_by_torchrun():
             own = [] if chosen is None else ["--shard", str(chosen)]
             become_torchrun(settings.embed.processes, ["-m", __spec__.name, *own])
-        run(settings, shard=chosen)
+        run(settings, shard=chosen, track=chosen is None)
 
     run_in_project(command)
 

@@ -8,7 +8,7 @@ python -m components.mixing.mix --mix both
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,9 +20,10 @@ from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.folders import BASE
 from components.core.project import run_in_project, start
-from components.core.provenance import data_hashes, git_commit
+from components.core.provenance import DIRTY, data_hashes, git_commit
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.sidecar import Sidecar
 from components.tracking import RUN_FILE, tracked_run
 
 METHOD = "mix"
@@ -47,13 +48,30 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
     weights = mixed(weights_of(encoder), {mix.first: weights_of(first), mix.second: weights_of(second)}, mix.shares)
     encoder.model.load_state_dict(weights)
     params = mix.model_dump(mode="json")
-    facts = {"name": name, "method": METHOD, "settings": params, "git_commit": git_commit()}
-    encoder.sidecar = encoder.sidecar.model_copy(update=facts | {"data_hashes": data_hashes(inputs.values())})
+    origin = _origin(name, data_hashes(inputs.values()), [first.sidecar, second.sidecar])
+    facts = {"name": name, "method": METHOD, "settings": params}
+    encoder.sidecar = encoder.sidecar.model_copy(update=facts | origin)
     output = output or models / name
     with tracked_run("mix", name, settings, params | {"method": METHOD}, inputs) as tracked:
         encoder.save(output)
         write_json(output / RUN_FILE, tracked.reference())
         tracked.log_artifact(output)
+
+
+def _origin(name: str, hashes: dict[str, str], members: Sequence[Sidecar]) -> dict[str, object]:
+    """Commit and data hashes of a mix: those of its making and of its members' trainings.
+
+    Raises:
+        InputError: a file was another one when a member was trained.
+    """
+    for member in members:
+        for path, digest in member.data_hashes.items():
+            if hashes.setdefault(path, digest) != digest:
+                raise InputError(f"mixes.{name}: '{member.name}' was trained on another {path}: run `dvc repro`")
+    commits = [git_commit(), *(member.git_commit for member in members)]
+    dirty = any(commit.endswith(DIRTY) for commit in commits)
+    commit = commits[0].removesuffix(DIRTY) + DIRTY * dirty if all(commits) else ""
+    return {"data_hashes": hashes, "git_commit": commit}
 
 
 def weights_of(encoder: Encoder) -> dict[str, Tensor]:

@@ -15,7 +15,8 @@ from components.methods.registry import find_method
 from components.registry.decision import Decision
 from components.registry.folders import Folders
 from components.registry.gate import gain
-from components.registry.prompts import prompts_of, tables_trained_on
+from components.registry.lineage import tables_trained_on
+from components.registry.prompts import prompts_of
 
 _NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from components.registry import model as versions
 from components.registry.decision import Decision
-from components.tracking import make_client
+from components.tracking import explained, make_client
 
 
+@explained()
 def withdraw(decision: Decision) -> bool:
     """Take the alias from the version with the weights that `decision` is about; says whether it had it."""
     client = make_client()

@@ -35,12 +35,12 @@ class Decision(BaseModel):
         against: the champion's version, or `base`.
         passed_over: other candidates that were refused, by name, each with the first rule that it broke.
         behind: candidates that do worse on the primary metric and so were not judged, by name, each with its value.
-        fingerprint: hash of everything the decision rests on; the same fingerprint needs no second decision.
         version: the registry version with the candidate's weights; empty when there is none.
         previous_version: the champion before.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Records of earlier versions have a field more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     outcome: Outcome
     model: str
@@ -58,7 +58,6 @@ class Decision(BaseModel):
     version: str = ""
     previous_version: str = ""
     tracking_uri: str
-    fingerprint: str
     time: str
 
     @property

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from components.core.errors import InputError
 from components.core.files import file_hash, write_json
 from components.core.provenance import LOCK
-from components.tracking import TrackedRun, make_client, training_run
+from components.tracking import TrackedRun, explained, make_client, training_run
 
 STATE = Path("state/recorded")
 """One file per MLflow run that has its dvc.lock, so that nothing is stored twice and MLflow is asked once."""
@@ -33,12 +34,11 @@ def keep_lock(encoder: Path, facts: Mapping[str, str], lock: Path = LOCK, state:
         return None
     if (state / f"{run_id}.json").is_file():
         return run_id
-    from mlflow.exceptions import MlflowException
-
-    client = make_client()
     try:
-        experiment = client.get_run(run_id).info.experiment_id
-    except MlflowException:
+        with explained():
+            client = make_client()
+            experiment = client.get_run(run_id).info.experiment_id
+    except InputError:
         return None
     client.log_artifact(run_id, str(lock))
     tags = {"dvc_lock_sha256": file_hash(lock), **facts}

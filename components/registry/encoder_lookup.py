@@ -18,6 +18,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import SIDECAR
 from components.evaluation.results import DEFAULT
 from components.registry.encoder_names import ALIAS, RUN, check_name, folders_of, is_sentence_encoder
+from components.tracking import explained, make_client
 
 
 def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp32") -> EncoderUnderTest:
@@ -79,12 +80,11 @@ def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
     return None
 
 
+@explained()
 def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
     found = RUN.match(name)
     if found is None:
         return None
-    from components.tracking import make_client
-
     run = found["run"]
     client = make_client()
 
@@ -97,15 +97,15 @@ def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
                 return Path(download_artifacts(run_id=run, artifact_path=top, dst_path=str(folder)))
         raise InputError(f"run {run} holds no encoder: give the run of a train stage")
 
-    return _fetched(f"run-{run[:8]}", f"run {run}", fetch)
+    return _fetched(f"run-{run[:8]}", fetch)
 
 
+@explained()
 def _from_registry(name: str, _models: Path) -> EncoderUnderTest | None:
     found = ALIAS.match(name)
     if found is None:
         return None
     from components.registry import model as versions
-    from components.tracking import make_client
 
     client = make_client()
 
@@ -120,17 +120,12 @@ def _from_registry(name: str, _models: Path) -> EncoderUnderTest | None:
             )
         return versions.artifact(client, version, "encoder", folder)
 
-    return _fetched(name, name, fetch)
+    return _fetched(name, fetch)
 
 
-def _fetched(name: str, told: str, fetch: Callable[[Path], Path]) -> EncoderUnderTest:
-    from mlflow.exceptions import MlflowException
-
+def _fetched(name: str, fetch: Callable[[Path], Path]) -> EncoderUnderTest:
     with TemporaryDirectory() as folder:
-        try:
-            return encoder_under_test(name, Encoder.load(fetch(Path(folder))))
-        except MlflowException as error:
-            raise InputError(f"{told} cannot be fetched ({error.message}): check MLFLOW_TRACKING_URI") from None
+        return encoder_under_test(name, Encoder.load(fetch(Path(folder))))
 
 
 def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
 from components.core.files import file_hash
-from components.core.provenance import locked_hashes
+from components.core.folders import VALIDATED
+from components.core.provenance import DIRTY, locked_hashes
+from components.core.records import SYNTHESISED
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry.folders import Folders
+from components.tracking import explained, make_client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-DIRTY = "-dirty"
-"""Behind a commit whose tree had changes."""
 PROVENANCE = "provenance"
 """Folder of a training run's artifacts that holds the pipeline's state: `dvc.lock`."""
 _SHORTEST = 6
@@ -56,6 +58,15 @@ def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
     return tags
 
 
+def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
+    """Names of the synthesised tables among the files that an encoder was trained on.
+
+    A table of an older pipeline, whose prompts are not here any more, is left out.
+    """
+    names = (path.stem for path in map(Path, data_hashes) if path.is_relative_to(VALIDATED))
+    return [name for name in names if name in SYNTHESISED]
+
+
 def commit_of(tags: Mapping[str, str]) -> str:
     """The commit in a version's tags, marked as a sidecar marks it."""
     return tags.get("git_commit", "") + (DIRTY if tags.get("git_dirty") == "true" else "")
@@ -69,14 +80,16 @@ def link_back(client: MlflowClient, run_id: str, model: str, version: str, folde
         client.log_artifact(run_id, str(folders.dvc_lock), PROVENANCE)
 
 
-def find_links(client: MlflowClient, model: str, text: str) -> list[Link]:
+@explained()
+def find_links(model: str, text: str) -> list[Link]:
     """Versions that `text` leads to: a version's number, or the start of a run id, commit or hash; newest first.
 
     Raises:
-        InputError: `text` is too short to mean one thing.
+        InputError: `text` is too short to mean one thing, or MLflow gives no answer.
     """
     if len(text) < _SHORTEST and not text.isdigit():
         raise InputError(f"--of '{text}' is too short: give {_SHORTEST} characters of a run id, commit or hash")
+    client = make_client()
     found = sorted(client.search_model_versions(f"name = '{model}'"), key=lambda one: -int(one.version))
     return [_link(client, model, one) for one in found if _leads_to(text, one)]
 

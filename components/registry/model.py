@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
+from components.tracking import reason_of
+from components.tracking.retry_policy import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -169,7 +171,9 @@ def artifact(client: MlflowClient, found: Any, name: str, folder: Path) -> Path:
     try:
         return Path(download_artifacts(artifact_uri=f"{source}/artifacts/{name}", dst_path=str(folder)))
     except (MlflowException, OSError) as error:
+        if is_transient(error):
+            raise
         raise InputError(
-            f"version {found.version} of {found.name} lost its files ({error}): "
+            f"version {found.version} of {found.name} lost its files ({reason_of(error)}): "
             f"delete its alias '{CHAMPION}' in MLflow and promote again"
         ) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from components.core.errors import InputError
 from components.core.record_files import read_record
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
@@ -15,20 +16,28 @@ from components.evaluation.results import Report, read_report
 from components.registry import decision as records
 from components.registry import lineage, locks
 from components.registry import model as versions
-from components.registry.cached_decision import fingerprint
 from components.registry.candidates import candidates
-from components.registry.card import Subject, model_card
+from components.registry.champion import finish_killed, make_champion, write_down
 from components.registry.decision import Decision, Rule
 from components.registry.evidence import gather
 from components.registry.folders import BASE, DEFAULT, Folders
 from components.registry.gate import judge, metric
-from components.registry.webhook import announce, check_webhook
-from components.tracking import make_client, offline_spool, shown_address, tracking_uri, training_run
+from components.registry.webhook import check_webhook
+from components.tracking import (
+    RUN_FILE,
+    explained,
+    make_client,
+    offline_spool,
+    shown_address,
+    tracking_uri,
+    training_run,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
+@explained()
 def promote(
     settings: Settings, dry_run: bool = False, folders: Folders = DEFAULT, *, challenger: bool = False
 ) -> Decision:
@@ -37,38 +46,34 @@ def promote(
     A version is registered only for a candidate that passes; weights that have a version keep it. Every
     decision is written to `reports/promotion/` and into the candidate's training run. Proposing the
     champion's own weights again changes and writes nothing, and neither does a dry run. Of two promotions at
-    once one is refused, because it judged against a champion that is none any more or has to wait; `locks` says what
-    an MLflow server leaves open.
+    once one is refused and writes nothing, because it judged against a former champion or has to wait; `locks` says
+    what an MLflow server leaves open. What a killed promotion or rollback left undone is done first.
 
     Args:
         challenger: a candidate that passes becomes `challenger` only, for people to try before they let it win.
 
     Raises:
-        InputError: results are missing, or the policy names a metric that they lack.
+        InputError: results are missing, the policy names a metric that they lack, or MLflow gives no answer.
     """
     asking = candidates(settings, folders)
     check_webhook(settings.promote)
     client = make_client()
+    finished = None
     if not dry_run:
         offline_spool.send(client)
+        finished = finish_killed(client, settings, folders)
     case = _first_to_pass(client, asking, settings, folders)
     decision = case.decision
     if decision.outcome == "already champion":
-        return decision
+        own = finished is not None and finished.version == decision.version
+        return finished if finished is not None and own else decision
     if challenger and decision.outcome == "promoted":
         decision = decision.model_copy(update={"outcome": "challenger"})
     if dry_run:
         return decision
     if decision.outcome != "refused":
-        tags = lineage.tags_of(case.sidecar, folders)
-        subject = Subject(decision, case.sidecar, case.candidate, case.incumbent, tags)
-        decision = _admit(client, subject, settings, folders)
-    last = records.latest(folders.records)
-    if last is not None and last.model_copy(update={"time": decision.time}) == decision:
-        return last
-    _write_down(client, decision, folders)
-    announce(decision, settings.promote)
-    return decision
+        return _admit(client, replace(case, decision=decision), settings, folders)
+    return write_down(client, decision, folders)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class _Case:
     """A candidate, what it has to beat, and what the gate says."""
 
     decision: Decision
-    sidecar: Sidecar
+    sidecar: Sidecar | None
     candidate: Report
     incumbent: Report
 
@@ -121,8 +126,14 @@ def _judged(
     settings: Settings,
     folders: Folders,
 ) -> _Case:
-    sidecar = read_sidecar(folders.models / candidate.encoder)
-    decision = _undecided(settings, candidate, sidecar, champion, folders)
+    decision = _undecided(settings, candidate, champion, folders)
+    try:
+        sidecar = read_sidecar(folders.models / candidate.encoder)
+    except InputError as error:
+        # As while it is trained again, which keeps no other candidate from being judged.
+        gone = Rule(name="provenance", passed=False, reason=str(error))
+        return _Case(decision.model_copy(update={"rules": (gone,)}), None, candidate, candidate)
+    decision = decision.model_copy(update={"git_commit": sidecar.git_commit})
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
         already = decision.model_copy(update={"outcome": "already champion", "version": str(champion.version)})
         return _Case(already, sidecar, candidate, candidate)
@@ -136,9 +147,7 @@ def _judged(
     return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
 
 
-def _undecided(
-    settings: Settings, candidate: Report, sidecar: Sidecar, champion: Any | None, folders: Folders
-) -> Decision:
+def _undecided(settings: Settings, candidate: Report, champion: Any | None, folders: Folders) -> Decision:
     return Decision(
         outcome="refused",
         model=settings.promote.model,
@@ -148,11 +157,9 @@ def _undecided(
         data_hash=candidate.data_hash,
         protocol=candidate.protocol,
         run_id=training_run(folders.models / candidate.encoder),
-        git_commit=sidecar.git_commit,
         dvc_lock_sha256=lineage.lock_hash(folders),
         previous_version="" if champion is None else str(champion.version),
         tracking_uri=shown_address(tracking_uri()),
-        fingerprint=fingerprint(settings, folders),
         time=records.now(),
     )
 
@@ -171,34 +178,42 @@ def _incumbent(
             from components.evaluation.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
+            # Without it nothing is logged: the champion's run keeps the metrics that it was promoted by.
+            (encoder / RUN_FILE).unlink(missing_ok=True)
             report = evaluate(
                 settings, encoder.name, replace(EVALUATION, models=encoder.parent, reports=place / "reports")
             )
+    if report.encoder_sha256 != champion.tags.get(versions.SHA_TAG):
+        raise InputError(
+            f"the results of version {champion.version} of {champion.name} are of other weights: delete its alias "
+            f"'{versions.CHAMPION}' in MLflow and promote again"
+        )
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _admit(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> Decision:
+def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> Decision:
     """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
-    decision = subject.decision
+    decision = case.decision
     try:
         with locks.held(decision.model, f"the promotion of '{decision.encoder}'") as lock:
             _champion_judged_against(client, decision)
-            version = _registered(client, subject, settings, folders)
+            admitted = decision.model_copy(update={"version": _registered(client, case, settings, folders)})
             lock.confirm()
             # Registering takes minutes, and not every store has a lock.
-            champion = _champion_judged_against(client, decision)
-            _move_aliases(client, decision, champion, version)
+            _champion_judged_against(client, decision)
+            if decision.outcome == "promoted":
+                make_champion(client, admitted, settings, folders)
+                return admitted
+            client.set_registered_model_alias(decision.model, versions.CHALLENGER, admitted.version)
+            return write_down(client, admitted, folders)
     except locks.BusyError as error:
+        # Not written: the record of the promotion that won is the last one.
         alone = Rule(name="alone", passed=False, reason=str(error))
-        # Without a fingerprint: the next promotion judges anew whatever the files are.
-        return decision.model_copy(
-            update={"outcome": "refused", "rules": (*decision.rules, alone), "fingerprint": "", "version": ""}
-        )
-    return decision.model_copy(update={"version": version})
+        return decision.model_copy(update={"outcome": "refused", "rules": (*decision.rules, alone), "version": ""})
 
 
-def _champion_judged_against(client: MlflowClient, decision: Decision) -> Any | None:
-    """The champion, if it is still the one that the decision was made against.
+def _champion_judged_against(client: MlflowClient, decision: Decision) -> None:
+    """Check that the champion is still the one that the decision was made against.
 
     Raises:
         BusyError: another is champion now.
@@ -207,14 +222,14 @@ def _champion_judged_against(client: MlflowClient, decision: Decision) -> Any | 
     now = "" if champion is None else str(champion.version)
     if now != decision.previous_version:
         raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
-    return champion
 
 
-def _registered(client: MlflowClient, subject: Subject, settings: Settings, folders: Folders) -> str:
+def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> str:
     """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
-    decision = subject.decision
+    assert case.sidecar is not None
+    decision, origin = case.decision, lineage.tags_of(case.sidecar, folders)
     tags = {
-        **subject.tags,
+        **origin,
         versions.SHA_TAG: decision.encoder_sha256,
         "encoder": decision.encoder,
         "world": settings.world.name,
@@ -228,6 +243,10 @@ def _registered(client: MlflowClient, subject: Subject, settings: Settings, fold
         for name, value in tags.items():
             client.set_model_version_tag(decision.model, version, name, value)
     else:
+        # It loads PyTorch, which a refusal does without.
+        from components.registry.card import Subject, model_card
+
+        subject = Subject(decision, case.sidecar, case.candidate, case.incumbent, origin)
         parts = versions.Parts(
             encoder=folders.models / decision.encoder,
             metrics=folders.metrics / f"{decision.encoder}.json",
@@ -237,30 +256,3 @@ def _registered(client: MlflowClient, subject: Subject, settings: Settings, fold
         version = versions.register(client, decision.model, parts, run_id=decision.run_id, tags=tags)
     lineage.link_back(client, decision.run_id, decision.model, version, folders)
     return version
-
-
-def _move_aliases(client: MlflowClient, decision: Decision, champion: Any | None, version: str) -> None:
-    """Point the aliases at their versions, `champion` last, so that a death on the way leaves the old one."""
-    model = decision.model
-    if decision.outcome == "challenger":
-        client.set_registered_model_alias(model, versions.CHALLENGER, version)
-        return
-    if champion is not None:
-        client.set_registered_model_alias(model, versions.PREVIOUS, champion.version)
-    client.set_model_version_tag(model, version, versions.PROMOTED, decision.time)
-    client.set_registered_model_alias(model, versions.CHAMPION, version)
-    challenger = versions.find_alias(client, model, versions.CHALLENGER)
-    if challenger is not None and str(challenger.version) == version:
-        client.delete_registered_model_alias(model, versions.CHALLENGER)
-
-
-def _write_down(client: MlflowClient, decision: Decision, folders: Folders) -> None:
-    from mlflow.exceptions import MlflowException
-
-    record = records.save(decision, folders.records)
-    try:
-        client.log_artifact(decision.run_id, str(record), "promotion")
-        client.set_tag(decision.run_id, "promotion", decision.outcome)
-    except MlflowException:
-        # A run that MLflow does not know is a reason of the refusal itself; the record on disk is kept.
-        return

@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
 from components.captions.tasks import find_task
-from components.core.errors import InputError
-from components.core.folders import VALIDATED
 from components.core.settings import Settings
 from components.validation.tables import find_table
-
-
-def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
-    """Names of the synthesised tables among the files that an encoder was trained on."""
-    names = []
-    for path in map(Path, data_hashes):
-        if not path.is_relative_to(VALIDATED):
-            continue
-        try:
-            names.append(find_table(path.stem).name)
-        except InputError:
-            # A table of an older pipeline, whose prompts are not here any more.
-            continue
-    return names
 
 
 def prompts_of(table: str, settings: Settings) -> list[str]:

@@ -104,8 +104,13 @@ class Votes:
 
 
 def wins(votes: Sequence[Vote], sha256: str, against: str) -> Wins:
-    """How the encoder with weights `sha256` fared against the one with weights `against`."""
-    about = [vote for vote in votes if {vote.first_sha256, vote.second_sha256} == {sha256, against}]
+    """How the encoder with weights `sha256` fared against the one with weights `against`.
+
+    Of a person's votes for one query the last counts.
+    """
+    about = {
+        (vote.user, vote.query): vote for vote in votes if {vote.first_sha256, vote.second_sha256} == {sha256, against}
+    }.values()
     ties = sum(vote.choice == "tie" for vote in about)
     won = sum(
         (vote.first_sha256 if vote.choice == "first" else vote.second_sha256) == sha256

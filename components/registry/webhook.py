@@ -5,11 +5,12 @@ https://www.standardwebhooks.com. What is sent tells an index or a search servic
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 from datetime import UTC, datetime
-from uuid import uuid4
+from urllib.parse import urlsplit
 
 import httpx
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
@@ -42,14 +43,14 @@ def announce(decision: Decision, settings: Promote) -> None:
     """Send what was decided to `promote.webhook`, if the champion changed.
 
     The promotion stands whether or not the other side hears of it; where it does not, that is a warning. A message that
-    was sent again after a lost answer has the same `webhook-id`, by which the receiver knows it.
+    is sent again, after a lost answer or a kill, has the same `webhook-id`, by which the receiver knows it.
     """
     if settings.webhook is None or decision.outcome not in _SENT:
         return
     told = decision.model_dump(include=set(_FIELDS))
     event = {"type": f"encoder.{decision.outcome.replace(' ', '_')}", "timestamp": decision.time}
     body = json.dumps(event | {"data": told | {"headline": decision.headline}})
-    message, now = f"msg_{uuid4().hex}", datetime.now(UTC)
+    message, now = f"msg_{hashlib.sha256(body.encode()).hexdigest()[:32]}", datetime.now(UTC)
     headers = {
         "content-type": "application/json",
         "webhook-id": message,
@@ -59,7 +60,9 @@ def announce(decision: Decision, settings: Promote) -> None:
     try:
         retrying(_PATIENCE_S, _may_pass)(_post, settings.webhook, body, headers)
     except httpx.HTTPError as error:
-        _log.warning("webhook %s was not told (%s): tell it yourself", settings.webhook, error or type(error).__name__)
+        # Many services take whoever knows the whole address for its owner.
+        host, status = urlsplit(settings.webhook).hostname, getattr(getattr(error, "response", None), "status_code", "")
+        _log.warning("the webhook at %s got no message (%s): send it yourself", host, status or type(error).__name__)
 
 
 def _post(url: str, body: str, headers: dict[str, str]) -> None:

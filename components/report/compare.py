@@ -31,13 +31,13 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
         track: also log the comparison to MLflow; its failing is told and no error.
 
     Raises:
-        InputError: an encoder has no results, or results that do not fit the others' or its weights.
+        InputError: an encoder has no results, or results that do not fit the others'.
     """
     from components.report.page import page as rendering
 
     reports = [read_report(name, folders.metrics) for name in settings.encoders]
     scores = [read_scores(report, folders.per_query) for report in reports]
-    sidecars = [_sidecar(report, folders.models) for report in reports]
+    sidecars = [found for report in reports if (found := _sidecar(report, folders.models)) is not None]
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
     rankings = {report.encoder: found.rankings for report, found in zip(reports, scores, strict=True)}
     content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
@@ -60,14 +60,15 @@ def _track(settings: Settings, comparison: Comparison, content: Content, folders
     )
 
 
-def _sidecar(report: Report, models: Path) -> Sidecar:
-    """The sidecar of the encoder that `report` is about."""
-    sidecar = read_sidecar(models / report.encoder)
-    if sidecar.weights_sha256 != report.encoder_sha256:
-        raise InputError(
-            f"{models / report.encoder} changed after it was evaluated: "
-            f"run `python -m components.evaluation.evaluate --encoder {report.encoder}`"
-        )
+def _sidecar(report: Report, models: Path) -> Sidecar | None:
+    """The sidecar of the encoder that `report` is about; None where it is not there, as while it is trained again."""
+    try:
+        sidecar = read_sidecar(models / report.encoder)
+    except InputError:
+        sidecar = None
+    if sidecar is None or sidecar.weights_sha256 != report.encoder_sha256:
+        print(f"{models / report.encoder} is not the encoder that was scored: the page leaves out its origin")
+        return None
     return sidecar
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.core.errors import InputError
-from components.registry.aliases import local_aliases
 from components.registry.encoder_names import ALIAS
+from components.registry.model import find_alias
+from components.tracking import explained, make_client, nothing_tracked
 
 
 @dataclass(frozen=True)
@@ -22,27 +23,12 @@ class Alias:
         found = ALIAS.match(name)
         return Alias(found["model"], found["alias"]) if found and found["alias"] else None
 
+    @explained()
     def version(self) -> str | None:
         """The version that it points at now, if it points at any."""
-        aliases = local_aliases(self.model)
-        if aliases is not None:
-            return aliases.get(self.alias)
-        from components.registry.model import find_alias
-        from components.tracking import make_client
-
-        found = find_alias(make_client(), self.model, self.alias)
+        found = None if nothing_tracked() else find_alias(make_client(), self.model, self.alias)
         return None if found is None else str(found.version)
 
-    def check(self) -> None:
-        """Refuse an alias that points nowhere, as far as a local registry tells.
-
-        Raises:
-            InputError: it does.
-        """
-        aliases = local_aliases(self.model)
-        if aliases is not None and self.alias not in aliases:
-            raise self.missing()
-
     def missing(self) -> InputError:
-        """What both ways of looking say."""
+        """The error where it points nowhere."""
         return InputError(f"{self.model} has no alias '{self.alias}': `cliptune history` shows what there is")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from components.serving.batches import Batcher
 from components.serving.metrics import Metrics
 from components.serving.served import Served
-from components.tracking import shown_address
+from components.tracking import reason_of
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 300.0
@@ -111,10 +111,6 @@ class Watch:
         self.problem = problem
         self._metrics.refused.set(bool(problem))
         if problem:
-            _LOG.warning("%s%s", problem, f" ({_line(error)})" if error else "")
+            _LOG.warning("%s%s", problem, f" ({reason_of(error)})" if error else "")
         else:
             _LOG.info("%s is what the alias points at", self._batcher.served.id)
-
-
-def _line(error: Exception) -> str:
-    return shown_address(" ".join(str(error).split())[:300]) or type(error).__name__

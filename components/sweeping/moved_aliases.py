@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from components.registry import model as versions
 from components.sweeping.finding import Finding
-from components.tracking import make_client, nothing_tracked
+from components.tracking import explained, make_client, nothing_tracked
 
 
+@explained()
 def sweep_aliases(model: str) -> list[Finding]:
     """What is wrong with the alias `champion`; nothing is changed, because a person may have had a reason."""
     if nothing_tracked():

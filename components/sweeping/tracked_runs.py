@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.worker_identity import is_gone, new_worker
 from components.sweeping.finding import Finding
-from components.tracking import make_client, nothing_tracked, offline_spool
+from components.tracking import explained, make_client, nothing_tracked, offline_spool
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -20,6 +20,7 @@ _PLACE = "MLflow"
 _PAGE = 200
 
 
+@explained()
 def sweep_runs(silent_hours: float, dry_run: bool) -> list[Finding]:
     """End as KILLED the runs whose process on this host is dead; tag as `swept` those that are silent for long.
 

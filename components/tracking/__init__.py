@@ -1,6 +1,7 @@
 """Runs in MLflow. No other package logs to them."""
 
-from components.tracking.address import STORE, make_client, nothing_tracked, shown_address, tracking_uri
+from components.tracking.address import STORE, make_client, nothing_tracked, tracking_uri
+from components.tracking.errors import explained, reason_of, shown_address
 from components.tracking.reference import RUN_FILE, add_metrics, training_run
 from components.tracking.run import TrackedRun, tracked_run
 from components.tracking.tags import PARENT_RUN
@@ -11,8 +12,10 @@ __all__ = [
     "STORE",
     "TrackedRun",
     "add_metrics",
+    "explained",
     "make_client",
     "nothing_tracked",
+    "reason_of",
     "shown_address",
     "tracked_run",
     "tracking_uri",

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.core.retry import retrying
-from components.tracking.address import shown_address, tracking_uri
+from components.tracking.address import tracking_uri
 from components.tracking.batches import MOST
+from components.tracking.errors import shown_address
 from components.tracking.retry_policy import is_transient
 
 if TYPE_CHECKING:

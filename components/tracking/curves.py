@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.tracking import make_client, tracked_run, training_run
-from components.tracking.retry_policy import fail_fast
+from components.tracking.retry_policy import SOON_S, fail_fast
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -43,7 +43,7 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
     curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
     if not curves.runs:
         return curves
-    with fail_fast():
+    with fail_fast(SOON_S):
         try:
             client = make_client()
             for encoder, run_id in curves.runs.items():
@@ -113,7 +113,7 @@ def log_comparison(
     """
     params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
     try:
-        with fail_fast(), tracked_run("compare", "comparison", settings, params, inputs) as run:
+        with fail_fast(SOON_S), tracked_run("compare", "comparison", settings, params, inputs) as run:
             run.set_tags({f"trained_by.{encoder}": run_id for encoder, run_id in runs.items()})
             client = make_client()
             for path in artifacts:

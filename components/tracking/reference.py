@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from components.core.errors import InputError
 from components.tracking import offline_spool
-from components.tracking.address import make_client, shown_address, tracking_uri
+from components.tracking.address import make_client, tracking_uri
 from components.tracking.batches import log_metrics
-from components.tracking.retry_policy import fail_fast, is_transient
+from components.tracking.errors import reason_of, shown_address
+from components.tracking.retry_policy import SOON_S, fail_fast, is_transient
 
 RUN_FILE = "run.json"
 """Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
@@ -52,16 +54,16 @@ def add_metrics(
     batch = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
     where = shown_address(tracking_uri())
     try:
-        with fail_fast():
+        with fail_fast(SOON_S):
             client = make_client()
             log_metrics(client, run_id, batch)
             known = {found.path for found in client.list_artifacts(run_id)} if tables else set()
             for name, table in (tables or {}).items():
                 if f"{name}.json" not in known:
                     client.log_table(run_id, dict(table), f"{name}.json")
-    except MlflowException as error:
-        if is_transient(error):
+    except (MlflowException, InputError) as error:
+        if isinstance(error, InputError) or is_transient(error):
             path = offline_spool.keep(run_id, batch, [])
             _LOG.warning("%s is away: the evaluation of %s waits in %s; the next run sends it", where, encoder, path)
         elif error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
-            _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, str(error).splitlines()[0])
+            _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, reason_of(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from components.core.retry import retrying
@@ -11,6 +11,8 @@ from components.core.retry import retrying
 WAIT = "CLIPTUNE_TRACKING_WAIT_S"
 """Environment variable: how long a stage waits for a server that is away, in seconds."""
 _WAIT_S = 600.0
+SOON_S = 3.0
+"""How long a command that a person waits for tries to reach a server that is away."""
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
@@ -44,13 +46,27 @@ def call_with_retries(call: Callable[[], object], within_s: float) -> None:
 
 
 @contextmanager
-def fail_fast() -> Iterator[None]:
-    """Have MLflow's client retry once instead of for minutes, unless the user has set its retries."""
-    if _RETRIES in os.environ:
+def fail_fast(within_s: float | None = None) -> Iterator[None]:
+    """Have MLflow's client retry once instead of for minutes, unless the user has set its retries.
+
+    Args:
+        within_s: also the value of `wait_s` in the block, unless the user has set it.
+    """
+    given = {_RETRIES: "1"} | ({} if within_s is None else {WAIT: str(within_s)})
+    with environment({name: value for name, value in given.items() if name not in os.environ}):
         yield
-        return
-    os.environ[_RETRIES] = "1"
+
+
+@contextmanager
+def environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the length of a block."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
     try:
         yield
     finally:
-        os.environ.pop(_RETRIES, None)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
+from components.core.provenance import path_hash
 from components.core.settings import Settings
 from components.tracking import offline_spool
-from components.tracking.address import STORE, make_client, shown_address, tracking_uri
+from components.tracking.address import make_client, store_folder, tracking_uri
 from components.tracking.artifact import upload
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
+from components.tracking.errors import reason_of, shown_address
 from components.tracking.retry_policy import call_with_retries, fail_fast, is_full, is_transient, wait_s
 from components.tracking.stopping import Killed, stopped_by_signals
 from components.tracking.tags import input_tags, run_tags
@@ -91,6 +94,15 @@ class TrackedRun:
         source = json.dumps({"uri": str(path)})
         inputs = [DatasetInput(Dataset(name, digest[:36], "local", source))]
         call_with_retries(lambda: self._client.log_inputs(self.id, inputs), wait_s())
+
+    def log_output(self, path: Path) -> None:
+        """Record the content hash of a file or folder that the stage wrote."""
+        self.set_tags({f"output.{path.stem}": str(path), f"output.{path.stem}.sha256": path_hash(path)})
+
+    def log_speed(self, rows: int, begun: float) -> None:
+        """Log seconds since `begun`, of `time.monotonic`, and rows per second."""
+        seconds = time.monotonic() - begun
+        self.log_metrics({"seconds": seconds, "rows_per_second": rows / seconds if seconds else 0.0})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the run."""
@@ -202,10 +214,12 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
         offline_spool.send(client)
         run = client.create_run(_experiment(client, experiment), run_name=name, tags=dict(tags))
     except MlflowException as error:
-        if not is_transient(error):
+        if is_full(error):
             raise
         where = shown_address(tracking_uri())
-        raise InputError(f"MLFLOW_TRACKING_URI: {where} takes no run; `cliptune doctor` tells why") from error
+        raise InputError(
+            f"MLFLOW_TRACKING_URI: {where} takes no run ({reason_of(error)}): run `cliptune doctor`"
+        ) from None
     return TrackedRun(client, run.info.run_id, experiment)
 
 
@@ -216,7 +230,7 @@ def _experiment(client: MlflowClient, name: str) -> str:
     if tracking_uri().startswith("http"):
         return str(client.create_experiment(name))
     # Without a location MLflow would write artifacts to ./mlruns/<id>, mixed with its database.
-    location = (STORE / "artifacts" / name).resolve().as_uri()
+    location = (store_folder() / "artifacts" / name).resolve().as_uri()
     return str(client.create_experiment(name, artifact_location=location))
 
 

@@ -32,9 +32,9 @@ from rich.table import Table
 from components.core.errors import run_command
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
-from components.registry.aliases import local_aliases
 from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION
+from components.serving.alias import Alias
 from components.tracking import tracking_uri
 from tests.benchmarks.serving_client import Job, Outcome, run_clients
 from tests.benchmarks.training_data import captions
@@ -153,7 +153,7 @@ def _alive(port: int) -> bool:
 @contextmanager
 def registry(folder: Path) -> Iterator[None]:
     """A registry with a champion: this checkout's if it has one, else a new one in `folder`."""
-    if CHAMPION in (local_aliases(MODEL) or {}):
+    if Alias(MODEL, CHAMPION).version() is not None:
         yield
         return
     torch.manual_seed(0)

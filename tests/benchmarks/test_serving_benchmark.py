@@ -60,7 +60,7 @@ def test_an_overload_tells_refusals_from_what_else_went_wrong() -> None:
 
 
 def test_a_champion_of_the_checkout_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "local_aliases", lambda _model: {"champion": "7"})
+    monkeypatch.setattr(serving.Alias, "version", lambda _alias: "7")
     monkeypatch.setattr(serving, "register_champion", lambda _encoder: pytest.fail("it has one"))
     with registry(tmp_path):
         pass

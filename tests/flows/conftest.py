@@ -14,7 +14,9 @@ import yaml
 
 from components.benchmarks.bootstrap import Interval
 from components.core import stage_graph
+from components.core.settings import Settings
 from components.evaluation.results import Report, Result
+from components.registry.decision import Decision, now
 from components.report.comparison import Cell, Comparison, write_csv
 
 STAGES = """
@@ -70,14 +72,19 @@ match sys.argv[1:]:
         sys.exit(f"fake dvc does not know {other}")
 """
 
-FAKE_PROMOTE = """
-import sys
-from pathlib import Path
-from components.registry import decision
-made = dict(outcome="refused", model="m", encoder="paraclip", encoder_sha256="s", against="base", tracking_uri="u")
-decision.save(decision.Decision(**made, fingerprint="f", time=decision.now()))
-Path("ran.txt").open("a").write("propose\\n" if "--challenger" in sys.argv else "promote\\n")
-"""
+
+def _stand_in(_settings: Settings, dry_run: bool = False, *, challenger: bool = False) -> Decision:
+    """Takes the place of the gate, which refuses, and notes what it was asked for."""
+    with Path("ran.txt").open("a") as stream:
+        stream.write("judge\n" if dry_run else "propose\n" if challenger else "promote\n")
+    made: dict[str, Any] = {
+        "outcome": "refused",
+        "model": "m",
+        "encoder": "paraclip",
+        "encoder_sha256": "s",
+        "against": "base",
+    }
+    return Decision(**made, tracking_uri="u", time=now())
 
 
 @dataclass
@@ -122,7 +129,6 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Project:
     """A project folder, the current one; its params.yaml scores `paraclip` and `other`."""
-    import flows.promote
     import flows.stages
 
     raw_params["methods"]["other"] = {"method": "paraclip", "reads": "data/validated/paraclip"}
@@ -138,5 +144,5 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[st
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     for module in (flows.stages, stage_graph):
         monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "dvc.py")))
-    monkeypatch.setattr(flows.promote, "PROMOTE", (sys.executable, "-c", FAKE_PROMOTE))
+    monkeypatch.setattr("components.registry.promotion.promote", _stand_in)
     return Project(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 import flows.promote
 from components.core.errors import InputError
-from components.registry.decision import LATEST, RECORDS, Decision, now, read
+from components.registry.decision import LATEST, RECORDS, Decision, now, read, save
 from flows.promote import promote_best
 
 FIELDS: dict[str, Any] = {
@@ -20,7 +20,6 @@ FIELDS: dict[str, Any] = {
     "encoder_sha256": "s",
     "against": "base",
     "tracking_uri": "u",
-    "fingerprint": "f",
 }
 
 
@@ -79,10 +78,13 @@ def test_a_dry_run_only_tells(project: Any) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server", "gate")
 def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
+    save(Decision(**FIELDS, time=now()))
     thread = _answer("asked", approve=True, by="Ada", reason="looks right")
     promote_best.with_options(flow_run_name="asked")(approval=True)
     thread.join()
     assert project.ran() == ["propose", "promote"]
+    # The stand-in's refusal of this run, although an older record is the last one on disk.
+    assert "# m: refused" in _artifact("promotion-decision")
     assert "Approved by Ada: looks right" in _artifact("promotion-decision")
 
 

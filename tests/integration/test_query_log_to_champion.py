@@ -28,6 +28,7 @@ from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
 from tests.support.coloured_squares import COLOURS, EACH, ENTRY
+from tests.support.registry_project import lock_results
 
 REPO = Path(__file__).parents[2]
 
@@ -81,6 +82,7 @@ def test_a_log_becomes_a_champion(settings: Settings, tiny_encoder: Encoder) -> 
     recall = "retrieval/t2i_recall_at_5"
     base, clicks = (evaluate(settings, name).metrics[recall].value for name in ("base", "clicks"))
     assert clicks > base + 0.2, (base, clicks)
+    lock_results()
     decision = promote(settings)
     assert (decision.encoder, decision.outcome) == ("clicks", "promoted"), decision.rules
     champion = find_alias(make_client(), settings.promote.model, CHAMPION)

@@ -29,6 +29,7 @@ from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
 from tests.support.coloured_squares import ENTRY, Shown, shown_squares, write_folder, write_pictures
+from tests.support.registry_project import lock_results
 from tests.support.shard_making import write_tar
 
 REPO = Path(__file__).parents[2]
@@ -120,6 +121,7 @@ def test_a_source_becomes_a_champion(settings: Settings, tiny_encoder: Encoder) 
     recall = "retrieval/t2i_recall_at_5"
     base, tuned = (evaluate(settings, name).metrics[recall].value for name in ("base", "captions"))
     assert tuned > base, (base, tuned)
+    lock_results()
     decision = promote(settings)
     assert (decision.encoder, decision.outcome) == ("captions", "promoted"), decision.rules
     champion = find_alias(make_client(), settings.promote.model, CHAMPION)

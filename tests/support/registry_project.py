@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import yaml
 
 from components.core.files import file_hash, write_json
+from components.core.provenance import LOCK
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.results import Report, Result
@@ -41,18 +45,38 @@ class Project:
         """Results of an encoder, not written."""
         return results(name, sha256, primary, recall, data=data)
 
-    def add(self, name: str, seed: int, primary: float, recall: float = 0.5, data: str = "d") -> Encoder:
+    def add(
+        self,
+        name: str,
+        seed: int,
+        primary: float,
+        recall: float = 0.5,
+        data: str = "d",
+        commit: str = "c0ffee",
+        made_of: Mapping[str, str] | None = None,
+    ) -> Encoder:
         """Train (that is, draw), save and score an encoder; its run is finished."""
         torch.manual_seed(seed)
         with tracked_run("train", name, self.settings, {"seed": seed}, {}) as run:
             encoder = Encoder.create(name, "tiny", self.architecture, name)
-            known = {"git_commit": "c0ffee", "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES)}}
+            known = {"git_commit": commit, "data_hashes": {str(EXAMPLES): file_hash(EXAMPLES), **(made_of or {})}}
             encoder.sidecar = encoder.sidecar.model_copy(update=known)
             encoder.save(Path("models") / name)
             write_json(Path("models") / name / "run.json", run.reference())
+            run.log_artifact(Path("models") / name)
         report = self.score(name, encoder.sidecar.weights_sha256, primary, recall, data)
         write_json(Path("reports/metrics") / f"{name}.json", json.loads(report.model_dump_json()))
+        lock_results()
         return encoder
+
+
+def lock_results() -> None:
+    """Note the results that are there in dvc.lock, as DVC does after stage `evaluate`."""
+    found = yaml.safe_load(LOCK.read_text()) if LOCK.is_file() else {"stages": {}}
+    for path in Path("reports/metrics").glob("*.json"):
+        out = {"path": str(path), "md5": hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}
+        found["stages"][f"evaluate@{path.stem}"] = {"outs": [out]}
+    LOCK.write_text(yaml.safe_dump(found))
 
 
 def make_project(settings: Settings, architecture: dict[str, object]) -> Project:

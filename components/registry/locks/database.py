@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, NullPool, create_engine, make_url, text
+from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from components.core.errors import InputError
 from components.registry.locks.lock import Asked, BusyError, Lock
+from components.tracking import reason_of, shown_address
 
 _TRY = text("SELECT pg_try_advisory_lock(:kind, :model)")
 _ALIVE = text("SELECT 1")
@@ -68,9 +69,7 @@ def _let_go(connection: Connection, key: dict[str, int]) -> None:
 
 
 def _unreachable(uri: str, error: SQLAlchemyError) -> str:
-    shown = make_url(uri).render_as_string(hide_password=True)
-    reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-    return f"{shown} does not answer ({reason}): check MLFLOW_TRACKING_URI and the database"
+    return f"{shown_address(uri)} does not answer ({reason_of(error)}): check MLFLOW_TRACKING_URI and the database"
 
 
 def _number(name: str) -> int:

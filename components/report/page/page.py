@@ -120,7 +120,7 @@ class Content:
 
     Attributes:
         report: any encoder's results, for what all share.
-        sidecars: of all encoders.
+        sidecars: of the encoders that are those that were scored.
         plots: in the order shown.
         gallery: queries with what every encoder finds.
         explorer: queries that differ most.
@@ -151,7 +151,7 @@ def collect(
         InputError: rankings, tables or images are missing, broken, or do not fit each other.
     """
     retrieved = read_retrieved(rankings, folders)
-    curves: Curves = training_curves(folders.models, comparison.encoders)
+    curves: Curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
     return Content(
         report=reports[0],
         sidecars=sidecars,
@@ -192,6 +192,7 @@ def page(settings: Settings, comparison: Comparison, content: Content) -> str:
         content=content,
         plots={plot.name: plot for plot in content.plots},
         provenance=[_provenance(sidecar, content.runs.get(sidecar.name, "")) for sidecar in content.sidecars],
+        replaced=sorted(set(comparison.encoders) - {sidecar.name for sidecar in content.sidecars}),
         open_sides=_open_sides(comparison, content.gallery),
         pictures=_pictures(content),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from components.core.errors import InputError
+from components.core.files import file_hash
 from components.core.records import PAIRS, SKIPPED
 from components.core.settings import Settings
 from components.core.work_shard import Shard
+from tests.support.tracked_runs import find_runs
 
 
 class CountingEngine:
@@ -329,15 +331,23 @@ def test_a_dry_run_counts_and_asks_nothing(
 
 
 def test_without_a_task_the_command_runs_all_and_exports(
-    world: Settings, engine: CountingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Settings,
+    engine: CountingEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    track_in: Callable[[Path], None],
 ) -> None:
     tasks = {name: world.synthesize.tasks[name] for name in ("rewrite", "difference")}
     some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"tasks": tasks})})
     monkeypatch.setattr(synthesize, "load_checked", lambda: some)
-    monkeypatch.chdir(tmp_path)
+    track_in(tmp_path)
     synthesize.main(export=tmp_path / "all.parquet")
     assert {path.stem for path in (tmp_path / "data" / "captions" / "made").iterdir()} == set(tasks)
     assert pq.read_table(tmp_path / "all.parquet").num_rows == len(engine.asked) == 4 + 5
+    runs = find_runs(some.world.name, "synthesize")
+    assert {run.data.tags["encoder"]: run.data.metrics["generated"] for run in runs} == {"rewrite": 4, "difference": 5}
+    [own] = [run for run in runs if run.data.tags["encoder"] == "rewrite"]
+    assert own.data.tags["output.rewrite.sha256"] == file_hash(Path("data/captions/made/rewrite.parquet"))
 
 
 def test_unknown_task_is_named(world: Settings) -> None:

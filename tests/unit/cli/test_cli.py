@@ -15,9 +15,7 @@ from typer.testing import CliRunner
 
 from components.benchmarks.bootstrap import Interval
 from components.cli import app
-from components.core.settings import Settings
 from components.registry import decision as records
-from components.registry.cached_decision import fingerprint
 from components.registry.decision import Decision, Rule
 from components.report.comparison import Cell, Comparison, write_csv
 
@@ -36,21 +34,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _decide(settings: Settings, outcome: records.Outcome) -> Decision:
-    rules = (Rule(name="primary", passed=outcome == "promoted", reason="gain +0.1"),)
+def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: str = "gain +0.1") -> Decision:
+    """Have the gate say this, and write it down."""
     decision = Decision(
         outcome=outcome,
         model="text-encoder",
         encoder="paraclip",
         encoder_sha256="abc",
         against="base",
-        rules=rules,
+        rules=(Rule(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),),
         version="1" if outcome == "promoted" else "",
         tracking_uri="",
-        fingerprint=fingerprint(settings),
         time=records.now(),
     )
     records.save(decision)
+    stand_in = types.ModuleType("components.registry.promotion")
+    stand_in.promote = lambda *_args, **_options: decision  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
+    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
     return decision
 
 
@@ -60,29 +61,16 @@ def _output(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-@pytest.mark.parametrize(("outcome", "line"), [("promoted", "already champion"), ("refused", "already refused")])
-def test_cached_decision_is_printed_again(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, outcome: records.Outcome, line: str
-) -> None:
-    _decide(settings, outcome)
-    monkeypatch.setitem(sys.modules, "components.registry.promotion", None)
-    output = _output("promote")
-    assert output.splitlines()[-1].startswith(f"{line}: paraclip")
-    assert "reports/promotion/latest.md" in output.splitlines()[-1]
-    assert "gain +0.1" in output
-    assert len(records.history()) == 1
-
-
 def test_promote_without_results_is_one_line() -> None:
     output = _output("promote", code=1)
     assert output.count("\n") == 1
     assert output.startswith("error: reports/metrics/paraclip.json is missing")
 
 
-def test_history_lists_decisions(settings: Settings) -> None:
+def test_history_lists_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no decisions yet" in _output("history")
-    _decide(settings, "refused")
-    _decide(settings, "promoted")
+    _decide("refused", monkeypatch)
+    _decide("promoted", monkeypatch)
     lines = [line for line in _output("history").splitlines() if "paraclip" in line]
     assert ["refused" in line for line in lines] == [True, False]
 
@@ -90,8 +78,8 @@ def test_history_lists_decisions(settings: Settings) -> None:
 def test_damaged_record_is_one_line() -> None:
     folder = Path("reports/promotion")
     folder.mkdir(parents=True)
-    (folder / "latest.json").write_text("{")
-    assert _output("promote", code=1).startswith("error: reports/promotion/latest.json is damaged")
+    (folder / "2026.json").write_text("{")
+    assert _output("history", code=1).startswith("error: reports/promotion/2026.json is damaged")
 
 
 def test_profile_use_shows_then_writes() -> None:
@@ -123,10 +111,8 @@ def test_a_profile_without_a_comment_has_no_description() -> None:
     assert json.loads(_output("profile", "list", "--json"))["bare"] == ""
 
 
-def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decision = _decide(settings, "refused").model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
+def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = _decide("refused", monkeypatch).model_copy(update={"encoder": "a_name_of_an_encoder_" * 8})
     records.save(decision.model_copy(update={"time": records.now()}))
     monkeypatch.setenv("COLUMNS", "80")
     assert any(decision.encoder in line for line in _output("history").splitlines())
@@ -136,9 +122,9 @@ def test_tables_are_whole_in_a_pipe_and_never_cut_on_a_terminal(
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
 
 
-def test_decisions_as_json(settings: Settings) -> None:
+def test_decisions_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(_output("history", "--json")) == []
-    decision = _decide(settings, "refused")
+    decision = _decide("refused", monkeypatch)
     assert json.loads(_output("history", "--json")) == [decision.model_dump(mode="json")]
     assert json.loads(_output("promote", "--json")) == decision.model_dump(mode="json")
 
@@ -153,27 +139,20 @@ def test_the_comparison_as_json() -> None:
     assert columns["delta_low"] == [None, 0.05]
 
 
-def test_a_decision_that_was_not_written_points_at_no_record(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_that_was_not_written_points_at_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the candidate is champion already, and another encoder's decision is the last on record."""
-    written = _decide(settings, "refused")
-    found = written.model_copy(update={"outcome": "already champion", "time": records.now()})
-    stand_in = types.ModuleType("components.registry.promotion")
-    stand_in.promote = lambda *_args, **_options: found  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
-    monkeypatch.setattr("components.registry.cached_decision.cached_decision", lambda _settings: None)
-    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
+    found = _decide("already champion", monkeypatch)
+    records.save(found.model_copy(update={"outcome": "refused", "time": records.now()}))
     for options in ([], ["--dry-run"]):
         last = _output("promote", *options).splitlines()[-1]
         assert last.endswith("already champion: paraclip; nothing written")
 
 
-def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(settings: Settings) -> None:
+def test_the_rules_of_a_decision_fit_a_terminal_and_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     reason = "0.1000 -> 0.2000: gain +0.1000 is more than the half-width 0.0300, and so on to the very end"
-    written = _decide(settings, "promoted")
-    records.save(written.model_copy(update={"rules": (Rule(name="guard " + "x" * 30, passed=True, reason=reason),)}))
+    _decide("promoted", monkeypatch, reason)
     lines = _output("promote").splitlines()
+    assert lines[-1] == "promoted: paraclip (version 1 of text-encoder); record: reports/promotion/latest.md"
     assert max(map(len, lines[:-1])) <= 80
     assert " ".join(line.split("│")[3].strip() for line in lines if line.count("│") == 4) == reason
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from components.core.errors import InputError
-from components.core.files import image_id
+from components.core.files import file_hash, image_id
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.core.work_shard import Shard
@@ -22,6 +22,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
+from tests.support.tracked_runs import find_runs
 
 
 @pytest.fixture
@@ -64,7 +65,12 @@ def test_rows_are_unit_and_lengths_give_the_raw_features_back(
 
 
 def test_an_image_with_several_captions_is_embedded_once(
-    tiny_encoder: Encoder, settings: Settings, png: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Encoder,
+    settings: Settings,
+    png: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    track_in: Callable[[Path], None],
 ) -> None:
     images = [png((200, 20, row)) for row in (0, 0, 120, 0, 240, 240)]
     _write(tmp_path, images, tiny_encoder)
@@ -76,8 +82,12 @@ def test_an_image_with_several_captions_is_embedded_once(
         return pixel_features(self, pixels)
 
     monkeypatch.setattr(Encoder, "pixel_features", watched)
-    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base")
+    track_in(tmp_path)
+    run(settings, tmp_path / "embeddings", tmp_path, tmp_path / "base", track=True)
     assert seen == [3] * 3
+    [tracked] = find_runs(settings.world.name, "embed")
+    assert tracked.data.metrics.keys() == {"train", "val", "test", "seconds", "rows_per_second"}
+    assert tracked.data.tags["input.base.sha256"] == file_hash(tmp_path / "base" / "encoder.safetensors")
     found = ImageEmbeddings.open(tmp_path / "embeddings", "train", tmp_path / "train.parquet")
     raw = tiny_encoder.image_features(images)
     np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)

@@ -18,7 +18,8 @@ def _vote(choice: str, **changes: Any) -> Vote:
 
 
 def test_standings_tell_both_sides() -> None:
-    votes = [_vote("second"), _vote("second"), _vote("first"), _vote("tie"), _vote("first", second_sha256="older")]
+    votes = [_vote(choice, user=str(number)) for number, choice in enumerate(("second", "second", "first", "tie"))]
+    votes.append(_vote("first", second_sha256="older"))
     found = {(one.encoder, one.against): one.wins for one in standings(votes)}
     own = found["paraclip p", "base"]
     assert (own.won, own.lost, own.ties) == (2, 1, 1)

@@ -12,8 +12,10 @@ import torch
 
 from components.core.checking import check_names
 from components.core.errors import InputError
+from components.core.provenance import git_commit
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.sidecar import Sidecar
 from components.mixing.mix import mixed, run, weights_of
 from components.tracking import make_client
 
@@ -38,26 +40,60 @@ def test_other_towers_are_refused() -> None:
         mixed(base, {"odd": base | {"x": torch.zeros(1)}}, (1.0,))
 
 
-def test_a_mix_is_an_encoder_with_a_run(
+@pytest.fixture
+def trained(
     raw_params: dict[str, Any], tiny_encoder: Encoder, tmp_path: Path, track_in: Callable[[Path], None]
-) -> None:
+) -> Callable[..., Sidecar]:
+    """Trains the base and both members, the second with these facts, and gives the sidecar of their mix."""
     track_in(tmp_path)
     start = {name: weights.clone() for name, weights in weights_of(tiny_encoder).items()}
-    for name, moved in (("base", 0.0), ("one", 1.0), ("other", -2.0)):
-        weights = start | {"text_projection": start["text_projection"] + moved}
-        tiny_encoder.model.load_state_dict(weights)
-        tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"name": name})
-        tiny_encoder.save(tmp_path / "models" / name)
-    settings = _settings(raw_params, both={"first": "one", "second": "other", "shares": [0.5, 0.5]})
-    run(settings, "both", tmp_path / "models")
-    found = Encoder.load(tmp_path / "models" / "both")
-    torch.testing.assert_close(weights_of(found)["text_projection"], start["text_projection"] - 0.5)
-    assert (found.sidecar.name, found.sidecar.method) == ("both", "mix")
-    assert len(found.sidecar.data_hashes) == 3
-    run_id = json.loads((tmp_path / "models" / "both" / "run.json").read_text("utf-8"))["run_id"]
+
+    def mix(**facts: Any) -> Sidecar:
+        for name, moved in (("base", 0.0), ("one", 1.0), ("other", -2.0)):
+            tiny_encoder.model.load_state_dict(start | {"text_projection": start["text_projection"] + moved})
+            known = {"name": name, "git_commit": f"commit of {name}", "data_hashes": {"table of both": "t", name: "n"}}
+            changes = known | (facts if name == "other" else {})
+            tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update=changes)
+            tiny_encoder.save(Path("models") / name)
+        run(_settings(raw_params, both={"first": "one", "second": "other", "shares": [0.5, 0.5]}), "both")
+        found = Encoder.load(Path("models/both"))
+        torch.testing.assert_close(weights_of(found)["text_projection"], start["text_projection"] - 0.5)
+        return found.sidecar
+
+    return mix
+
+
+def test_a_mix_is_an_encoder_with_a_run(trained: Callable[..., Sidecar], raw_params: dict[str, Any]) -> None:
+    sidecar = trained()
+    assert (sidecar.name, sidecar.method, sidecar.git_commit) == ("both", "mix", git_commit())
+    weights = {f"models/{name}/encoder.safetensors" for name in ("base", "one", "other")}
+    assert sidecar.data_hashes.keys() == weights | {"table of both", "one", "other"}
+    run_id = json.loads(Path("models/both/run.json").read_text("utf-8"))["run_id"]
     assert make_client().get_run(run_id).data.params["first"] == "one"
     with pytest.raises(InputError, match=r"no block mixes\.none"):
-        run(settings, "none", tmp_path / "models")
+        run(Settings.model_validate(raw_params), "none")
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "commit"),
+    [
+        ("c0", "c1", "c0"),
+        ("c0", "c1-dirty", "c0-dirty"),
+        ("c0-dirty", "c1", "c0-dirty"),
+        ("c0", "", ""),
+        ("", "c1", ""),
+    ],
+)
+def test_a_mix_is_as_clean_as_its_members(
+    trained: Callable[..., Sidecar], monkeypatch: pytest.MonkeyPatch, own: str, other: str, commit: str
+) -> None:
+    monkeypatch.setattr("components.mixing.mix.git_commit", lambda: own)
+    assert trained(git_commit=other).git_commit == commit
+
+
+def test_members_of_other_data_are_refused(trained: Callable[..., Sidecar]) -> None:
+    with pytest.raises(InputError, match=r"mixes\.both: 'other' was trained on another table of both: run `dvc repro`"):
+        trained(data_hashes={"table of both": "older"})
 
 
 @pytest.mark.parametrize(

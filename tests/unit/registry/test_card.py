@@ -15,8 +15,9 @@ from components.registry import decision as records
 from components.registry.card import Subject, model_card
 from components.registry.decision import Decision, Rule
 from components.registry.folders import Folders
+from components.registry.lineage import tables_trained_on
 from components.registry.model import shortened
-from components.registry.prompts import prompts_of, tables_trained_on
+from components.registry.prompts import prompts_of
 from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
 
 GROUP = f"{PRIMARY}/unseen"
@@ -46,7 +47,6 @@ def _subject(**tags: str) -> Subject:
         rules=(Rule(name="primary", passed=True, reason="gain +0.1"),),
         run_id="r" * 32,
         tracking_uri="",
-        fingerprint="f",
         time=records.now(),
     )
     return Subject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)

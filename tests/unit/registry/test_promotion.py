@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +15,13 @@ import pytest
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.sidecar import read_sidecar
+from components.registry import champion, model
 from components.registry import decision as records
-from components.registry import model
-from components.registry.cached_decision import cached_decision
 from components.registry.decision import LATEST, RECORDS
 from components.registry.model import CHAMPION, PREVIOUS, SHA_TAG, find_alias
 from components.registry.promotion import promote
 from components.registry.rollback import rollback
-from components.tracking import make_client, tracking_uri
+from components.tracking import make_client, tracking_uri, training_run
 from tests.support.registry_project import EXAMPLES, SUMMARY_FILE
 
 MODEL = "text-encoder"
@@ -56,7 +56,7 @@ def test_nothing_registered_is_pickled(project: Any) -> None:
     promote(project.settings)
     files = [path for path in Path("mlruns/artifacts").rglob("*") if path.is_file()]
     assert any(path.suffix == ".safetensors" for path in files)
-    assert {path.suffix for path in files} <= {".safetensors", ".json", ".py", ".yaml", ".txt", ".md", ""}
+    assert {path.suffix for path in files} <= {".safetensors", ".json", ".py", ".yaml", ".txt", ".md", ".lock", ""}
     # Every pickle of protocol 2 and later begins with this byte.
     assert not [path for path in files if path.read_bytes()[:1] == b"\x80" and path.suffix != ".safetensors"]
 
@@ -75,25 +75,23 @@ def test_same_weights_again_change_nothing(project: Any) -> None:
     first = promote(project.settings)
     again = promote(project.settings)
     assert (again.outcome, again.version) == ("already champion", first.version)
-    assert cached_decision(project.settings) == first
     assert len(records.history()) == 1
     assert len(make_client().search_model_versions(f"name = '{MODEL}'")) == 1
 
 
-@pytest.mark.parametrize("change", ["metrics", "policy", "validation", "store"])
-def test_a_decision_stands_only_on_its_files(project: Any, change: str) -> None:
+@pytest.mark.parametrize("moved", ["deleted", "to another"])
+def test_an_alias_that_a_person_moved_is_judged_again(project: Any, moved: str) -> None:
     project.add("paraclip", 2, 0.5)
     promote(project.settings)
-    settings = project.settings
-    if change == "metrics":
-        project.add("paraclip", 2, 0.6)
-    if change == "policy":
-        settings = settings.model_copy(update={"promote": settings.promote.model_copy(update={"guards": {}})})
-    if change == "validation":
-        write_json(SUMMARY_FILE, {"passed": False})
-    if change == "store":
-        Path("mlruns/mlflow.db").unlink()
-    assert cached_decision(settings) is None
+    project.add("paraclip", 3, 0.6)
+    promote(project.settings)
+    if moved == "deleted":
+        make_client().delete_registered_model_alias(MODEL, CHAMPION)
+    else:
+        make_client().set_registered_model_alias(MODEL, CHAMPION, "1")
+    assert promote(project.settings).outcome == "promoted"
+    assert _versions()[CHAMPION] == 2
+    assert [found.outcome for found in records.history()] == ["promoted"] * 3
 
 
 def test_dry_run_writes_nothing(project: Any) -> None:
@@ -101,6 +99,22 @@ def test_dry_run_writes_nothing(project: Any) -> None:
     assert promote(project.settings, dry_run=True).outcome == "promoted"
     assert _versions() == {}
     assert not RECORDS.exists()
+
+
+def test_a_promotion_that_was_killed_after_the_alias_moved_is_finished(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.add("paraclip", 2, 0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(champion, "announce", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            promote(project.settings)
+    sent: list[str] = []
+    monkeypatch.setattr(champion, "announce", lambda decision, _settings: sent.append(decision.version))
+    done = promote(project.settings)
+    assert (done.outcome, sent) == ("promoted", ["1"])
+    assert records.history() == [done]
+    assert (promote(project.settings).outcome, sent) == ("already champion", ["1"])
 
 
 def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
@@ -158,6 +172,7 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
     asked: list[str] = []
 
     def evaluate(_settings: Any, name: str, folders: Any) -> Any:
+        assert training_run(folders.models / name) == "", "its metrics would be logged into the champion's run"
         sha256 = read_sidecar(folders.models / name).weights_sha256
         asked.append(sha256)
         return project.score(name, sha256, 0.85, data="new")
@@ -181,6 +196,11 @@ def test_champion_is_scored_again_on_new_evaluation_data(project: Any, monkeypat
         ("validation", "validation", "table 'paraphrases' failed"),
         ("summary", "validation", "missing or damaged"),
         ("examples", "validation", "was not trained on"),
+        ("metrics", "provenance", "metrics/paraclip.json is not what dvc.lock says"),
+        ("metrics of the base", "provenance", "metrics/base.json is not what dvc.lock says"),
+        ("base", "provenance", "models/base/encoder.safetensors is not what was evaluated"),
+        ("run of another", "provenance", "did not make the encoder in models/paraclip"),
+        ("sidecar", "provenance", "did not make the encoder in models/paraclip"),
     ],
 )
 def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words: str) -> None:
@@ -188,6 +208,7 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
     folder = Path("models/paraclip")
     sidecar = json.loads((folder / "encoder.json").read_text())
     run = json.loads((folder / "run.json").read_text())
+    results = {name: Path(f"reports/metrics/{name}.json") for name in ("base", "paraclip")}
     breakers = {
         "commit": lambda: write_json(folder / "encoder.json", sidecar | {"git_commit": ""}),
         "hashes": lambda: write_json(folder / "encoder.json", sidecar | {"data_hashes": {}}),
@@ -198,11 +219,16 @@ def test_incomplete_evidence_refuses(project: Any, fault: str, rule: str, words:
         "validation": lambda: write_json(SUMMARY_FILE, {"passed": False}),
         "summary": lambda: SUMMARY_FILE.write_text("{"),
         "examples": lambda: EXAMPLES.write_bytes(b"others"),
+        "metrics": lambda: results["paraclip"].write_text(results["paraclip"].read_text().replace("0.5", "0.9")),
+        "metrics of the base": lambda: results["base"].write_text(results["base"].read_text().replace("0.4", "0.3")),
+        "base": lambda: shutil.copy(folder / "encoder.safetensors", "models/base"),
+        "run of another": lambda: shutil.copy("models/base/run.json", folder),
+        "sidecar": lambda: write_json(folder / "encoder.json", sidecar | {"settings": {"lr": 1.0}}),
     }
     breakers[fault]()
     decision = promote(project.settings)
     assert decision.outcome == "refused"
-    assert {found.name: found.reason for found in decision.rules if not found.passed}.keys() == {rule}
+    assert {found.name for found in decision.rules if not found.passed} == {rule}
     assert words in next(found.reason for found in decision.rules if found.name == rule)
     assert _versions() == {}
 
@@ -232,6 +258,15 @@ def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) ->
     again = promote(settings)
     assert (again.encoder, again.outcome) == ("good", "already champion")
     assert len(records.history()) == 1
+
+
+def test_an_encoder_that_is_trained_again_keeps_no_other_from_being_judged(project: Any) -> None:
+    project.add("one", 2, 0.6)
+    project.add("two", 3, 0.5)
+    shutil.rmtree("models/one")
+    decision = promote(project.settings.model_copy(update={"encoders": ("base", "one", "two")}), dry_run=True)
+    assert (decision.encoder, decision.outcome, decision.passed_over[0].name) == ("two", "promoted", "one")
+    assert "models/one holds no encoder" in decision.passed_over[0].reason
 
 
 def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:

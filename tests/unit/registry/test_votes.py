@@ -49,8 +49,15 @@ def test_many_vote_at_once(tmp_path: Path) -> None:
     store.close()
 
 
+def test_of_repeated_votes_the_last_counts() -> None:
+    votes = [_vote("first") for _ in range(20)] + [_vote("first", user="Bob"), _vote("first", query="a cat")]
+    assert (wins(votes, "x", "y").won, wins(votes, "x", "y").lost) == (3, 0)
+    assert (wins([*votes, _vote("second")], "x", "y").won, wins([*votes, _vote("second")], "x", "y").lost) == (2, 1)
+
+
 def test_wins_leave_ties_out() -> None:
-    votes = [_vote("first"), _vote("second", "y", "x"), _vote("second"), _vote("tie"), _vote("first", "x", "z")]
+    given = [("first", "x", "y"), ("second", "y", "x"), ("second", "x", "y"), ("tie", "x", "y"), ("first", "x", "z")]
+    votes = [_vote(*one, query=str(number)) for number, one in enumerate(given)]
     found = wins(votes, "x", "y")
     assert (found.won, found.lost, found.ties, found.share) == (2, 1, 1, pytest.approx(2 / 3))
     expected = binomtest(2, 3).proportion_ci(method="wilson")
@@ -72,11 +79,11 @@ def test_the_gate_hears_votes(project: Any, tmp_path: Path) -> None:
     store = Votes(f"sqlite:///{tmp_path / 'votes.db'}")
     for number in range(12):
         choice = "first" if number < 9 else "second"
-        store.add(_vote(choice, encoder.sidecar.weights_sha256, before))
+        store.add(_vote(choice, encoder.sidecar.weights_sha256, before, query=str(number)))
     # 75 % of 12 votes may be chance: the lower end of the interval is 47 %.
     assert promote(settings).outcome == "refused"
-    for _ in range(6):
-        store.add(_vote("first", encoder.sidecar.weights_sha256, before))
+    for number in range(6):
+        store.add(_vote("first", encoder.sidecar.weights_sha256, before, query=str(number), user="Bob"))
     store.close()
     decision = promote(settings)
     assert decision.outcome == "promoted"

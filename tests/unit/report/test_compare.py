@@ -193,11 +193,20 @@ def test_results_on_different_data_are_refused(evaluated: Folders, make_settings
         compare.run(make_settings(), evaluated)
 
 
-def test_an_encoder_changed_since_is_refused(evaluated: Folders, make_settings: Make, stub: Any) -> None:
-    sidecar = stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": "newer"})
-    write_json(evaluated.models / "tuned" / "encoder.json", sidecar.model_dump())
-    with pytest.raises(InputError, match=r"tuned changed after it was evaluated"):
-        compare.run(make_settings(), evaluated)
+@pytest.mark.parametrize("weights", ["newer", None])
+def test_an_encoder_that_is_trained_again_is_compared_without_its_origin(
+    evaluated: Folders, make_settings: Make, stub: Any, weights: str | None
+) -> None:
+    """Its results are those of the encoder that was scored, which is gone or another by now."""
+    path = evaluated.models / "tuned" / "encoder.json"
+    path.unlink()
+    if weights is not None:
+        write_json(path, stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": weights}).model_dump())
+    assert compare.run(make_settings(), evaluated).encoders == ("base", "tuned")
+    page = Page((evaluated.reports / "comparison.html").read_text("utf-8")).text
+    assert "Not known for tuned" in page
+    assert "Settings and data of base" in page
+    assert "Settings and data of tuned" not in page
 
 
 def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_settings: Make) -> None:

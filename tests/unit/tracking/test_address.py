@@ -1,12 +1,14 @@
-"""Which store a client talks to, and how its address is shown."""
+"""Which store a client talks to."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from components.tracking import STORE, make_client, shown_address
+from components.core.settings import Settings
+from components.tracking import STORE, make_client, tracked_run
 
 
 def test_each_folder_has_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,16 +20,18 @@ def test_each_folder_has_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.
         assert (tmp_path / name / STORE / "mlflow.db").is_file()
 
 
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("postgresql://me:s3cret@host:5432/mlflow", "postgresql://me:***@host:5432/mlflow"),
-        ("https://me:s3cret@host", "https://me:***@host"),
-        ("postgresql://me@host/mlflow?password=s3cret&ssl=on", "postgresql://me@host/mlflow?password=***&ssl=on"),
-        ("https://host:5000/a@b", "https://host:5000/a@b"),
-        ("http://host:5000 is away, ask a@b", "http://host:5000 is away, ask a@b"),
-        ("sqlite:///mlruns/mlflow.db", "sqlite:///mlruns/mlflow.db"),
-    ],
-)
-def test_passwords_are_not_shown(uri: str, shown: str) -> None:
-    assert shown_address(uri) == shown
+def test_an_experiment_in_a_temporary_copy_has_the_store_of_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, mlflow_database: Path
+) -> None:
+    """As `dvc exp run --temp` makes it, and deletes it when it ends."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    copy = tmp_path / ".dvc" / "tmp" / "exps" / "standalone" / "tmpx"
+    copy.mkdir(parents=True)
+    (tmp_path / STORE).mkdir()
+    shutil.copy(mlflow_database, tmp_path / STORE)
+    monkeypatch.chdir(copy)
+    with tracked_run("train", "one", settings, {}, {}) as run:
+        run.log_artifact(Path(__file__))
+    shutil.rmtree(copy)
+    monkeypatch.chdir(tmp_path)
+    assert [found.path for found in make_client().list_artifacts(run.id)] == [Path(__file__).name]

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.core.errors import InputError
+from components.core.provenance import path_hash
 from components.core.records import CAPTION_QUERIES, PAIRS, PARAPHRASE_QUERIES, SPLITS, UNUSABLE
 from components.core.settings import Settings
 from components.data import prepare
 from components.data.source import Pair, Source
 from components.data.sources import find_source
+from tests.support.tracked_runs import find_runs
 
 Rows = list[tuple[str, ...]]
 ROWS: Rows = [(f"{number}.png", f"picture number {number}") for number in range(6)]
@@ -55,10 +57,15 @@ def test_good_folder(world: Any) -> None:
     assert all(pair.facts is None for pair in pairs)
 
 
-def test_prepare_writes_the_splits(world: Any, tmp_path: Path) -> None:
-    prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
-    rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").num_rows for split in SPLITS}
+def test_prepare_writes_the_splits(world: Any, tmp_path: Path, track_in: Callable[[Path], None]) -> None:
+    track_in(tmp_path)
+    settings = world()
+    prepare.run_tracked(settings)
+    rows = {split: PAIRS.read(Path(f"data/pairs/{split}.parquet")).num_rows for split in SPLITS}
     assert rows == {"train": 4, "val": 1, "test": 1}
+    [tracked] = find_runs(settings.world.name, "prepare")
+    assert rows.items() <= tracked.data.metrics.items()
+    assert tracked.data.tags["output.pairs.sha256"] == path_hash(Path("data/pairs"))
 
 
 def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(world: Any, tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""A change of champion that is killed at any step is finished by running the command again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from components.core.errors import InputError
+from components.core.settings import Settings
+from components.registry import champion
+from components.registry import decision as records
+from components.registry.champion import finish_killed, make_champion
+from components.registry.decision import Decision
+from components.registry.folders import DEFAULT
+from components.registry.model import CHALLENGER, CHAMPION, PREVIOUS, ROLLED_BACK, find_alias
+from components.registry.rollback import rollback
+from components.tracking import make_client
+
+MODEL = "text-encoder"
+
+
+class Killed(BaseException):
+    """Ends a command where it is."""
+
+
+@pytest.fixture
+def sent(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Versions that the webhook was called for. Three versions are there, the second champion, the first before it."""
+    track_in(tmp_path)
+    client = make_client()
+    client.create_registered_model(MODEL)
+    for _ in range(3):
+        client.create_model_version(MODEL, str(tmp_path))
+    for alias, version in ((CHAMPION, "2"), (PREVIOUS, "1"), (CHALLENGER, "3")):
+        client.set_registered_model_alias(MODEL, alias, version)
+    found: list[str] = []
+    monkeypatch.setattr(champion, "announce", lambda decision, _settings: found.append(decision.version))
+    return found
+
+
+def _aliases() -> dict[str, int]:
+    found = {alias: find_alias(make_client(), MODEL, alias) for alias in (CHAMPION, PREVIOUS, CHALLENGER)}
+    return {alias: int(version.version) for alias, version in found.items() if version is not None}
+
+
+def _kill_after(calls: int, patch: pytest.MonkeyPatch) -> None:
+    """Kill the process after so many calls that change the registry or the records."""
+    left = [calls]
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            found = real(*arguments, **named)
+            left[0] -= 1
+            if not left[0]:
+                raise Killed
+            return found
+
+        return call
+
+    changes = ("set_model_version_tag", "delete_model_version_tag", "set_registered_model_alias")
+    for name in (*changes, "delete_registered_model_alias"):
+        patch.setattr(MlflowClient, name, counted(getattr(MlflowClient, name)))
+    patch.setattr(records, "save", counted(records.save))
+    patch.setattr(champion, "announce", counted(champion.announce))
+
+
+@pytest.mark.parametrize("calls", range(1, 8))
+def test_a_rollback(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    with monkeypatch.context() as patch:
+        _kill_after(calls, patch)
+        with pytest.raises(Killed):
+            rollback(settings)
+    done = rollback(settings)
+    assert _aliases() == {CHAMPION: 1, PREVIOUS: 2, CHALLENGER: 3}
+    assert ROLLED_BACK in make_client().get_model_version(MODEL, "2").tags
+    assert (done.outcome, done.version, sent[-1], records.latest()) == ("rolled back", "1", "1", done)
+    rollback(settings)
+    assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
+
+
+@pytest.mark.parametrize("calls", range(2, 8))
+def test_a_promotion(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    client = make_client()
+    known = {
+        "model": MODEL,
+        "encoder": "e",
+        "encoder_sha256": "s",
+        "against": "champion version 2",
+        "tracking_uri": "u",
+    }
+    made = Decision(outcome="promoted", version="3", previous_version="2", time=records.now(), **known)
+    with monkeypatch.context() as patch:
+        _kill_after(calls, patch)
+        with pytest.raises(Killed):
+            make_champion(client, made, settings, DEFAULT)
+    assert finish_killed(client, settings, DEFAULT) == made
+    assert _aliases() == {CHAMPION: 3, PREVIOUS: 2}
+    assert (sent[-1], records.latest()) == ("3", made)
+    assert finish_killed(client, settings, DEFAULT) is None
+
+
+def test_of_two_rollbacks_at_once_the_second_changes_nothing(sent: list[str], settings: Settings) -> None:
+    began = records.now()
+    rollback(settings, began=began)
+    with pytest.raises(InputError, match="which made version 1 champion meanwhile"):
+        rollback(settings, began=began)
+    assert (_aliases()[CHAMPION], sent) == (1, ["1"])
