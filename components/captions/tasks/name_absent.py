@@ -43,7 +43,7 @@ def _parse(answer: str) -> str | None:
 
 TASK = PromptTask(
     name="name_absent",
-    citation="NegationCLIP (Park et al., ICCV 2025), the first step of its data; wording ours, `published` is its code's",
+    citation="NegationCLIP (Park et al., ICCV 2025), step 1 of its data; wording ours, its code's is `published`",
     inputs=("caption",),
     reads=read_captions,
     accepts=anything,

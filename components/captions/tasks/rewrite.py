@@ -12,7 +12,6 @@ from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, completion
 
-
 _EXAMPLES = """\
             man driving a car through the mountains => A man confidently navigating a winding mountain road with \
 breathtaking views.

@@ -41,7 +41,7 @@ def _published(inputs: Inputs) -> Chat:
 
 TASK = PromptTask(
     name="state_absence",
-    citation="NegationCLIP (Park et al., ICCV 2025), the last step of its data; wording ours, `published` is its code's",
+    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, its code's is `published`",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
     accepts=anything,
