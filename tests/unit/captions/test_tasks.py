@@ -254,6 +254,7 @@ def test_scores_are_asked_with_marks_for_both_pictures_or_without_pictures() -> 
     inputs = {"caption": "a cat", "other_caption": "a dog", "difference": "The cat is small."}
     blind, seeing = _question("score_difference", **inputs), _question("score_difference", **inputs, **{SHOWN: "1"})
     assert find_task("score_difference").pictures
+    assert _published("score_difference", **inputs, **{SHOWN: "1"}) == [("user", seeing)]
     assert PICTURE not in blind
     assert f"Image 1: {PICTURE}\nImage 2: {PICTURE}\nComparative description: The cat is small.\n" in seeing
     assert "two images with their captions" in seeing
