@@ -41,10 +41,10 @@ from components.core.progress import bar
 from components.core.project import run_in_project, start
 from components.core.record_files import write_record
 from components.core.records import PAIRS, SPLITS
-from components.core.settings import Settings
+from components.core.settings import Embed, Settings
 from components.core.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import as_imagenet, decode, squashed
 from components.encoders.adapter.sidecar import WEIGHTS
 from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require_finite
 from components.tracking import tracked_run
@@ -117,7 +117,7 @@ def run(
 def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Split:
     pairs, embed = pairs_folder / f"{name}.parquet", settings.embed
     sha256 = file_hash(pairs) if pairs.exists() else ""
-    key = content_hash(tower, sha256, str(embed.part), str(embed.batch_size))[:32]
+    key = content_hash(tower, sha256, str(embed.part), str(embed.batch_size), str(embed.squash))[:32]
     return _Split(name, pairs, sha256, PAIRS.count(pairs), embed.state / f"{name}-{key}")
 
 
@@ -135,7 +135,7 @@ def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, de
         for part, block in enumerate(blocks):
             if part not in wanted:
                 continue
-            features = _features(encoder, block, embed.batch_size, device)
+            features = _features(encoder, block, embed, device)
             require_finite(features, encoder.sidecar.name, "picture", block["id"].to_pylist())
             with atomic_file(split.file(part)) as temporary, temporary.open("wb") as file:
                 np.save(file, features, allow_pickle=False)
@@ -143,7 +143,7 @@ def _embed(encoder: Encoder, split: _Split, settings: Settings, shard: Shard, de
     return len(wanted)
 
 
-def _features(encoder: Encoder, rows: pa.Table, batch_size: int, device: str) -> Vectors:
+def _features(encoder: Encoder, rows: pa.Table, embed: Embed, device: str) -> Vectors:
     """Raw features `[rows, dim]`; an image that several rows show, each with another caption, is embedded once."""
     if rows["file"][0].is_valid and not rows["size"][0].is_valid:
         return _given(rows, encoder.sidecar.embed_dim)
@@ -151,24 +151,25 @@ def _features(encoder: Encoder, rows: pa.Table, batch_size: int, device: str) ->
     first = {row["image_id"]: row for row in reversed(pairs)}
     distinct = [first[image] for image in dict.fromkeys(row["image_id"] for row in pairs)]
     size = encoder.sidecar.image_size
-    with closing(_batches(distinct, batch_size, size, device)) as batches:
-        found = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in batches])
+    with closing(_batches(distinct, embed, size, device)) as batches:
+        shown = (as_imagenet(pixels) if embed.squash else pixels for pixels in batches)
+        found = np.concatenate([encoder.pixel_features(pixels.to(device)) for pixels in shown])
     place = {row["image_id"]: number for number, row in enumerate(distinct)}
     return found[[place[row["image_id"]] for row in pairs]]
 
 
-def _batches(rows: Sequence[dict[str, object]], batch_size: int, size: int, device: str) -> Generator[Tensor]:
+def _batches(rows: Sequence[dict[str, object]], embed: Embed, size: int, device: str) -> Generator[Tensor]:
     """Pixels `[batch, 3, size, size]`, a batch or two ahead of the tower.
 
     A tower that computes on all cores waits for the slowest of them, so threads that decode beside it cost it twice
     what they take: there only reading is ahead, and decoding and computing take turns.
     """
     if device != "cpu" or torch.get_num_threads() < len(os.sched_getaffinity(0)):
-        yield from prefetched(lambda _: _decoded(_read(rows), batch_size, size), _AHEAD)
+        yield from prefetched(lambda _: _decoded(_read(rows), embed, size), _AHEAD)
         return
-    with closing(prefetched(lambda _: _in_batches(_read(rows), batch_size), _AHEAD)) as encoded:
+    with closing(prefetched(lambda _: _in_batches(_read(rows), embed.batch_size), _AHEAD)) as encoded:
         for batch in encoded:
-            yield from _decoded(batch, batch_size, size)
+            yield from _decoded(batch, embed, size)
 
 
 def _read(rows: Iterable[dict[str, object]]) -> Generator[_Encoded]:
@@ -182,10 +183,11 @@ def _in_batches(encoded: Iterable[_Encoded], batch_size: int) -> Generator[list[
     yield from chunked(encoded, batch_size)
 
 
-def _decoded(encoded: Iterable[_Encoded], batch_size: int, size: int) -> Generator[Tensor]:
+def _decoded(encoded: Iterable[_Encoded], embed: Embed, size: int) -> Generator[Tensor]:
     """Pixels `[batch, 3, size, size]`, decoded by one thread per core."""
-    decoded = mapped(lambda one: decode([one[1]], size, [one[0]]), encoded, per_thread=batch_size)
-    for batch in chunked((pixels for _, pixels in decoded), batch_size):
+    fit = squashed if embed.squash else None
+    decoded = mapped(lambda one: decode([one[1]], size, [one[0]], fit), encoded, per_thread=embed.batch_size)
+    for batch in chunked((pixels for _, pixels in decoded), embed.batch_size):
         yield torch.cat(batch)
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from components.core.errors import InputError
 from components.core.settings import Settings
 from components.data.leaks.report import read_counts
-from components.encoders.adapter.sidecar import Sidecar
+from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
 from components.evaluation.results import Report, Result
 from components.methods.registry import find_method
 from components.registry.decision import Decision
-from components.registry.folders import Folders
+from components.registry.folders import BASE, Folders
 from components.registry.gate import gain
 from components.registry.lineage import tables_trained_on
 from components.registry.prompts import prompts_of
@@ -44,7 +44,7 @@ def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
         f"# {decision.model}: {sidecar.name}",
         f"Text and image encoder {sidecar.model}, {sidecar.embed_dim} dimensions, up to {sidecar.context_length} "
         f"tokens, fine-tuned with {_method(sidecar)}. World '{settings.world.name}', {decision.time[:10]}.",
-        "## Known weaknesses\n\n" + _weaknesses(subject, settings),
+        "## Known weaknesses\n\n" + _weaknesses(subject, settings, folders),
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
         "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
@@ -70,9 +70,19 @@ def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _weaknesses(subject: Subject, settings: Settings) -> str:
+def _image_tower(sidecar: Sidecar, folders: Folders) -> list[str]:
+    """Whether the base's image embeddings fit the encoder, as its weights say; nothing where the base is missing."""
+    base = folders.models / BASE
+    if not (base / SIDECAR).exists():
+        return []
+    if read_sidecar(base).image_tower_sha256 == sidecar.image_tower_sha256:
+        return ["- Its image tower is the base's, unchanged: what that does not see no text can find."]
+    return ["- Its image tower is not the base's: image embeddings of the base do not fit it."]
+
+
+def _weaknesses(subject: Subject, settings: Settings, folders: Folders) -> str:
     against = subject.incumbent.encoder
-    lines = [_stated(settings, settings.promote.card.weaknesses)]
+    lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar, folders)]
     for name, new in _overall(subject.candidate).items():
         old = subject.incumbent.metrics.get(name)
         if old is not None and gain(new, old) < 0:

@@ -122,7 +122,8 @@ def markdown(content: Content) -> str:
     lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
     for claim in content.judged:
         found = "; ".join(f"{asked(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
-        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper})", claim.verdict, found]))
+        other = claim.claim.conditions and f" Other conditions than the paper's: {claim.claim.conditions}"
+        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper}){other}", claim.verdict, found]))
     lines += ["", "## All encoders", "", _LEGEND.format(reference=content.comparison.reference), ""]
     metrics = list(content.comparison.cells)
     lines += [markdown_line(["encoder", *metrics]), markdown_line(["---"] * (len(metrics) + 1))]

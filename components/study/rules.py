@@ -66,12 +66,14 @@ class Claim(Block):
         paper: short name, and where in it.
         says: in one sentence.
         parts: all of them must hold.
-        note: what was tried where it does not hold, and the likely cause; changes no verdict.
+        conditions: how encoders and data differ from the paper's, so that its figures need not be met.
+        note: what was tried where it does not hold, and the likely cause. Neither changes a verdict.
     """
 
     paper: str
     says: str
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    conditions: str = ""
     note: str = ""
 
 

@@ -81,7 +81,7 @@ def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[R
     rules = []
     for answer in table.answers:
         rules.append(Rule(f"rejected_{answer.column}", f"{answer.column}_rejected"))
-        for check in (check for check in answer.checks if check.applies(limits) and (limits.filters or check.always)):
+        for check in (check for check in answer.checks if check.rejects(limits)):
             low, high = (None if name is None else values[name] for name in (check.low, check.high))
             if not check.is_number or low is not None or high is not None:
                 rules.append(Rule(measured(check.column, answer), f"{answer.column}_{check.reason}", low, high))

@@ -46,7 +46,8 @@ class Check:
         low: the limit of `validate` that is the smallest number allowed.
         high: the one that is the largest; with neither, the column names a fault and must be null.
         switch: the one that turns the check on; off where that is null or false.
-        always: whether it rejects although `validate.filters` is off.
+        paper: whether the table's paper or its released code rejects by it, too.
+        always: whether it rejects whatever `validate.filters` says.
     """
 
     column: str
@@ -55,11 +56,17 @@ class Check:
     low: str | None = None
     high: str | None = None
     switch: str | None = None
+    paper: bool = False
     always: bool = False
 
     def applies(self, limits: Limits) -> bool:
         """Whether a table's limits leave it on."""
         return self.switch is None or bool(getattr(limits, self.switch))
+
+    def rejects(self, limits: Limits) -> bool:
+        """Whether a table's limits reject rows by it."""
+        wanted = self.paper if limits.filters == "paper" else limits.filters
+        return self.applies(limits) and (wanted or self.always)
 
     @property
     def is_number(self) -> bool:

@@ -69,10 +69,6 @@ def picture_bytes(name: str, content: bytes) -> Picture:
     return Picture(name, stamp, lambda: open_picture(content), lambda: content)
 
 
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's, of red, green and blue."""
-
-
 @dataclass(frozen=True)
 class Preparation:
     """One way.
@@ -95,13 +91,15 @@ def _fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
+    from components.encoders.adapter.images import squashed
+
+    return squashed(image, size)
 
 
 def _as_imagenet(pixels: Tensor) -> Tensor:
-    shares = pixels.float() / 255.0
-    mean, deviation = (shares.new_tensor(three).view(3, 1, 1) for three in (_MEAN, _DEVIATION))
-    return (shares - mean) / deviation
+    from components.encoders.adapter.images import as_imagenet
+
+    return as_imagenet(pixels)
 
 
 CLIP = Preparation("", _fitted, lambda pixels: pixels)

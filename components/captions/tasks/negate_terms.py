@@ -19,7 +19,7 @@ def _messages(inputs: Inputs) -> Chat:
 
 TASK = PromptTask(
     name="negate_terms",
-    citation="CoN-CLIP (arXiv 2403.20312), its CC-Neg data",
+    citation="CoN-CLIP (arXiv 2403.20312), its CC-Neg data, which PaLM wrote; its prompt is not released: wording ours",
     inputs=("caption",),
     reads=read_captions,
     accepts=anything,

@@ -17,18 +17,36 @@ _DEMONSTRATIONS = (
 """Two, as in the paper: the absence of something near, and of something that belongs to what the caption names."""
 
 
+_PUBLISHED = "Add the absence of the {absent_object} to the caption '{caption}'."
+_PUBLISHED_DEMONSTRATIONS = (
+    ("a woman riding a horse in a field", "hat", "a woman not wearing a hat riding a horse in a field"),
+    ("a child playing with a ball in the park", "tree", "a child playing with a ball in the park with no tree"),
+)
+"""src/data_generation.py of github.com/parkquasar/NegationCLIP."""
+
+
+def _chat(system: str, asked: str, demonstrations: tuple[tuple[str, str, str], ...], inputs: Inputs) -> Chat:
+    shown = [(asked.format(caption=caption, absent_object=name), answer) for caption, name, answer in demonstrations]
+    return few_shot(system, shown, asked.format(**inputs))
+
+
 def _messages(inputs: Inputs) -> Chat:
-    shown = [(_ASKED.format(caption=caption, absent_object=name), answer) for caption, name, answer in _DEMONSTRATIONS]
-    return few_shot("You rewrite captions.", shown, _ASKED.format(**inputs))
+    return _chat("You rewrite captions.", _ASKED, _DEMONSTRATIONS, inputs)
+
+
+def _published(inputs: Inputs) -> Chat:
+    system = "You are a helpful chatbot that generates a concise caption."
+    return _chat(system, _PUBLISHED, _PUBLISHED_DEMONSTRATIONS, inputs)
 
 
 TASK = PromptTask(
     name="state_absence",
-    citation="NegationCLIP (Park et al., ICCV 2025), the last step of its data; wording ours",
+    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, its code's is `published`",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
     accepts=anything,
     messages=_messages,
     parse=first_line,
+    published=_published,
     outputs=("absence",),
 )

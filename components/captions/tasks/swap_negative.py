@@ -16,7 +16,10 @@ def _messages(inputs: Inputs) -> Chat:
 
 TASK = PromptTask(
     name="swap_negative",
-    citation="NegCLIP (ICLR 2023, 'When and why vision-language models behave like bags-of-words'), section 4",
+    citation=(
+        "NegCLIP (ICLR 2023, 'When and why vision-language models behave like bags-of-words'), section 4, which swaps "
+        "words by spaCy's parts of speech and asks no language model; wording ours"
+    ),
     inputs=("caption",),
     reads=read_captions,
     accepts=anything,

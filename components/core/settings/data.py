@@ -117,6 +117,10 @@ class Embed(Block):
     """Image embeddings, made once."""
 
     batch_size: PositiveInt
+    squash: bool = False
+    """Resize both sides of a picture, whatever their ratio, and use ImageNet's mean and deviation, as SemCLIP's
+    released code does. By default the shorter side is resized and the middle cut out, as methods that train the image
+    tower always do."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     device: str = "auto"

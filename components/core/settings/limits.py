@@ -35,9 +35,10 @@ class Limits(Block):
     """Want the source's capitalised names in paraphrases and rewrites."""
     reject_injections: bool = True
     """Reject rows whose caption or text tries to instruct a language model."""
-    filters: bool = True
-    """Reject answers by what is measured of them; false takes all but those that are too long for the encoder or give
-    evaluation away, and measures as before (PC-CLIP's table 14)."""
+    filters: Literal["paper"] | bool = True
+    """Reject answers by what is measured of them. `paper` rejects only by what the table's paper or its released code
+    rejects by; false by nothing (PC-CLIP's table 14). Both still measure all, and still reject answers that are too
+    long for the encoder or give evaluation away."""
     judged: bool = True
     """Take what the judge let pass or wrote anew, of a table whose answers have a judge; false takes the candidates."""
     min_accepted_share: float = Field(0.0, ge=0, le=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,12 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
 
 
-def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None) -> Tensor:
-    """RGB pixels as uint8 `[images, 3, size, size]`: shorter side resized (bicubic), centre cropped.
+Fit = Callable[[Image.Image, int], npt.NDArray[np.uint8]]
+"""RGB pixels `[size, size, 3]` of an opened image."""
+
+
+def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = None, fit: Fit | None = None) -> Tensor:
+    """RGB pixels as uint8 `[images, 3, size, size]`, brought to that size by `fit`, `fitted` by default.
 
     Raises:
         InputError: an image cannot be decoded; the message gives its name or position.
@@ -28,7 +32,7 @@ def decode(images: Sequence[bytes], size: int, names: Sequence[str] | None = Non
     for row, raw in enumerate(images):
         try:
             with open_picture(raw) as image:
-                pixels[row] = fitted(image, size)
+                pixels[row] = (fit or fitted)(image, size)
         except ValueError as error:
             who = names[row] if names is not None else f"row {row}"
             raise InputError(f"image {who} cannot be decoded ({error}): replace it and run `dvc repro`") from None
@@ -59,3 +63,19 @@ def fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
         left, top = round((width - size) / 2.0), round((height - size) / 2.0)
         image = image.crop((left, top, left + size, top + size))
     return np.asarray(image)
+
+
+def squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
+    """RGB pixels `[size, size, 3]` of an opened image with both sides resized, whatever their ratio."""
+    return np.asarray(rgb(image).resize((size, size), Image.Resampling.BILINEAR))
+
+
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and deviation of ImageNet's pixels, per channel."""
+
+
+def as_imagenet(pixels: Tensor) -> Tensor:
+    """uint8 pixels to float32 with ImageNet's mean and deviation."""
+    shares = pixels.float() / 255.0
+    mean, deviation = (shares.new_tensor(three).view(3, 1, 1) for three in _IMAGENET)
+    return (shares - mean) / deviation

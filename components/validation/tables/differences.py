@@ -40,14 +40,15 @@ def _same(view: View) -> list[Any]:
 
 COMPARED = (
     *COMMON,
-    Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters"),
-    Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter")),
-    Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None)),
+    Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters", paper=True),
+    Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter"), paper=True),
+    Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
     Check("one_sided", "one_sided", _one_sided),
     NO_STRANGER,
     Check("same", "same", _same),
 )
-"""What a comparison of two captions must fulfil."""
+"""What a comparison of two captions must fulfil. `_JUNK` stands for the some 70 strings of the authors' released
+data/filter_comparatives.py, most of them slips of their LLaMA2."""
 
 SCORE = Check("score", "score", each(lambda judgement, _: float(json.loads(judgement)["score"])), low="min_score")
 """Finds the difference good enough."""

@@ -107,6 +107,44 @@ def test_published_differences_are_one_text_to_go_on_with() -> None:
     assert text.endswith('image captioned with "a cat" and an image captioned with "a dog"?\n\nA:')
 
 
+def test_published_rewrites_are_asked_about_as_laclips_code_does() -> None:
+    """rewrite/llama_rewrite.py of github.com/LijieFan/LaCLIP: a text block of nine lines, indented by twelve spaces."""
+    ((role, text),) = _published("rewrite", caption="a cake plate")
+    first, *lines = text.split("\n")
+    assert (role, first) == (COMPLETION, "write image captions differently,")
+    assert [line[:12].strip() for line in lines] == [""] * 8
+    assert lines[0::2] == [""] * 4
+    assert [line.count(" => ") for line in lines[1:7:2]] == [1, 1, 1]
+    assert lines[1].startswith(" " * 12 + "man driving a car through the mountains => A man confidently navigating")
+    assert lines[7] == " " * 12 + "a cake plate =>"
+
+
+def test_published_questions_of_negationclip_are_those_of_its_code() -> None:
+    """src/data_generation.py of github.com/parkquasar/NegationCLIP."""
+    assert _published("name_absent", caption="a cake plate") == [
+        ("system", "You are a helpful chatbot that answers with only one word."),
+        (
+            "user",
+            "Name an object that is not mentioned in the caption, but is likely to be in the image corresponding to "
+            "the caption 'a cake plate'.",
+        ),
+    ]
+    system, *turns = _published("state_absence", caption="a cake plate", absent_object="fork")
+    assert system == ("system", "You are a helpful chatbot that generates a concise caption.")
+    assert turns == [
+        ("user", "Add the absence of the hat to the caption 'a woman riding a horse in a field'."),
+        ("assistant", "a woman not wearing a hat riding a horse in a field"),
+        ("user", "Add the absence of the tree to the caption 'a child playing with a ball in the park'."),
+        ("assistant", "a child playing with a ball in the park with no tree"),
+        ("user", "Add the absence of the fork to the caption 'a cake plate'."),
+    ]
+
+
+@pytest.mark.parametrize("name", ["rewrite", "negate_terms", "swap_negative", "name_absent", "state_absence"])
+def test_a_prompt_that_its_paper_does_not_print_says_so(name: str) -> None:
+    assert "wording ours" in find_task(name).citation
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if find_task(name).published is None])
 def test_a_task_of_one_wording_says_so(name: str) -> None:
     with pytest.raises(InputError, match=rf"synthesize.tasks.{name}.prompt: the task has one wording"):
@@ -216,6 +254,7 @@ def test_scores_are_asked_with_marks_for_both_pictures_or_without_pictures() -> 
     inputs = {"caption": "a cat", "other_caption": "a dog", "difference": "The cat is small."}
     blind, seeing = _question("score_difference", **inputs), _question("score_difference", **inputs, **{SHOWN: "1"})
     assert find_task("score_difference").pictures
+    assert _published("score_difference", **inputs, **{SHOWN: "1"}) == [("user", seeing)]
     assert PICTURE not in blind
     assert f"Image 1: {PICTURE}\nImage 2: {PICTURE}\nComparative description: The cat is small.\n" in seeing
     assert "two images with their captions" in seeing

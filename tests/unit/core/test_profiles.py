@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import fields
 from pathlib import Path
@@ -169,6 +170,15 @@ def test_shipped_profiles_have_valid_methods(params: Path, name: str) -> None:
     _use(name, params)
     settings = load_settings(params)
     assert [find_entry(settings, entry).name for entry in settings.methods] == list(settings.methods)
+
+
+def test_the_profile_for_real_data_keeps_the_image_index_and_names_what_does_not(params: Path) -> None:
+    _use("vit-b-32", params)
+    settings = load_settings(params)
+    trained = {name for name in settings.methods if find_entry(settings, name).hyper.image_tower != "frozen"}
+    assert set(settings.encoders) == {"base", *settings.methods} - trained
+    comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
+    assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
 
 
 def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from torch import Tensor
+from torchvision import transforms
 
 from components.core.errors import InputError
 from components.core.files import file_hash, image_id
@@ -19,7 +20,7 @@ from components.core.settings import Settings
 from components.core.work_shard import Shard
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.images import decode
+from components.encoders.adapter.images import Fit, decode
 from components.encoders.embed import run
 from components.encoders.embeddings import ImageEmbeddings
 from tests.support.tracked_runs import find_runs
@@ -62,6 +63,34 @@ def test_rows_are_unit_and_lengths_give_the_raw_features_back(
         np.testing.assert_allclose(found.features * found.norms[:, np.newaxis], raw, rtol=1e-5)
         assert found.norms.dtype == np.float32
         assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_squashed_pictures_are_prepared_as_semclips_code_does(
+    tiny_encoder: Encoder, settings: Settings, tmp_path: Path, *, squash: bool
+) -> None:
+    """The transform of the released src/dataset.py. Embeddings made in the other way are not taken up again."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, size=(30, 50, 3), dtype=np.uint8))
+    noise.save(tmp_path / "a.png")
+    _write(tmp_path, [(tmp_path / "a.png").read_bytes()], tiny_encoder)
+    for way in (not squash, squash):
+        embedding = settings.embed.model_copy(update={"squash": way, "state": tmp_path / "state"})
+        run(
+            settings.model_copy(update={"embed": embedding}),
+            tmp_path / "out",
+            tmp_path,
+            tmp_path / "base",
+            shard=Shard(),
+        )
+    run(settings.model_copy(update={"embed": embedding}), tmp_path / "out", tmp_path, tmp_path / "base")
+    size = tiny_encoder.sidecar.image_size
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    theirs = transforms.Compose(
+        [transforms.Resize((size, size)), transforms.ToTensor(), transforms.Normalize(mean=mean, std=deviation)]
+    )
+    expected = tiny_encoder.embed_pixels(theirs(noise)[None])
+    found = ImageEmbeddings.open(tmp_path / "out", "train", tmp_path / "train.parquet").features
+    assert np.allclose(found, expected, atol=1e-5) == squash
 
 
 def test_an_image_with_several_captions_is_embedded_once(
@@ -189,7 +218,7 @@ def test_a_tower_that_computes_on_all_cores_takes_turns_with_decoding(
     small = settings.embed.model_copy(update={"batch_size": 2, "device": "cpu"})
     decoded, ahead, pixel_features = list[str](), list[int](), Encoder.pixel_features
 
-    def watched(raw: Sequence[bytes], size: int, names: Sequence[str]) -> Tensor:
+    def watched(raw: Sequence[bytes], size: int, names: Sequence[str], _fit: Fit | None) -> Tensor:
         decoded.extend(names)
         return decode(raw, size, names)
 

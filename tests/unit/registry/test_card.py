@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def _subject(**tags: str) -> Subject:
 def folders(tmp_path: Path) -> Folders:
     """Validation that accepted 90 of 100 paraphrases."""
     write_json(tmp_path / "quarantine" / "paraphrases" / "summary.json", SUMMARY)
-    return Folders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks")
+    return Folders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
 
 
 def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
@@ -86,6 +87,21 @@ def test_prompts_of_its_tables_are_in_the_card(settings: Settings, folders: Fold
     assert "**paraphrase_1**" in card
     assert 'Paraphrase the given text "<paraphrase_1>" concisely' in card
     assert "negate" not in card
+
+
+@pytest.mark.parametrize(
+    ("tower", "told"),
+    [("a" * 64, "is the base's, unchanged"), ("b" * 64, "is not the base's: image embeddings of the base do not fit")],
+)
+def test_the_card_says_whether_the_image_tower_was_trained(
+    settings: Settings, folders: Folders, tmp_path: Path, tower: str, told: str
+) -> None:
+    subject = _subject()
+    assert "image tower" not in model_card(subject, settings, folders)
+    base = subject.sidecar.model_copy(update={"name": "base", "image_tower_sha256": "a" * 64})
+    write_json(tmp_path / "models" / "base" / "encoder.json", base.model_dump())
+    trained = replace(subject, sidecar=subject.sidecar.model_copy(update={"image_tower_sha256": tower}))
+    assert f"- Its image tower {told}" in model_card(trained, settings, folders)
 
 
 def test_dirty_tree_is_marked(settings: Settings, folders: Folders) -> None:

@@ -20,6 +20,7 @@ claims:
   gain:
     paper: A paper, table 1
     says: It gains.
+    conditions: The base is smaller.
     note: As expected.
     parts:
       - {{metric: {AO}, encoder: better, better_than: base, by: 0.05}}
@@ -39,10 +40,12 @@ def test_page_and_table(seeds: dict[int, Folders], settings: Settings, tmp_path:
     page = (tmp_path / "reports" / "own.html").read_text()
     assert "1 of 2 claims hold" in page
     assert "It gains &lt;b&gt;most&lt;/b&gt;." in page
+    assert "Other conditions than the paper's: The base is smaller." in page
     assert "As expected." in page
     assert "seeds 0, 1, 2" in page
     table = (tmp_path / "reports" / "own.md").read_text()
     assert f"{AO}: better better than base by more than 5.0: +20.0 [+10.0, +30.0]" in table
+    assert "| It gains. (A paper, table 1) Other conditions than the paper's: The base is smaller. | holds |" in table
     assert "| `better` |" in table
 
 
