@@ -221,3 +221,5 @@ def _show(encoder: str, outcomes: list[Outcome]) -> None:
         print_table(shown)
         for note in outcome.report.partial:
             console.print(f"  not as published: {note}", style="yellow", markup=False)
+        for group in outcome.report.left_out:
+            console.print(f"  left out: {group}", style="dim", markup=False)

@@ -26,6 +26,8 @@ class PublishedContext(Context):
         options: what the user chose for single benchmarks, such as a judge's name.
         notes: what is amiss with the data; a result with notes is not comparable with published figures.
         image_features: the cache of image features.
+        left_out: groups of metrics that have no values, each with the reason.
+        questions: rows of texts that a prompt task can ask a language model about, by what they are.
     """
 
     ks: tuple[int, ...] = (1, 5, 10)
@@ -34,6 +36,8 @@ class PublishedContext(Context):
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     image_features: ImageFeatures = field(default_factory=ImageFeatures)
+    left_out: list[str] = field(default_factory=list)
+    questions: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
         """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.

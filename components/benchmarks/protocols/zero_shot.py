@@ -15,6 +15,8 @@ three pairs (group `..._both`), that of the fine-tuned ones a single one. How th
 which is written by hand, is read from its order and from what the code prints. Where the file lacks the text of a
 cell, the group is left out.
 
+Both give the pairs that they want texts about, in both directions, to the prompt task `class_difference`.
+
 `top1_confused` is the accuracy on images of the chosen pairs' classes when only these can be answered (table 3;
 `run_comparative_subset` of the released code).
 """
@@ -31,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.class_texts import Differences, class_differences
+from components.benchmarks.image_sets.class_texts import ASKED_PAIRS, Differences, class_differences
 from components.benchmarks.scores import Scores
 from components.core.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, top_k
 
@@ -194,14 +196,16 @@ class Classified:
         """The chosen images before the same classifier."""
         return Classified(self.images[chosen], self.labels[chosen], self.weights)
 
-    def confused(self, among: set[Pair]) -> list[Pair]:
-        """The pairs of classes that are most often taken for each other."""
+    def confused(self, among: set[Pair] | None = None) -> list[Pair]:
+        """The pairs of classes that are most often taken for each other, only those of `among` where it is given."""
+        if not len(self.labels):
+            return []
         answers = predicted(self.images, self.weights)
         return most_confused(confusion_matrix(self.labels, answers, len(self.weights)), PAIRS, among)
 
 
 def comparative_scores(
-    context: PublishedContext, name: str, path: Path, classes: Sequence[str], plain: Classified
+    context: PublishedContext, name: str, path: Path | None, classes: Sequence[str], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha with pairs chosen on images that do not count, in groups below the benchmark `name`.
 
@@ -209,49 +213,66 @@ def comparative_scores(
         InputError: the file of differences is missing or damaged.
     """
     scores = Scores({})
-    differences = class_differences(path, classes)
-    if differences is None:
-        return scores
-    ends = _ends(differences)
     aside = held_out(plain.labels, HELD_OUT, context.seed)
-    pairs = plain.part(aside).confused({(min(pair), max(pair)) for pair in ends})
-    if pairs:
-        used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
-        _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, used)
+    chosen_by = plain.part(aside)
+    _ask(context, classes, chosen_by.confused())
+    differences = class_differences(path, classes) if path else None
+    ends = _ends(differences)
+    pairs = chosen_by.confused({(min(pair), max(pair)) for pair in ends})
+    if differences is None or not pairs:
+        context.left_out.append(f"comparative: no text on two classes that are confused in {path or _NO_TABLE}")
+        return scores
+    used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
+    _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, used)
     return scores
 
 
 def released_scores(
-    context: PublishedContext, name: str, path: Path, names: Sequence[Sequence[str]], plain: Classified
+    context: PublishedContext, name: str, path: Path | None, names: Sequence[Sequence[str]], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha as the authors have it, in groups below the benchmark `name`.
 
     Args:
         context: gives features of the differences.
         name: the benchmark.
-        path: a table of class differences.
-        names: lists of the classes' names; the table may use any.
+        path: a table of class differences; None where there is none.
+        names: lists of the classes' names; the table may use any, and questions use the last.
         plain: the test images before the classifier of plain prompts.
 
     Raises:
         InputError: the file of differences is missing or damaged.
     """
     scores = Scores({})
-    differences = class_differences(path, *names)
-    if differences is None:
-        return scores
     answers = predicted(plain.images, plain.weights)
     cells = confused_cells(confusion_matrix(plain.labels, answers, len(plain.weights)), PAIRS)
+    _ask(context, names[-1], cells)
+    differences = class_differences(path, *names) if path else None
     ends = _ends(differences)
-    for group, wanted in (("", set(cells)), ("_both", {*cells, *(cell[::-1] for cell in cells)})):
-        if wanted and wanted <= set(ends):
+    for group, wanted in (("", cells), ("_both", [*cells, *(cell[::-1] for cell in cells)])):
+        missing = [pair for pair in wanted if pair not in ends]
+        if missing:
+            one, other = (names[-1][number] for number in missing[0])
+            lacks = f"no text on how '{one}' differs from '{other}' ({len(missing)} such) in {path or _NO_TABLE}"
+            context.left_out.append(f"comparative{group}: {lacks}")
+        elif differences is not None and wanted:
             used = [row for row, pair in enumerate(ends) if pair in wanted]
             _add(scores, context, f"{name}/comparative{group}", plain, differences, used)
     return scores
 
 
-def _ends(differences: Differences) -> list[Pair]:
+_NO_TABLE = "any table: give --option class_differences=<table>"
+
+
+def _ask(context: PublishedContext, classes: Sequence[str], pairs: Sequence[Pair]) -> None:
+    """Have the pairs written out, in both directions."""
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    context.questions[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
+
+
+def _ends(differences: Differences | None) -> list[Pair]:
     """The described and the other class of each text."""
+    if differences is None:
+        return []
     return list(zip(differences.described.tolist(), differences.other.tolist(), strict=True))
 
 

@@ -61,8 +61,7 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
         return f"{filled(GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
 
     add_extended(scores, context, name, plain, known, worded)
-    if path := class_texts(context, DIFFERENCES):
-        scores.update(released_scores(context, name, path, (known, classes), plain))
+    scores.update(released_scores(context, name, class_texts(context, DIFFERENCES), (known, classes), plain))
     return scores
 
 

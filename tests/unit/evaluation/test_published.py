@@ -163,6 +163,23 @@ def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkey
     assert len(told) == 1
 
 
+def test_questions_and_groups_without_values_are_kept(plan: Plan) -> None:
+    def told(context: PublishedContext) -> Scores:
+        context.questions["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
+        context.left_out.append("comparative: no texts")
+        context.expect("rows", 0, 1)
+        return Scores({"colours/red": np.ones(2)})
+
+    benchmark = replace(BENCHMARK, score=told)
+    asked = plan.results / "class_pairs" / "toy" / "colours.tsv"
+    with pytest.raises(InputError, match="rows: 0 found"):
+        run_one(UNDER_TEST, benchmark, plan)
+    assert asked.read_text() == "crab\tred lobster\nlobster\tcrab\n"
+    run_one(UNDER_TEST, benchmark, replace(plan, allow_partial=True))
+    (report,) = all_published(plan.results)
+    assert report.left_out == ("comparative: no texts",)
+
+
 def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
     elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
     seen = replace(BENCHMARK, name="seen", text_only=False)
