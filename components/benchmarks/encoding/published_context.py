@@ -39,13 +39,13 @@ class PublishedContext(Context):
     left_out: list[str] = field(default_factory=list)
     questions: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
-    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
-        """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP, *, raw: bool = False) -> Features:
+        """Features `[pictures, dim]`, of unit length unless `raw`, from the cache where this image tower has seen them.
 
         Raises:
             InputError: the encoder has no image tower, or a picture cannot be decoded.
         """
-        return self.image_features.of(self.under_test, pictures, preparation=preparation)
+        return self.image_features.of(self.under_test, pictures, preparation=preparation, raw=raw)
 
     def image_files(self, folder: str, names: Iterable[str], preparation: Preparation = CLIP) -> Features:
         """`images` of the files `names` below the benchmark's `folder`; an `InputError` where one is missing."""

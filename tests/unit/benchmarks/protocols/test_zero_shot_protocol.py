@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 
 from components.benchmarks.protocols.zero_shot import (
     accuracy_among,
-    best_exponent,
     comparative_weights,
     confused_cells,
     confusion_matrix,
     held_out,
     most_confused,
     predicted,
-    probe_answers,
     prompt_ensemble,
     top_accuracy,
 )
@@ -130,18 +128,3 @@ def test_the_same_share_of_every_class_is_held_out(classes: list[int], seed: int
     assert (aside == held_out(labels, 0.2, seed)).all()
     for number in set(classes):
         assert aside[labels == number].sum() == round(0.2 * classes.count(number))
-
-
-@given(st.integers(-48, 48))
-def test_the_search_finds_the_best_of_a_smooth_curve_to_an_eighth_of_a_decade(best: int) -> None:
-    assert best_exponent(lambda exponent: -abs(exponent - best / 8)) == best / 8
-
-
-def test_equal_strengths_give_the_strongest_regularisation() -> None:
-    assert best_exponent(lambda exponent: 0.0) == -6
-
-
-def test_a_probe_learns_what_a_line_can_separate() -> None:
-    train = reals([[1, 0], [0.99, 0.1], [0.98, -0.1], [0, 1], [0.1, 0.99], [-0.1, 0.98]] * 5)
-    labels = np.array([4, 4, 4, 9, 9, 9] * 5)
-    assert probe_answers(train, labels, reals([[0.9, 0.2], [0.2, 0.9]]), seed=0).tolist() == [4, 9]
