@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.benchmarks.encoding.context import Context
-from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.encoding.image_features import ImageFeatures, raw_encoder
 from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation, picture_file
 from components.core.errors import InputError
 from components.core.metrics import Features
@@ -46,6 +46,14 @@ class PublishedContext(Context):
             InputError: the encoder has no image tower, or a picture cannot be decoded.
         """
         return self.image_features.of(self.under_test, pictures, preparation=preparation, raw=raw)
+
+    def raw_texts(self, texts: Sequence[str]) -> Features:
+        """Features `[texts, dim]` as the text tower gives them.
+
+        Raises:
+            InputError: the encoder gives unit features alone.
+        """
+        return raw_encoder(self.under_test).raw_texts(texts)
 
     def image_files(self, folder: str, names: Iterable[str], preparation: Preparation = CLIP) -> Features:
         """`images` of the files `names` below the benchmark's `folder`; an `InputError` where one is missing."""

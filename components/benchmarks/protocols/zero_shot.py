@@ -76,6 +76,19 @@ def predicted(images: Features, weights: Features) -> Indices:
     return top_k(images, weights, 1)[:, 0]
 
 
+def confidence_margins(images: Features, weights: Features) -> Reals:
+    """How much more probable the most probable class is than the next `[images]`.
+
+    Probabilities are the softmax of plain cosines, as in PC-CLIP's released run.py, without an encoder's scale.
+    """
+    finite(images, weights)
+    cosines = np.asarray(images @ weights.T, dtype=np.float64)
+    shares = np.exp(cosines - cosines.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    second, first = np.sort(shares, axis=1)[:, -2:].T
+    return np.asarray(first - second)
+
+
 def confusion_matrix(labels: Indices, answers: Indices, classes: int) -> Indices:
     """How often each class was taken for each other `[classes, classes]`: rows are true classes, columns answers."""
     counts = np.bincount(labels * classes + answers, minlength=classes * classes)

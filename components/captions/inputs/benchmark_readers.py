@@ -1,7 +1,7 @@
 """Readers of benchmark tables: names of classes, classes two at a time, and queries.
 
-A table is one that stage `prepare` writes for the drawn world, or a `.tsv` file, or a folder of them. `cliptune evaluate`
-writes such files, with a row of texts on each line, for the published benchmarks.
+A table is one that stage `prepare` writes for the drawn world, or a `.tsv` file, or a folder of them. `cliptune
+evaluate` writes such files, with a row of texts on each line, for the published benchmarks.
 """
 
 from __future__ import annotations

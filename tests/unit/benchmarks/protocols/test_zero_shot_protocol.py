@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from components.benchmarks.protocols.zero_shot import (
     accuracy_among,
     comparative_weights,
+    confidence_margins,
     confused_cells,
     confusion_matrix,
     held_out,
@@ -114,6 +115,12 @@ def test_estimates_of_one_class_are_averaged() -> None:
     # Estimates of class 0: (0, 1) - (0, 1) = (0, 0) and (0.6, 0.8) - (0, -1) = (0.6, 1.8); mean (0.3, 0.9).
     new = comparative_weights(weights, reals([[0, 1], [0, -1]]), np.array([1, 2]), np.array([0, 0]), 0.0)
     assert new[0] == pytest.approx(np.array([0.3, 0.9]) / np.sqrt(0.9))
+
+
+def test_margins_are_of_a_softmax_of_plain_cosines() -> None:
+    """Cosines 1, 0.8 and 0: e, e^0.8 and 1 of 5.9438, whose first two differ by 0.0829."""
+    weights = reals([[1, 0], [0.8, 0.6], [0, 1]])
+    assert confidence_margins(reals([[1, 0], [0, 1]]), weights).tolist() == pytest.approx([0.08290, 0.16175], abs=1e-5)
 
 
 def test_alpha_one_changes_nothing() -> None:
