@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Need, Tested
+from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import RawEncoder
 from components.benchmarks.encoding.published_context import PublishedContext, checked, read_rows
 from components.benchmarks.protocols import geometry
+from components.benchmarks.published.karpathy_retrieval import VAL2017_NEEDS
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
@@ -115,12 +116,6 @@ def score_gap(context: PublishedContext) -> Scores:
     )
 
 
-def tested_gap(context: PublishedContext) -> Tested:
-    """All images of COCO's val2017 with a caption, and the first caption of each."""
-    captions = _first_captions(context)
-    return Tested(list(captions.values()), [context.folder / "val2017" / file for file in captions])
-
-
 def _first_captions(context: PublishedContext) -> dict[str, str]:
     """File name -> the image's caption with the lowest id, in the order of image ids."""
     path = "annotations/captions_val2017.json"
@@ -179,7 +174,6 @@ _DISTANCES = (
     *metrics(_NONE, "comparison", higher_is_better=False),
     *metrics(_NONE, "reverse_comparison", "antisymmetry"),
 )
-_COCO = "cocodataset.org"
 
 BENCHMARKS = (
     Benchmark(
@@ -214,13 +208,9 @@ BENCHMARKS = (
         protocol="gap of means of unit features; alignment with alpha 2, uniformity with t 2; first captions of COCO",
         citation="Liang et al. 2022 (arXiv 2203.02053), Wang and Isola 2020 (arXiv 2005.10242)",
         folder="coco",
-        needs=(
-            Need("annotations/captions_val2017.json", "25,014 captions", "4 MB", "CC BY 4.0", _COCO),
-            Need("val2017", "5,000 images", "1 GB", "Flickr terms", f"{_COCO}, val2017.zip"),
-        ),
+        needs=VAL2017_NEEDS,
         metrics=metrics(_NONE, "gap", "alignment", "uniformity", higher_is_better=False),
         score=score_gap,
-        tested=tested_gap,
     ),
     Benchmark(
         name=ANALOGIES,
