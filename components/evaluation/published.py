@@ -84,11 +84,11 @@ def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLD
     return path
 
 
-def write_questions(
-    questions: Mapping[str, Sequence[tuple[str, ...]]], encoder: str, benchmark: str, folder: Path = FOLDER
+def write_lists(
+    lists: Mapping[str, Sequence[tuple[str, ...]]], encoder: str, benchmark: str, folder: Path = FOLDER
 ) -> None:
-    """Write what prompt tasks can ask about: `<folder>/<what>/<encoder>/<benchmark>.tsv`, a row of texts on a line."""
-    for what, rows in questions.items():
+    """Write `PublishedContext.lists`: `<folder>/<what>/<encoder>/<benchmark>.tsv`, a row of texts on each line."""
+    for what, rows in lists.items():
         lines = ("\t".join(" ".join(text.split()) for text in row) for row in rows)
         with atomic_file(folder / what / encoder / f"{benchmark}.tsv") as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -187,7 +187,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: P
         scores = benchmark.score(context)
     finally:
         # A benchmark may lack the answers to these.
-        write_questions(context.questions, under_test.name, benchmark.name, plan.results)
+        write_lists(context.lists, under_test.name, benchmark.name, plan.results)
     report = PublishedReport(
         encoder=under_test.name,
         encoder_sha256=under_test.sha256,

@@ -27,7 +27,8 @@ class PublishedContext(Context):
         notes: what is amiss with the data; a result with notes is not comparable with published figures.
         image_features: the cache of image features.
         left_out: groups of metrics that have no values, each with the reason.
-        questions: rows of texts that a prompt task can ask a language model about, by what they are.
+        lists: rows of texts that are written beside the results, by what they are: those that a prompt task can ask a
+            language model about, and which image of which texts is where.
     """
 
     ks: tuple[int, ...] = (1, 5, 10)
@@ -37,7 +38,7 @@ class PublishedContext(Context):
     notes: list[str] = field(default_factory=list)
     image_features: ImageFeatures = field(default_factory=ImageFeatures)
     left_out: list[str] = field(default_factory=list)
-    questions: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    lists: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP, *, raw: bool = False) -> Features:
         """Features `[pictures, dim]`, of unit length unless `raw`, from the cache where this image tower has seen them.

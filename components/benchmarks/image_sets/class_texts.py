@@ -14,7 +14,7 @@ from components.core.metrics import Indices
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 
 ASKED_CLASSES, ASKED_PAIRS = "class_names", "class_pairs"
-"""What `PublishedContext.questions` calls the rows that the tasks `class_description` and `class_difference` read."""
+"""What `PublishedContext.lists` calls the rows that the tasks `class_description` and `class_difference` read."""
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,9 @@ def released_answers(train: Features, labels: Indices, test: Features, classes: 
             head = torch.nn.Linear(shown.shape[1], classes)
             optimizer = torch.optim.Adam(head.parameters(), lr=RATE)
             for _ in range(EPOCHS):
-                for rows in torch.randperm(len(shown)).split(BATCH):
+                for rows in torch.split(torch.randperm(len(shown)), BATCH):
                     optimizer.zero_grad()
-                    cross_entropy(head(shown[rows]), wanted[rows]).backward()
+                    cross_entropy(head(shown[rows]), wanted[rows]).backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
             with torch.inference_mode():
                 answers.append(np.asarray(head(tested).argmax(dim=1).numpy(), dtype=np.int64))

@@ -274,7 +274,7 @@ _NO_TABLE = "any table: give --option class_differences=<table>"
 def _ask(context: PublishedContext, classes: Sequence[str], pairs: Sequence[Pair]) -> None:
     """Have the pairs written out, in both directions."""
     both = [*pairs, *(pair[::-1] for pair in pairs)]
-    context.questions[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
+    context.lists[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
 
 
 def _ends(differences: Differences | None) -> list[Pair]:

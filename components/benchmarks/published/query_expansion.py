@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ RECALLED = 5
 """The depth that table 2 reports of COCO."""
 
 ASKED = "queries"
-"""What `PublishedContext.questions` calls the texts that the task `query_paraphrase` reads."""
+"""What `PublishedContext.lists` calls the texts that the task `query_paraphrase` reads."""
 
 Expand = Callable[[str], list[str]]
 
@@ -86,7 +87,7 @@ def score_coco(context: PublishedContext) -> Scores:
 
 def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expand]:
     """Name of each source that is there -> what gives one of `texts` its expansions."""
-    context.questions[ASKED] = [(text,) for text in dict.fromkeys(texts)]
+    context.lists[ASKED] = [(text,) for text in dict.fromkeys(texts)]
     count = _count(context)
     found: dict[str, Expand] = {}
     if (context.folder / WORDNET).exists():
@@ -144,7 +145,7 @@ def _read_json(path: Path) -> dict[str, list[str]]:
         content = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is missing or damaged ({error}): name a JSON object, text -> list of texts") from None
-    rows = content.items() if isinstance(content, dict) else [("", None)]
+    rows: Iterable[tuple[str, Any]] = content.items() if isinstance(content, dict) else [("", None)]
     for text, others in rows:
         if not isinstance(others, list) or not all(isinstance(other, str) for other in others):
             raise InputError(f"{path}: '{text[:40]}' has no list of texts: name a JSON object, text -> list of texts")

@@ -86,7 +86,7 @@ def add_extended(
         classes: names by which the descriptions are looked up.
         worded: the prompt of a class's number and a description.
     """
-    context.questions[ASKED_CLASSES] = [(one,) for one in classes]
+    context.lists[ASKED_CLASSES] = [(one,) for one in classes]
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
     if descriptions is None:

@@ -6,7 +6,7 @@ from components.captions.inputs.readers import read_answers
 from components.captions.inputs.sources import SHOWN, anything
 from components.captions.prompts.parsing import scored_json
 from components.captions.request import PICTURE, Chat, Inputs
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
 
 _KEYS = ("image1_description", "image2_description", "score", "reasoning")
 _PICTURES = f"""\
@@ -33,7 +33,7 @@ Format your response as JSON with these keys:
 }}"""
 
 
-def _messages(inputs: Inputs) -> Chat:
+def _question(inputs: Inputs) -> str:
     shown = SHOWN in inputs
     question = (
         f"I'm showing you {'two images with their captions' if shown else 'the captions of two images'} and a "
@@ -44,7 +44,15 @@ def _messages(inputs: Inputs) -> Chat:
         f"Comparative description: {inputs['difference']}\n"
     )
     seen, length = ("you see in", "2\u20133 sentences") if shown else ("the caption says of", "a few words")
-    return chat("You judge comparisons of images.", question + _WANTED.format(seen=seen, length=length))
+    return question + _WANTED.format(seen=seen, length=length)
+
+
+def _messages(inputs: Inputs) -> Chat:
+    return chat("You judge comparisons of images.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(_question(inputs))
 
 
 def _parse(answer: str) -> str | None:
@@ -59,6 +67,7 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=_parse,
+    published=_published,
     outputs=_KEYS,
     pictures=True,
 )

@@ -107,6 +107,13 @@ def test_published_differences_are_one_text_to_go_on_with() -> None:
     assert text.endswith('image captioned with "a cat" and an image captioned with "a dog"?\n\nA:')
 
 
+def test_other_published_questions_are_the_papers_words_alone() -> None:
+    """PC-CLIP, appendices A.2 and B.3; the Adapting paper's table A.1, whose GPT-3 goes on with a text."""
+    for name, role in (("class_difference", "user"), ("score_difference", "user"), ("query_paraphrase", COMPLETION)):
+        inputs = {**_inputs(name), SHOWN: "1"}
+        assert _published(name, **inputs) == [(role, _question(name, **inputs))]
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if find_task(name).published is None])
 def test_a_task_of_one_wording_says_so(name: str) -> None:
     with pytest.raises(InputError, match=rf"synthesize.tasks.{name}.prompt: the task has one wording"):

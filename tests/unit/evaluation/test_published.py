@@ -165,7 +165,7 @@ def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkey
 
 def test_questions_and_groups_without_values_are_kept(plan: Plan) -> None:
     def told(context: PublishedContext) -> Scores:
-        context.questions["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
+        context.lists["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
         context.left_out.append("comparative: no texts")
         context.expect("rows", 0, 1)
         return Scores({"colours/red": np.ones(2)})

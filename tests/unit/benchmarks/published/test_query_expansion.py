@@ -104,7 +104,7 @@ def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) ->
     without = toy_context(tmp_path, TABLE, allow_partial=True)
     with pytest.raises(InputError, match=r"neither wordnet/ nor query_paraphrases.parquet.*validate@query_paraphrases"):
         benchmark.score(without)
-    assert without.questions == {"queries": [("a car",), ("the thing",)]}
+    assert without.lists == {"queries": [("a car",), ("the thing",)]}
     path.write_text(json.dumps({" a  car": ["one automobile", "some wheels"]}))
     context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"paraphrases": str(path)})
     assert benchmark.score(context).values["query_expansion/paraphrases/ao_at_1"].tolist() == [1]

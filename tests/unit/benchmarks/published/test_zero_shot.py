@@ -146,7 +146,7 @@ def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
             write_differences(tmp_path / "class_differences.parquet", [(*pair, "redder")])
         context = toy_context(tmp_path, TABLE, allow_partial=True)
         assert not any("comparative" in name for name in score(context, FACTS).values)
-        assert context.questions["class_pairs"] == [("red", "green"), ("green", "red")]
+        assert context.lists["class_pairs"] == [("red", "green"), ("green", "red")]
         where = (
             f"{tmp_path}/class_differences.parquet" if pair else "any table: give --option class_differences=<table>"
         )

@@ -20,7 +20,7 @@ from components.captions.inputs.benchmark_readers import read_class_pairs, read_
 from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
 from components.core.records import CLASS_DIFFERENCES
-from components.evaluation.published import write_questions
+from components.evaluation.published import write_lists
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import colour_image, toy_context
 
@@ -189,7 +189,7 @@ def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Pat
     assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
     lacks = "no text on how 'green' differs from 'red' ({} such) in any table: give --option class_differences=<table>"
     assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
-    write_questions(context.questions, "toy", NAME, tmp_path / "results")
+    write_lists(context.lists, "toy", NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
     told = {("green", "red"): "greener", ("red", "green"): "redder"}
     pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]
