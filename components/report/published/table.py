@@ -54,7 +54,7 @@ def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed:
     """Every encoder compared with `against` on every benchmark that both were scored on.
 
     Raises:
-        InputError: `against` has no results, or two results are of different data or protocol versions.
+        InputError: `against` has no results, or two results are of different data, options or protocol versions.
     """
     reference = {report.benchmark: report for report in reports if report.encoder == against}
     if not reference:
@@ -69,15 +69,16 @@ def paired(reports: Sequence[PublishedReport], against: str, folder: Path, seed:
 
 
 def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: int) -> list[Pair]:
-    if (report.version, report.data_hash) != (other.version, other.data_hash):
+    if not report.is_of(report.encoder_sha256, other.version, other.data_hash, other.options):
         raise InputError(
-            f"'{report.encoder}' and '{other.encoder}' were scored on different data or versions of "
+            f"'{report.encoder}' and '{other.encoder}' were scored with different data, options or versions of "
             f"{report.benchmark}: run `cliptune evaluate` for both"
         )
     ours, theirs = (read_published_values(one, folder) for one in (report, other))
     found = []
-    for name, value in report.metrics.items():
-        if name.count("/") > 1 or name not in other.metrics:
+    for name in _over_all(list(report.metrics)):
+        value = report.metrics[name]
+        if name not in other.metrics:
             continue
         strata, pictures = ours.strata.get(name), ours.pictures.get(name)
         difference, p = None, None
@@ -94,6 +95,11 @@ def _pairs(report: PublishedReport, other: PublishedReport, folder: Path, seed: 
             names = name, report.encoder, other.encoder
             found.append(Pair(*names, *values, difference, p, value.higher_is_better))
     return found
+
+
+def _over_all(names: Sequence[str]) -> Sequence[str]:
+    """Names of the values over all queries; those by group where a benchmark has no others."""
+    return [name for name in names if name.count("/") == 1] or names
 
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -161,8 +167,7 @@ def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False)
     encoders = list(dict.fromkeys(report.encoder for report in reports))
     for benchmark, scored in map_reduce(reports, lambda report: report.benchmark).items():
         names = list(dict.fromkeys(name for report in scored for name in report.metrics))
-        plain = [name for name in names if name.count("/") == 1]
-        shown = names if groups or not plain else plain
+        shown = names if groups else _over_all(names)
         rows = tuple(
             Row(
                 report.encoder,

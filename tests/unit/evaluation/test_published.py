@@ -212,8 +212,20 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
     assert section.rows[0].mark == " ▲"
     with pytest.raises(InputError, match="'nobody' has no results: choose one of other, toy"):
         paired(reports, "nobody", plan.results)
-    with pytest.raises(InputError, match="different data or versions of colours"):
-        paired([reports[0], reports[1].model_copy(update={"data_hash": "x"})], "toy", plan.results)
+    for change in ({"data_hash": "x"}, {"version": 2}, {"options": {"judge": "llm"}}):
+        with pytest.raises(InputError, match="different data, options or versions of colours"):
+            paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
+
+
+def test_a_benchmark_of_groups_alone_is_compared_by_group(plan: Plan) -> None:
+    """As the STS tasks, SugarCrepe and `zero_shot_<set>` are."""
+    name = "colours/swap/red"
+    benchmark = replace(
+        BENCHMARK, score=lambda context: Scores({name: context.texts(["red"])[:, 0].astype(np.float64)})
+    )
+    for one in ("toy", "other"):
+        run_one(replace(UNDER_TEST, name=one, sha256=one), benchmark, plan)
+    assert [pair.metric for pair in paired(all_published(plan.results), "toy", plan.results)] == [name]
 
 
 def test_a_damaged_result_is_named(plan: Plan) -> None:
