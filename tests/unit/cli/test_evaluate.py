@@ -52,6 +52,8 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
     code, told = _run("table", "--collection", "paraclip", "--format", "html", "--output", "table.html")
     assert (code, told) == (0, "wrote table.html\n")
     assert "OpenAI&#39;s CLIP (400M) (paper)" in Path("table.html").read_text()
+    code, told = _run("table", "--plot", f"{NAME}/swap_obj/tot", "--output", "bars.html")
+    assert (code, told) == (0, "wrote bars.html\n")
     code, told = _run("table", "--against", "other", "--format", "csv")
     assert code == 0
     assert told.startswith("table,encoder,source,column,value,half_width")
