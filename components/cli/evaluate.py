@@ -106,11 +106,14 @@ def table(
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Also the values by group of queries.")] = False,
     plot: Annotated[
-        list[str] | None, typer.Option(help="A metric to draw as bars, in a page instead of a table. Repeatable.")
+        list[str] | None,
+        typer.Option(help="A metric to draw as bars, in a page instead of a table. May be given several times."),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="With --plot, a setting: encoders with equal values become one bar, their mean. Repeatable."),
+        typer.Option(
+            help="With --plot, a setting: encoders with equal values become one bar. May be given several times."
+        ),
     ] = None,
 ) -> None:
     """Build a table of the results on published benchmarks.
@@ -121,7 +124,7 @@ def table(
 
     cliptune table --collection paraclip --format html --output paraclip.html
 
-    cliptune table --plot cc_neg_semclip/top1 --by n --output figure.html
+    cliptune table --plot cc_neg_semclip/original_over_negation --by n --output figure.html
     """
 
     def command() -> None:
