@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.cli import app
+from components.cli.evaluate import _show as show_outcomes
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.published import read_published
+from components.evaluation.published import Outcome, PublishedReport, read_published
+from components.evaluation.results import Result
 
 ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
 NAME = "sugar_crepe_pp_text"
@@ -134,3 +136,12 @@ def test_mistakes_are_told_in_one_line(arguments: tuple[str, ...], told: str) ->
     assert code == 1
     assert f"error: {told}" in output
     assert "Traceback" not in output
+
+
+def test_a_group_that_is_left_out_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report = PublishedReport(
+        encoder="mine", encoder_sha256="x", benchmark="b", version=1, protocol="p", data_hash="d", seconds=1,
+        metrics={"b/top1": Result(value=0.5, higher_is_better=True)}, left_out=("comparative: no text on two classes",),
+    )  # fmt: skip
+    show_outcomes("mine", [Outcome("b", "kept", report)])
+    assert "  left out: comparative: no text on two classes\n" in capsys.readouterr().out
