@@ -115,6 +115,16 @@ def table(
         str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Also the values by group of queries.")] = False,
+    plot: Annotated[
+        list[str] | None,
+        typer.Option(help="A metric to draw as bars, in a page instead of a table. May be given several times."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --plot, a setting: encoders with equal values become one bar. May be given several times."
+        ),
+    ] = None,
 ) -> None:
     """Build a table of the results on published benchmarks.
 
@@ -123,10 +133,11 @@ def table(
     cliptune table --against base
 
     cliptune table --collection paraclip --format html --output paraclip.html
+
+    cliptune table --plot cc_neg_semclip/original_over_negation --by n --output figure.html
     """
 
     def command() -> None:
-        from components.core.files import atomic_file
         from components.evaluation.published import all_published
         from components.report.published.paper_tables import find_collection
         from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
@@ -134,6 +145,11 @@ def table(
         place = from_root(results, _RESULTS)
         written = None if output is None else new_file(output)
         reports = all_published(place)
+        if plot:
+            from components.report.published.bars import bars_of, page_of
+
+            _give(page_of(bars_of(reports, plot, by or [], from_root(Path("models")))), written)
+            return
         if collection is not None:
             sections = paper_sections(find_collection(collection), reports)
         elif not reports:
@@ -142,15 +158,20 @@ def table(
             sections = paired_sections(paired(reports, against, place, groups=groups))
         else:
             sections = metric_sections(reports, groups=groups)
-        text = FORMATS[form](sections)
-        if written is None:
-            typer.echo(text, nl=False)
-            return
-        with atomic_file(written) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        typer.echo(f"wrote {output}")
+        _give(FORMATS[form](sections), written)
 
     run_in_project(command)
+
+
+def _give(text: str, output: Path | None) -> None:
+    from components.core.files import atomic_file
+
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with atomic_file(output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {output}")
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -234,3 +255,5 @@ def _show(encoder: str, outcomes: list[Outcome]) -> None:
             console.print(f"  {rest} more metrics: cliptune table --groups", markup=False)
         for note in outcome.report.partial:
             console.print(f"  not as published: {note}", style="yellow", markup=False)
+        for group in outcome.report.left_out:
+            console.print(f"  left out: {group}", style="dim", markup=False)

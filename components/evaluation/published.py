@@ -17,7 +17,7 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published import PublishedBenchmark
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
-from components.core.files import content_hash, file_hash
+from components.core.files import atomic_file, content_hash, file_hash
 from components.core.record_files import read_record, write_record
 from components.evaluation.results import Result, read_values, summarise, write_values
 from components.tracking import add_metrics
@@ -38,6 +38,7 @@ class PublishedReport(BaseModel):
         data_hash: of the benchmark's files.
         partial: what was amiss with the data; results with anything here are not comparable with published ones.
         options: what the user chose for this benchmark.
+        left_out: groups of metrics without values, each with the reason.
         precision: what the encoder computed in; published figures are compared with `fp32`.
         seconds: how long it took, features from the cache included.
         metrics: by full name.
@@ -53,6 +54,7 @@ class PublishedReport(BaseModel):
     data_hash: str
     partial: tuple[str, ...] = ()
     options: dict[str, Any] = {}
+    left_out: tuple[str, ...] = ()
     precision: str = "fp32"
     seconds: float
     metrics: dict[str, Result]
@@ -80,6 +82,16 @@ def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLD
     write_values(scores, path.with_suffix(".safetensors"), report.evaluation)
     write_record(path, report)
     return path
+
+
+def write_lists(
+    lists: Mapping[str, Sequence[tuple[str, ...]]], encoder: str, benchmark: str, folder: Path = FOLDER
+) -> None:
+    """Write `PublishedContext.lists`: `<folder>/<what>/<encoder>/<benchmark>.tsv`, a row of texts on each line."""
+    for what, rows in lists.items():
+        lines = ("\t".join(" ".join(text.split()) for text in row) for row in rows)
+        with atomic_file(folder / what / encoder / f"{benchmark}.tsv") as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def read_published_values(report: PublishedReport, folder: Path = FOLDER) -> Scores:
@@ -171,7 +183,11 @@ def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: P
         under_test, folder, plan.ks, plan.seed, plan.allow_partial, chosen, image_features=plan.image_features
     )
     started = time.perf_counter()
-    scores = benchmark.score(context)
+    try:
+        scores = benchmark.score(context)
+    finally:
+        # A benchmark may lack the answers to these.
+        write_lists(context.lists, under_test.name, benchmark.name, plan.results)
     report = PublishedReport(
         encoder=under_test.name,
         encoder_sha256=under_test.sha256,
@@ -181,6 +197,7 @@ def run_one(under_test: EncoderUnderTest, benchmark: PublishedBenchmark, plan: P
         data_hash=data_hash,
         partial=tuple(context.notes),
         options=chosen,
+        left_out=tuple(context.left_out),
         precision=under_test.precision,
         seconds=time.perf_counter() - started,
         metrics=summarise(benchmark, scores, plan.bootstrap, plan.seed),

@@ -17,7 +17,10 @@ from components.evaluation.results import Report
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoder's value of a metric, and its paired difference to the reference (None for the reference)."""
+    """One encoder's value of a metric, and its paired difference to the reference.
+
+    `delta` is None for the reference, and for a metric without values per query.
+    """
 
     value: Interval
     delta: Interval | None
@@ -73,11 +76,11 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
         cells[name] = {}
         for report, found in zip(reports, scores, strict=True):
             result = report.metrics[name]
-            columns, others = (
-                one.values[name] if name in one.values else one.correlations[name] for one in (found, scores[0])
-            )
+            columns, others = (one.values.get(name, one.correlations.get(name)) for one in (found, scores[0]))
             about = found.strata.get(name), found.pictures.get(name)
-            delta = paired_difference(columns, others, resamples, seed, *about) if report is not first else None
+            delta = None
+            if columns is not None and others is not None and report is not first:
+                delta = paired_difference(columns, others, resamples, seed, *about)
             cells[name][report.encoder] = Cell(Interval(result.value, *result.span), delta, result.higher_is_better)
     return Comparison(tuple(report.encoder for report in reports), cells)
 

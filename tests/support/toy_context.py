@@ -30,11 +30,20 @@ class ToyEncoder:
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Features:
         """Unit vectors `[texts, dim]`."""
         self.asked += texts
-        return _unit(np.array([self.table.get(text, _drawn(text, self.dim)) for text in texts]))
+        return _unit(self.raw_texts(texts))
+
+    def raw_texts(self, texts: Sequence[str]) -> Features:
+        """What the table says `[texts, dim]`."""
+        return np.array([self.table.get(text, _drawn(text, self.dim)) for text in texts], dtype=np.float32)
 
     def embed_pixels(self, pixels: Any) -> Features:
         """Unit vectors `[images, 3]`: the mean colour."""
-        return _unit(pixels.float().mean(dim=(2, 3)).numpy())
+        return _unit(self.raw_pixels(pixels))
+
+    def raw_pixels(self, pixels: Any) -> Features:
+        """The mean colour `[images, 3]`."""
+        found: Features = pixels.float().mean(dim=(2, 3)).numpy()
+        return found
 
 
 def toy_context(folder: Path, table: Mapping[str, Sequence[float]], **options: Any) -> PublishedContext:

@@ -53,6 +53,17 @@ class ImageEncoder(TextEncoder, Protocol):
         """Unit vectors `[images, dim]` of RGB pixels, uint8 or already normalised float32 `[images, 3, size, size]`."""
 
 
+@runtime_checkable
+class RawEncoder(ImageEncoder, Protocol):
+    """An encoder that also gives features as its towers do, of any length; released code uses them in places."""
+
+    def raw_texts(self, texts: Sequence[str]) -> Features:
+        """Features `[texts, dim]`."""
+
+    def raw_pixels(self, pixels: Tensor) -> Features:
+        """Features `[images, dim]` of what `embed_pixels` takes."""
+
+
 @dataclass(frozen=True)
 class EncoderUnderTest:
     """An encoder with what identifies it.

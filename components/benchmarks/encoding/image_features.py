@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from more_itertools import chunked
 
-from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
+from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder, RawEncoder
 from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation
 from components.core.ahead import mapped
 from components.core.errors import InputError
@@ -105,8 +106,10 @@ class ImageFeatures:
         pictures: Sequence[Picture],
         title: str = "embed images",
         preparation: Preparation = CLIP,
+        *,
+        raw: bool = False,
     ) -> Features:
-        """Unit features `[pictures, dim]`; a kept file that is damaged or holds NaN is computed again.
+        """Features `[pictures, dim]`, of unit length unless `raw`; a damaged or non-finite kept file is made again.
 
         Raises:
             InputError: the encoder has no image tower, a picture cannot be decoded, or its feature is not finite.
@@ -114,7 +117,9 @@ class ImageFeatures:
         encoder = under_test.encoder
         if under_test.image_tower_sha256 is None or not isinstance(encoder, ImageEncoder):
             raise InputError(f"encoder '{under_test.name}' has no image tower: choose a text-only benchmark for it")
-        tower = (under_test.image_tower_sha256, *([preparation.name] if preparation.name else []))
+        embed = raw_encoder(under_test).raw_pixels if raw else encoder.embed_pixels
+        kind = [*([preparation.name] if preparation.name else []), *(["raw"] if raw else [])]
+        tower = (under_test.image_tower_sha256, *kind)
         key = content_hash(*tower, *(part for one in pictures for part in (one.name, one.stamp)))
         path = self.folder / f"{key}.npy"
         kept = _kept(path, len(pictures))
@@ -125,7 +130,7 @@ class ImageFeatures:
             blocks: list[Features] = []
             with bar(title, len(pictures), "image") as progress:
                 for shown, pixels in self._decoded(pictures, under_test.image_size, preparation):
-                    blocks.append(_embedded(encoder, known, under_test.name, shown, pixels, preparation))
+                    blocks.append(_embedded(embed, known, under_test.name, shown, pixels, preparation))
                     progress.update(len(shown))
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, np.concatenate(blocks), allow_pickle=False)
@@ -142,15 +147,26 @@ class ImageFeatures:
             yield [one for one, _ in batch], np.stack([pixels for _, pixels in batch])
 
 
+def raw_encoder(under_test: EncoderUnderTest) -> RawEncoder:
+    """The encoder, where it also gives features as its towers do.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not isinstance(under_test.encoder, RawEncoder):
+        raise InputError(f"encoder '{under_test.name}' gives unit features alone: choose one of open_clip")
+    return under_test.encoder
+
+
 def _embedded(
-    encoder: ImageEncoder,
+    embed: Callable[[Any], Features],
     known: KnownPictures,
     name: str,
     shown: Sequence[Picture],
     pixels: npt.NDArray[np.uint8],
     preparation: Preparation,
 ) -> Features:
-    """Features `[batch, dim]`, from `known` or by the encoder called `name`, which `known` then has, too."""
+    """Features `[batch, dim]`, from `known` or by `embed` of the encoder called `name`, which `known` then has, too."""
     import torch
 
     keys = [picture_key(one) for one in pixels]
@@ -158,7 +174,7 @@ def _embedded(
     new = {key: row for row, key in enumerate(keys) if key not in features}
     if new:
         tensor = torch.from_numpy(pixels[list(new.values())]).permute(0, 3, 1, 2)
-        vectors = encoder.embed_pixels(preparation.normalised(tensor))
+        vectors = embed(preparation.normalised(tensor))
         require_finite(vectors, name, "picture", [shown[row].name for row in new.values()])
         embedded = dict(zip(new, vectors, strict=True))
         known.add(embedded)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from components.core.errors import InputError
-from components.core.rgb import open_picture, rgb
+from components.core.rgb import open_picture
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.benchmarks.encoding.context import Context
-from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.encoding.image_features import ImageFeatures, raw_encoder
 from components.benchmarks.encoding.pictures import CLIP, Picture, Preparation, picture_file
 from components.core.errors import InputError
 from components.core.metrics import Features
@@ -26,6 +26,9 @@ class PublishedContext(Context):
         options: what the user chose for single benchmarks, such as a judge's name.
         notes: what is amiss with the data; a result with notes is not comparable with published figures.
         image_features: the cache of image features.
+        left_out: groups of metrics that have no values, each with the reason.
+        lists: rows of texts that are written beside the results, by what they are: those that a prompt task can ask a
+            language model about, and which image of which texts is where.
     """
 
     ks: tuple[int, ...] = (1, 5, 10)
@@ -34,14 +37,24 @@ class PublishedContext(Context):
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     image_features: ImageFeatures = field(default_factory=ImageFeatures)
+    left_out: list[str] = field(default_factory=list)
+    lists: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
-    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP) -> Features:
-        """Unit features `[pictures, dim]`, from the cache where this image tower has seen them.
+    def images(self, pictures: Sequence[Picture], preparation: Preparation = CLIP, *, raw: bool = False) -> Features:
+        """Features `[pictures, dim]`, of unit length unless `raw`, from the cache where this image tower has seen them.
 
         Raises:
             InputError: the encoder has no image tower, or a picture cannot be decoded.
         """
-        return self.image_features.of(self.under_test, pictures, preparation=preparation)
+        return self.image_features.of(self.under_test, pictures, preparation=preparation, raw=raw)
+
+    def raw_texts(self, texts: Sequence[str]) -> Features:
+        """Features `[texts, dim]` as the text tower gives them.
+
+        Raises:
+            InputError: the encoder gives unit features alone.
+        """
+        return raw_encoder(self.under_test).raw_texts(texts)
 
     def image_files(self, folder: str, names: Iterable[str], preparation: Preparation = CLIP) -> Features:
         """`images` of the files `names` below the benchmark's `folder`; an `InputError` where one is missing."""

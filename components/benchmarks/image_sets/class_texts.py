@@ -13,6 +13,9 @@ from components.core.errors import InputError
 from components.core.metrics import Indices
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
 
+ASKED_CLASSES, ASKED_PAIRS = "class_names", "class_pairs"
+"""What `PublishedContext.lists` calls the rows that the tasks `class_description` and `class_difference` read."""
+
 
 @dataclass(frozen=True)
 class Differences:
@@ -51,7 +54,9 @@ def class_descriptions(path: Path, classes: Sequence[str]) -> list[list[str]] | 
     if len(missing) == len(classes):
         return None
     if missing:
-        raise InputError(f"{path} has no description of '{missing[0]}' ({len(missing)} such): generate them")
+        raise InputError(
+            f"{path} has no description of '{missing[0]}' ({len(missing)} such): have task class_description write them"
+        )
     return [texts[_key(name)] for name in classes]
 
 

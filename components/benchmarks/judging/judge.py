@@ -2,7 +2,7 @@
 
 The user names the language model with the option `judge`: a key of `synthesize.models` in params.yaml, such as one with
 `engine: server` for any OpenAI-compatible endpoint. Answers are kept in `synthesize.store`, beside those of all tasks,
-so that none is asked for twice. What it is asked about a generated image follows PC-CLIP, appendix B.4. CLIPScore
+so that none is asked for twice. The question about a generated image is the prompt of PC-CLIP, appendix B.4. CLIPScore
 (Hessel et al. 2021) is by an encoder that is not the one under test, which the option `scorer` names.
 """
 
@@ -23,7 +23,7 @@ from components.captions.asking.asking import ask
 from components.captions.engine import Engine
 from components.captions.request import PICTURE, Chat, Picture, Request, Sampling
 from components.captions.store import GenerationStore
-from components.captions.task import chat
+from components.captions.task import question_alone
 from components.core.errors import InputError, told_of
 from components.core.metrics import Features, Indices, Reals
 
@@ -118,15 +118,30 @@ def judged(
 
 
 LOWEST, HIGHEST = 1, 5
-_ROLE = "You judge how well generated images show what was asked for."
 _IMAGE_QUESTION = f"""\
-The image was to show an object with an attribute. Consider step by step how well it does.
-Then answer with one JSON object: "explanation", fewer than 20 words, and "score", a number from 1 to 5.
-1 means that the image has nothing to do with the request, 3 that the object is there without the attribute, 5 that both
-the object and the attribute are right.
-For example, for a spotted apple: {{{{"explanation": "a plain green apple, no spots", "score": 3}}}}
+You are an expert image judge. Please judge how well the corresponding generated image follows the specified prompt, \
+which is an attribute and a particular object.
+First, think step-by-step about how well the image matches the prompt.
 
-Request: {{prompt}}
+Then respond **only** with a JSON object containing:
+
+- A string field "explanation" with a brief description of your reasoning (less than 20 words)
+- A numeric field "score" between 1 and 5
+
+Interpretation of scores:
+
+- 1: Image is unrelated to the prompt
+- 3: Image contains the object but ignores the attribute/descriptor (partial match)
+- 5: Image incorporates both the attribute and object correctly
+
+Example:
+
+{{{{
+    "explanation": "I see a red apple on a tree but no spots, so partial match.",
+    "score": 3
+}}}}
+
+Prompt: Generate an image of the following: {{prompt}}
 Image: {PICTURE}
 """
 _DECODER = json.JSONDecoder()
@@ -137,7 +152,8 @@ def question_about(prompt: str, image: Image.Image) -> Question:
     content = io.BytesIO()
     # A quarter of the bytes of a PNG, of which 800 would be more than a gigabyte.
     image.convert("RGB").save(content, "JPEG", quality=95)
-    return Question(chat(_ROLE, _IMAGE_QUESTION.format(prompt=prompt)), (Picture(content.getvalue(), "image/jpeg"),))
+    picture = Picture(content.getvalue(), "image/jpeg")
+    return Question(question_alone(_IMAGE_QUESTION.format(prompt=prompt)), (picture,))
 
 
 def read_score(answer: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Classification on features: zero-shot, with comparative prompting, and by linear probes.
+"""Zero-shot classification on features, plain and with comparative prompting.
 
 Of equally similar classes the one that stands first in the list of classes is chosen.
 
@@ -15,23 +15,23 @@ three pairs (group `..._both`), that of the fine-tuned ones a single one. How th
 which is written by hand, is read from its order and from what the code prints. Where the file lacks the text of a
 cell, the group is left out.
 
+Both give the pairs that they want texts about, in both directions, to the prompt task `class_difference`.
+
 `top1_confused` is the accuracy on images of the chosen pairs' classes when only these can be answered (table 3;
 `run_comparative_subset` of the released code).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.class_texts import Differences, class_differences
+from components.benchmarks.image_sets.class_texts import ASKED_PAIRS, Differences, class_differences
 from components.benchmarks.scores import Scores
 from components.core.metrics import Features, Indices, Reals, finite, gold_ranks, hit_at_k, top_k
 
@@ -74,6 +74,19 @@ def top_accuracy(images: Features, weights: Features, labels: Indices, depth: in
 def predicted(images: Features, weights: Features) -> Indices:
     """The most similar class of each image `[images]`."""
     return top_k(images, weights, 1)[:, 0]
+
+
+def confidence_margins(images: Features, weights: Features) -> Reals:
+    """How much more probable the most probable class is than the next `[images]`.
+
+    Probabilities are the softmax of plain cosines, as in PC-CLIP's released run.py, without an encoder's scale.
+    """
+    finite(images, weights)
+    cosines = np.asarray(images @ weights.T, dtype=np.float64)
+    shares = np.exp(cosines - cosines.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    second, first = np.sort(shares, axis=1)[:, -2:].T
+    return np.asarray(first - second)
 
 
 def confusion_matrix(labels: Indices, answers: Indices, classes: int) -> Indices:
@@ -177,9 +190,6 @@ ALPHAS = (0.5, 0.7, 0.9)
 PAIRS = 3
 HELD_OUT = 0.2
 """Share of the images of each class that choices are made by."""
-ITERATIONS = 1000
-_FIRST = tuple(range(-6, 7, 2))
-_FINEST = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -194,14 +204,16 @@ class Classified:
         """The chosen images before the same classifier."""
         return Classified(self.images[chosen], self.labels[chosen], self.weights)
 
-    def confused(self, among: set[Pair]) -> list[Pair]:
-        """The pairs of classes that are most often taken for each other."""
+    def confused(self, among: set[Pair] | None = None) -> list[Pair]:
+        """The pairs of classes that are most often taken for each other, only those of `among` where it is given."""
+        if not len(self.labels):
+            return []
         answers = predicted(self.images, self.weights)
         return most_confused(confusion_matrix(self.labels, answers, len(self.weights)), PAIRS, among)
 
 
 def comparative_scores(
-    context: PublishedContext, name: str, path: Path, classes: Sequence[str], plain: Classified
+    context: PublishedContext, name: str, path: Path | None, classes: Sequence[str], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha with pairs chosen on images that do not count, in groups below the benchmark `name`.
 
@@ -209,49 +221,66 @@ def comparative_scores(
         InputError: the file of differences is missing or damaged.
     """
     scores = Scores({})
-    differences = class_differences(path, classes)
-    if differences is None:
-        return scores
-    ends = _ends(differences)
     aside = held_out(plain.labels, HELD_OUT, context.seed)
-    pairs = plain.part(aside).confused({(min(pair), max(pair)) for pair in ends})
-    if pairs:
-        used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
-        _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, used)
+    chosen_by = plain.part(aside)
+    _ask(context, classes, chosen_by.confused())
+    differences = class_differences(path, classes) if path else None
+    ends = _ends(differences)
+    pairs = chosen_by.confused({(min(pair), max(pair)) for pair in ends})
+    if differences is None or not pairs:
+        context.left_out.append(f"comparative: no text on two classes that are confused in {path or _NO_TABLE}")
+        return scores
+    used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
+    _add(scores, context, f"{name}/comparative", plain.part(~aside), differences, used)
     return scores
 
 
 def released_scores(
-    context: PublishedContext, name: str, path: Path, names: Sequence[Sequence[str]], plain: Classified
+    context: PublishedContext, name: str, path: Path | None, names: Sequence[Sequence[str]], plain: Classified
 ) -> Scores:
     """Accuracy at each alpha as the authors have it, in groups below the benchmark `name`.
 
     Args:
         context: gives features of the differences.
         name: the benchmark.
-        path: a table of class differences.
-        names: lists of the classes' names; the table may use any.
+        path: a table of class differences; None where there is none.
+        names: lists of the classes' names; the table may use any, and questions use the last.
         plain: the test images before the classifier of plain prompts.
 
     Raises:
         InputError: the file of differences is missing or damaged.
     """
     scores = Scores({})
-    differences = class_differences(path, *names)
-    if differences is None:
-        return scores
     answers = predicted(plain.images, plain.weights)
     cells = confused_cells(confusion_matrix(plain.labels, answers, len(plain.weights)), PAIRS)
+    _ask(context, names[-1], cells)
+    differences = class_differences(path, *names) if path else None
     ends = _ends(differences)
-    for group, wanted in (("", set(cells)), ("_both", {*cells, *(cell[::-1] for cell in cells)})):
-        if wanted and wanted <= set(ends):
+    for group, wanted in (("", cells), ("_both", [*cells, *(cell[::-1] for cell in cells)])):
+        missing = [pair for pair in wanted if pair not in ends]
+        if missing:
+            one, other = (names[-1][number] for number in missing[0])
+            lacks = f"no text on how '{one}' differs from '{other}' ({len(missing)} such) in {path or _NO_TABLE}"
+            context.left_out.append(f"comparative{group}: {lacks}")
+        elif differences is not None and wanted:
             used = [row for row, pair in enumerate(ends) if pair in wanted]
             _add(scores, context, f"{name}/comparative{group}", plain, differences, used)
     return scores
 
 
-def _ends(differences: Differences) -> list[Pair]:
+_NO_TABLE = "any table: give --option class_differences=<table>"
+
+
+def _ask(context: PublishedContext, classes: Sequence[str], pairs: Sequence[Pair]) -> None:
+    """Have the pairs written out, in both directions."""
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    context.lists[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
+
+
+def _ends(differences: Differences | None) -> list[Pair]:
     """The described and the other class of each text."""
+    if differences is None:
+        return []
     return list(zip(differences.described.tolist(), differences.other.tolist(), strict=True))
 
 
@@ -273,69 +302,3 @@ def _add(
     report("plain", plain.weights)
     for alpha in ALPHAS:
         report(f"alpha_{alpha}", comparative_weights(plain.weights, texts, described, other, alpha))
-
-
-def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -> Indices:
-    """Classes that logistic regression gives the test images `[test]`.
-
-    Its strength is the one that is best on a fifth of each class of the training images, drawn by `seed`; it is then
-    fitted to all of them. CLIP's paper has features as the image tower gives them, here they are of unit length.
-
-    Args:
-        train: unit features `[train, dim]`.
-        labels: classes `[train]`.
-        test: unit features `[test, dim]`.
-        seed: of the draw.
-    """
-    finite(train, test)
-    aside = held_out(labels, HELD_OUT, seed)
-    # Classes too small to set one image aside leave nothing to choose by.
-    chosen = 0.0 if not aside.any() else best_exponent(_accuracy(train, labels, aside))
-    answers: Indices = _fitted(train, labels, chosen).predict(test)
-    return answers
-
-
-def few_of_each(labels: Indices, count: int, seed: int, share: float = 1.0) -> Indices:
-    """Rows of `count` images of each class, or of `share` of it where that is fewer, drawn by `seed`; sorted.
-
-    Args:
-        labels: classes `[images]`.
-        count: how many of a class.
-        seed: of the draw.
-        share: of a class's images that may be drawn, rounded down.
-    """
-    generator = np.random.default_rng(seed)
-    shuffled = (generator.permutation(np.flatnonzero(labels == number)) for number in np.unique(labels))
-    drawn = [rows[: min(count, int(share * len(rows)))] for rows in shuffled]
-    return np.sort(np.concatenate(drawn)).astype(np.int64)
-
-
-def best_exponent(accuracy: Callable[[float], float]) -> float:
-    """The power of ten for C between -6 and 6 that a search in halving steps finds, down to an eighth of a decade.
-
-    The search starts at steps of two decades and goes on around the best point so far (CLIP, appendix A.3); of equally
-    good ones the smaller is taken, which is the stronger regularisation.
-    """
-    best = max(_FIRST, key=accuracy)
-    exponent, step = float(best), 1.0
-    while step >= _FINEST:
-        near = [exponent - step, exponent, exponent + step]
-        inside = [one for one in near if _FIRST[0] <= one <= _FIRST[-1]]
-        exponent = max(inside, key=accuracy)
-        step /= 2
-    return exponent
-
-
-def _accuracy(train: Features, labels: Indices, aside: Any) -> Callable[[float], float]:
-    @cache
-    def accuracy(exponent: float) -> float:
-        model = _fitted(train[~aside], labels[~aside], exponent)
-        return float(np.mean(model.predict(train[aside]) == labels[aside]))
-
-    return accuracy
-
-
-def _fitted(features: Features, labels: Indices, exponent: float) -> Any:
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-
-    return LogisticRegression(C=10.0**exponent, max_iter=ITERATIONS).fit(np.asarray(features), labels)

@@ -2,8 +2,8 @@
 
 The encoder plays no part: the data are judged, not the features. `differences.parquet` is a table `differences` of
 components/core/records.py; `pairs.parquet`, a table `pairs` with the images of the same ids, is optional. With it the
-judge sees both images, as in the paper, and metrics are in the group `with_images`; without it the group is
-`captions_only`.
+judge sees both images and is asked in the paper's words, and metrics are in the group `with_images`; without it the
+group is `captions_only`.
 The judge is the option `judge`, see components/benchmarks/judging/judge.py; the paper's is GPT-4o-mini.
 """
 
@@ -63,7 +63,7 @@ def _with_pictures(context: PublishedContext, rows: Sequence[dict[str, Any]]) ->
 
 def _question(row: dict[str, Any], *also: str) -> Question:
     inputs = {name: disarm(row[name]) for name in ("caption", "difference", "other_caption")}
-    return Question(find_task(TASK).messages(inputs | dict.fromkeys(also, "1")))
+    return Question(find_task(TASK).render(inputs | dict.fromkeys(also, "1"), "published" if also else "own"))
 
 
 def _score(answer: str) -> float | None:
@@ -74,7 +74,7 @@ def _score(answer: str) -> float | None:
 BENCHMARKS = (
     Benchmark(
         name=NAME,
-        version=2,
+        version=3,
         protocol="PC-CLIP, figure 5: a judge's score of 300 drawn differences, asked by prompt task score_difference",
         citation="PC-CLIP (arXiv 2409.09721), section 4.6 and appendix B.3",
         folder="caption_quality",

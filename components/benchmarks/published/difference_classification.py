@@ -10,7 +10,8 @@ data/dataset.py and run.py), whose mistakes are kept:
   so there is no group `paper`. The code's class numbers are other flowers than its comments say. Group `corrected`
   has the yellow flowers of the paper that exist and three blue ones in place of those that do not.
 - CUB: the authors' differences are not published. `differences.parquet` is a table `differences cub` of
-  components/core/records.py (prompt task `difference_cub`) whose ids are names of test images in `images.txt`.
+  components/core/records.py. Its ids are names of test images in `images.txt`, or ids of the pairs in `pairs.parquet`,
+  the table `pairs` that the prompt task `difference_cub` asked about; the bytes of a picture say which image it is.
 
 A tie is right by equation 2 of the paper and wrong in the released code.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +51,12 @@ from components.benchmarks.protocols.geometry import (
 )
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
+from components.core.files import image_id
 from components.core.metrics import Indices
-from components.core.records import DIFFERENCES_CUB
+from components.core.records import DIFFERENCES_CUB, PAIRS
 
 AWA2, CIFAR, FLOWERS, CUB = "difference_awa2", "difference_cifar100_size", "difference_flowers102", "difference_cub"
-CUB_PAIRS = 5000
+CUB_PAIRS, CUB_ASKED = 5000, "pairs.parquet"
 LARGE, SMALL = ("large_carnivores", "large_omnivores_and_herbivores"), ("small_mammals",)
 RELEASED_LARGE, RELEASED_SMALL = (15, 42, 43, 97), (36, 65, 74, 80)
 """Fine labels: camel, leopard, lion, wolf; hamster, rabbit, shrew, squirrel."""
@@ -192,28 +195,39 @@ def score_flowers102(context: PublishedContext) -> Scores:
 
 def score_cub(context: PublishedContext) -> Scores:
     """Pairs of birds with a language model's text about how they differ; a draw is of pairs, not of images."""
-    names = {name: row for row, name in enumerate(read_cub_test_images(context))}
+    files = [context.folder / "images" / name for name in read_cub_test_images(context)]
+    names = _cub_rows(context, files)
     table = DIFFERENCES_CUB.read(context.folder / "differences.parquet", ["id", "other_id", "difference"]).to_pylist()
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
     if len(rows) < len(table):
         bad = next(row for row in table if row["id"] not in names or row["other_id"] not in names)
         context.amiss(
             f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows name no two test images, "
-            f"first {bad['id']} and {bad['other_id']}"
+            f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_ASKED}"
         )
     if len(rows) < CUB_PAIRS:
         context.amiss(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
     pairs = np.array([(names[row["id"]], names[row["other_id"]]) for row in rows], dtype=np.int64).reshape(-1, 2)
     draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(SEEDS)]
     texts = [[rows[row]["difference"] for row in draw] for draw in draws]
-    files = list(names)
 
     def picture(row: int) -> Picture:
-        return picture_file(context.folder / "images" / files[row])
+        return picture_file(files[row])
 
     ties: dict[str, Ties] = {"paper": "right", "released": "wrong"}
     found = {key: _judged(context, picture, [pairs[draw] for draw in draws], texts, tie) for key, tie in ties.items()}
     return _scores(CUB, found)
+
+
+def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int]:
+    """The row of the test image that each id means: its name's, and those of its pairs in `pairs.parquet`."""
+    rows = {path.relative_to(context.folder / "images").as_posix(): row for row, path in enumerate(files)}
+    asked = context.folder / CUB_ASKED
+    if asked.exists():
+        shown = {image_id(path.read_bytes()): row for row, path in enumerate(files) if path.exists()}
+        pairs = PAIRS.read(asked, ["id", "image_id"]).to_pylist()
+        rows |= {pair["id"]: shown[pair["image_id"]] for pair in pairs if pair["image_id"] in shown}
+    return rows
 
 
 def _two_groups(ones: npt.NDArray[np.bool_], zeros: npt.NDArray[np.bool_]) -> tuple[Indices, Indices]:
@@ -224,8 +238,11 @@ def _two_groups(ones: npt.NDArray[np.bool_], zeros: npt.NDArray[np.bool_]) -> tu
 
 _DIFFERENCES = Need(
     "differences.parquet", "5,000 or more differences of test images, columns id, other_id, difference", "1 MB",
-    "of the language model that wrote them", "prompt task difference_cub",
+    "of the language model that wrote them", "prompt task difference_cub, `dvc repro validate@differences_cub`",
 )  # fmt: skip
+_ASKED = Need(
+    CUB_ASKED, "the pairs that the prompt task asked about", "1 MB", "yours", "data/pairs/train.parquet", optional=True
+)
 
 
 def _declared(
@@ -254,6 +271,6 @@ def _declared(
 BENCHMARKS = (
     _declared(AWA2, "awa2", AWA2_NEEDS, score_awa2, tested_awa2),
     _declared(CIFAR, "cifar100/cifar-100-binary", CIFAR_NEEDS, score_cifar100_size),
-    _declared(CUB, "cub", (*CUB_NEEDS, _DIFFERENCES), score_cub),
+    _declared(CUB, "cub", (*CUB_NEEDS, _DIFFERENCES, _ASKED), score_cub),
     _declared(FLOWERS, "flowers102", FLOWERS_NEEDS, score_flowers102),
 )

@@ -7,16 +7,18 @@ there: WordNet synonyms, and paraphrases by a language model, which stand for th
 expansion are searched as they are; `expanded_share` says how many have one.
 
 Paraphrases are a table of query paraphrases (`components.core.records.QUERY_PARAPHRASES`, the first K samples of each
-query) or a JSON object, text -> list of texts. The stop words are scikit-learn's, for the paper does not name a list.
+query) or a JSON object, text -> list of texts. The texts to expand are given to the prompt task `query_paraphrase`.
+White space within texts does not count. The stop words are scikit-learn's, for the paper does not name a list.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,13 +49,16 @@ COUNT, OTHER_FILE = "expansions", "paraphrases"
 RECALLED = 5
 """The depth that table 2 reports of COCO."""
 
+ASKED = "queries"
+"""What `PublishedContext.lists` calls the texts that the task `query_paraphrase` reads."""
+
 Expand = Callable[[str], list[str]]
 
 
 def score(context: PublishedContext) -> Scores:
     """AO@k, JS@k and recall@k with expanded queries, by source of the expansions."""
-    sources = _sources(context)
     pairs = read_pairs(context)
+    sources = _sources(context, [*pairs.queries, *pairs.paraphrases])
     names, images = gallery(context, (VALIDATION,))
     gold, depths = gold_rows(pairs, names), sorted({*context.ks, REPORTED})
     scores = Scores({})
@@ -67,8 +72,8 @@ def score(context: PublishedContext) -> Scores:
 
 def score_coco(context: PublishedContext) -> Scores:
     """Recall@k of each caption's image with expanded captions, by source of the expansions."""
-    sources = _sources(context)
     found = COCO.read(context)
+    sources = _sources(context, found.captions)
     images = context.image_files(COCO.pictures, found.images)
     values: dict[str, Reals] = {}
     for source, expand in sources.items():
@@ -80,8 +85,9 @@ def score_coco(context: PublishedContext) -> Scores:
     return Scores(values, pictures=dict.fromkeys(values, found.owners))
 
 
-def _sources(context: PublishedContext) -> dict[str, Expand]:
-    """Name of each source that is there -> what gives a text its expansions."""
+def _sources(context: PublishedContext, texts: Sequence[str]) -> dict[str, Expand]:
+    """Name of each source that is there -> what gives one of `texts` its expansions."""
+    context.lists[ASKED] = [(text,) for text in dict.fromkeys(texts)]
     count = _count(context)
     found: dict[str, Expand] = {}
     if (context.folder / WORDNET).exists():
@@ -94,12 +100,16 @@ def _sources(context: PublishedContext) -> dict[str, Expand]:
     path = Path(str(context.options[OTHER_FILE])) if OTHER_FILE in context.options else context.folder / PARAPHRASES
     if path.exists() or OTHER_FILE in context.options:
         known = read_expansions(path)
-        found["paraphrases"] = lambda text: known.get(text, [])[:count]
+        found["paraphrases"] = lambda text: known.get(_key(text), [])[:count]
+    else:
+        context.left_out.append(f"paraphrases: no {PARAPHRASES} and no --option {OTHER_FILE}=<path>")
     if not found:
         raise InputError(
             f"{context.folder} has neither {WORDNET}/ nor {PARAPHRASES}: put one there, or name a file of paraphrases "
-            f"by --option {OTHER_FILE}=<path>"
+            f"by --option {OTHER_FILE}=<path>; `dvc repro validate@query_paraphrases` writes one"
         )
+    if "wordnet" not in found:
+        context.left_out.append(f"wordnet: no folder {WORDNET}/")
     return found
 
 
@@ -121,9 +131,13 @@ def read_expansions(path: Path) -> dict[str, list[str]]:
     table = QUERY_PARAPHRASES.read(path, ["query", "sample", "paraphrase"]).sort_by("sample")
     found: dict[str, list[str]] = defaultdict(list)
     for query, paraphrase in zip(table["query"].to_pylist(), table["paraphrase"].to_pylist(), strict=True):
-        if paraphrase not in found[query]:
-            found[query].append(paraphrase)
+        if paraphrase not in found[_key(query)]:
+            found[_key(query)].append(paraphrase)
     return dict(found)
+
+
+def _key(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _read_json(path: Path) -> dict[str, list[str]]:
@@ -131,11 +145,11 @@ def _read_json(path: Path) -> dict[str, list[str]]:
         content = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is missing or damaged ({error}): name a JSON object, text -> list of texts") from None
-    rows = content.items() if isinstance(content, dict) else [("", None)]
+    rows: Iterable[tuple[str, Any]] = content.items() if isinstance(content, dict) else [("", None)]
     for text, others in rows:
         if not isinstance(others, list) or not all(isinstance(other, str) for other in others):
             raise InputError(f"{path}: '{text[:40]}' has no list of texts: name a JSON object, text -> list of texts")
-    return dict(rows)
+    return {_key(text): others for text, others in rows}
 
 
 def _features(context: PublishedContext, texts: list[str], expand: Expand) -> Features:
@@ -149,7 +163,7 @@ _SOURCES = (
     Need(WORDNET, "files of WordNet 3's dict/ folder: index.*, data.*, *.exc", "35 MB", "WordNet licence",
          "wordnet.princeton.edu", optional=True),
     Need(PARAPHRASES, "query paraphrases by a language model", "1 MB", "that of the model's output",
-         "a run of this project", optional=True),
+         "`dvc repro validate@query_paraphrases`", optional=True),
 )  # fmt: skip
 _DECLARED = partial(
     Benchmark[PublishedContext],
@@ -164,7 +178,7 @@ _DECLARED = partial(
 BENCHMARKS = (
     _DECLARED(
         name=NAME,
-        version=2,
+        version=3,
         folder="coco_p",
         needs=(PAIRS_NEED, VALIDATION_NEED, *_SOURCES),
         metrics=(*RANKED, *metrics("none", "expanded_share")),
@@ -172,7 +186,7 @@ BENCHMARKS = (
     ),
     _DECLARED(
         name=ON_COCO,
-        version=1,
+        version=2,
         folder="coco",
         needs=(*COCO_NEEDS, *_SOURCES),
         metrics=(*metrics(TIES, "recall_at_k"), *metrics("none", "expanded_share")),

@@ -9,22 +9,29 @@ prints no figure. Both are off unless asked for, and share their images:
   towers is exchanged for the encoder's: see components/benchmarks/judging/diffusion.py; needs the extra `diffusion`.
 - option `judge`: see components/benchmarks/judging/judge.py; the judge must see images. The paper's is GPT-4o-mini.
 - option `scorer`: see components/benchmarks/judging/judge.py.
+- option `texts`: prompts of the user, each with a description that is added to it, as in figures 4, 6 and 7. Scores
+  are about "{prompt} {description}", and are not comparable with published figures.
 
-Images are kept in `state/generated_images`, answers in the generation store: nothing is made or asked twice.
+`generated_images/<encoder>/<benchmark>.tsv` below the results lists the images with their texts. Images are kept in
+`state/generated_images`, answers in the generation store: nothing is made or asked twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need
 from components.benchmarks.encoding.context import embed_new
 from components.benchmarks.encoding.pictures import picture_file
 from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.image_sets.image_set import lines
 from components.benchmarks.judging import judge
-from components.benchmarks.protocols.choices import group_numbers, row_cosine
+from components.benchmarks.protocols.choices import row_cosine
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Reals
@@ -42,6 +49,7 @@ _OPTIONS = {
     "diffusion": "folder or name of Stable Diffusion XL",
     "diffusion_tower": "which of its text towers is exchanged: second (ViT-bigG-14, section 4.5; the default) or first "
     "(ViT-L-14, appendix D.2)",
+    "texts": "a file with a prompt, a tab and a description on each line, in place of the 800",
 }
 
 
@@ -52,11 +60,11 @@ def score(context: PublishedContext) -> Scores:
     judge.judge_of(context)
     wanted = _wanted(context)
     questions = []
-    for (name, colour), path in zip(wanted, _images(context, painter, wanted), strict=True):
+    for one, path in zip(wanted, _images(context, painter, wanted), strict=True):
         with open_picture(path) as image:
-            questions.append(judge.question_about(_asked(name, colour), image))
+            questions.append(judge.question_about(one.asked, image))
     values, rows = judge.judged(context, NAME, questions, judge.read_score)
-    return Scores(_by_colour(NAME, "score", values, [wanted[row][1] for row in rows]))
+    return Scores(_by_colour(NAME, "score", values, [wanted[row] for row in rows]))
 
 
 def score_clip(context: PublishedContext) -> Scores:
@@ -66,9 +74,9 @@ def score_clip(context: PublishedContext) -> Scores:
     wanted = _wanted(context)
     pictures = [picture_file(path) for path in _images(context, painter, wanted)]
     shown = context.image_features.of(scorer, pictures)
-    asked = embed_new(scorer.encoder, [_asked(name, colour) for name, colour in wanted], {})
+    asked = embed_new(scorer.encoder, [one.asked for one in wanted], {})
     values = judge.clip_scores(row_cosine(shown, asked))
-    return Scores(_by_colour(CLIP_SCORE, "clip_score", values, [colour for _, colour in wanted]))
+    return Scores(_by_colour(CLIP_SCORE, "clip_score", values, wanted))
 
 
 def _painter(context: PublishedContext) -> Painter:
@@ -78,37 +86,63 @@ def _painter(context: PublishedContext) -> Painter:
     return painter_of(context.options)
 
 
-def _wanted(context: PublishedContext) -> list[tuple[str, str]]:
-    """Every class with every colour."""
+@dataclass(frozen=True)
+class _Wanted:
+    """An image: the texts whose features are added, what a scorer is told that it shows, and the colour's name."""
+
+    texts: tuple[str, str]
+    asked: str
+    colour: str = ""
+
+
+def _wanted(context: PublishedContext) -> list[_Wanted]:
+    """The user's texts, or every class with every colour."""
+    if chosen := context.options.get("texts"):
+        return _own_texts(context, Path(str(chosen)))
     path = context.folder / "fine_label_names.txt"
-    names = path.read_text("utf-8").split()
+    names = [name.replace("_", " ") for name in path.read_text("utf-8").split()]
     context.expect(path.name, len(names), CLASSES)
     if not names:
         raise InputError(f"{path} is empty: fetch it again")
-    return [(name.replace("_", " "), colour) for name in names for colour in COLOURS]
+    return [
+        _Wanted((f"This is a photo of {name}", colour), f"This is a photo of a {colour} {name}", colour)
+        for name in names
+        for colour in COLOURS
+    ]
 
 
-def _images(context: PublishedContext, painter: Painter, wanted: Sequence[tuple[str, str]]) -> list[Path]:
+def _own_texts(context: PublishedContext, path: Path) -> list[_Wanted]:
+    found = []
+    for line in lines(path):
+        prompt, _, description = (part.strip() for part in line.partition("\t"))
+        if not prompt or not description:
+            raise InputError(f"{path}: line '{line[:40]}' does not have a prompt, a tab and a description: fix it")
+        found.append(_Wanted((prompt, description), f"{prompt} {description}"))
+    if not found:
+        raise InputError(f"{path} is empty: put a prompt, a tab and a description on each line")
+    context.notes.append(f"{path.name}: {len(found)} texts of the user, not the published 800")
+    return found
+
+
+def _images(context: PublishedContext, painter: Painter, wanted: Sequence[_Wanted]) -> list[Path]:
     """The file of each image, in the order wanted."""
     from components.benchmarks.judging.diffusion import painted
 
-    files = []
+    files: list[Path] = []
+    rows = context.lists["generated_images"] = []
     with bar("generate images", len(wanted), "image") as progress:
-        for name, colour in wanted:
-            files.append(painted(painter, context.under_test, (f"This is a photo of {name}", colour), context.seed))
+        for one in wanted:
+            files.append(painted(painter, context.under_test, one.texts, context.seed))
+            rows.append((*one.texts, str(files[-1])))
             progress.update(1)
     return files
 
 
-def _asked(name: str, colour: str) -> str:
-    return f"This is a photo of a {colour} {name}"
-
-
-def _by_colour(benchmark: str, metric: str, values: Reals, colours: Sequence[str]) -> dict[str, Reals]:
+def _by_colour(benchmark: str, metric: str, values: Reals, shown: Sequence[_Wanted]) -> dict[str, Reals]:
     """All values, and those of each colour by themselves."""
-    shown = group_numbers(colours)
+    colours = np.array([one.colour for one in shown])
     return {f"{benchmark}/{metric}": values} | {
-        f"{benchmark}/{colour}/{metric}": values[shown == number] for number, colour in enumerate(sorted(set(colours)))
+        f"{benchmark}/{colour}/{metric}": values[colours == colour] for colour in sorted(set(colours) - {""})
     }
 
 
@@ -120,8 +154,8 @@ _NEEDS = (Need("fine_label_names.txt", "100 names", "1 kB", "not stated", _SOURC
 BENCHMARKS = (
     Benchmark(
         name=NAME,
-        version=1,
-        protocol="PC-CLIP, table 5: a judge's mean score of 800 images; its prompt says the paper's in other words",
+        version=2,
+        protocol="PC-CLIP, table 5: a judge's mean score of 800 images, asked in the words of appendix B.4",
         citation=_CITATION,
         folder=_FOLDER,
         needs=_NEEDS,

@@ -22,7 +22,7 @@ import numpy as np
 
 from components.benchmarks.benchmark import Benchmark, Need, Tested
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.class_texts import class_descriptions
+from components.benchmarks.image_sets.class_texts import ASKED_CLASSES, class_descriptions
 from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import CLASS_NAMES, SLOT, TEMPLATES, read_image_set
@@ -45,8 +45,7 @@ def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     _ensemble(scores, context, f"{name}/ensemble", plain, found)
     _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
     add_extended(scores, context, name, plain, classes, lambda _, text: text)
-    if path := class_texts(context, DIFFERENCES):
-        scores.update(comparative_scores(context, name, path, classes, plain))
+    scores.update(comparative_scores(context, name, class_texts(context, DIFFERENCES), classes, plain))
     return scores
 
 
@@ -87,9 +86,13 @@ def add_extended(
         classes: names by which the descriptions are looked up.
         worded: the prompt of a class's number and a description.
     """
+    context.lists[ASKED_CLASSES] = [(one,) for one in classes]
     path = class_texts(context, DESCRIPTIONS)
     descriptions = class_descriptions(path, classes) if path else None
-    if descriptions is not None:
+    if descriptions is None:
+        where = path or f"any table: give --option {DESCRIPTIONS}=<table>"
+        context.left_out.append(f"extended: no description of these classes in {where}")
+    else:
         texts = [[worded(number, text) for text in some] for number, some in enumerate(descriptions)]
         weights = np.concatenate([prompt_ensemble(context.texts(some)[:, None]) for some in texts])
         scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
@@ -130,9 +133,8 @@ def image_needs(facts: ImageSetFacts, what: str) -> tuple[Need, ...]:
 
 def _generated(option: str, told: str) -> Need:
     """The file beside the images that the option stands for."""
-    return Need(
-        f"{option}.parquet", told, "1 MB", "of the model that wrote it", "`dvc repro synthesize`", optional=True
-    )
+    source = f"`dvc repro validate@{option}`"
+    return Need(f"{option}.parquet", told, "1 MB", "of the model that wrote it", source, optional=True)
 
 
 TEXT_NEEDS = (

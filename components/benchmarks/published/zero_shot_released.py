@@ -5,7 +5,7 @@ own class names. EuroSAT and SUN397 are random tenths of all images, drawn by to
 The draw is of positions in a list; torchvision lists SUN397 in the order of the file system, which nobody can know, so
 that here, where the list is sorted, the tenth is another one of the same size. Groups:
 
-- no group: the prompt alone.
+- no group: the prompt alone; `margin` is how sure the classifier is (section 4.3).
 - `extended`: the prompt, then a description of the class. Only with the option `class_descriptions`.
 - `comparative...`: see `comparative_prompting`. Only with the option `class_differences`.
 
@@ -23,7 +23,12 @@ from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
 from components.benchmarks.image_sets.image_set import ImageSet
 from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, read_image_set, released_names
 from components.benchmarks.protocols.geometry import drawn
-from components.benchmarks.protocols.zero_shot import Classified, released_scores, top_accuracy
+from components.benchmarks.protocols.zero_shot import (
+    Classified,
+    confidence_margins,
+    released_scores,
+    top_accuracy,
+)
 from components.benchmarks.published.zero_shot import (
     DIFFERENCES,
     GENERIC,
@@ -38,7 +43,7 @@ from components.benchmarks.published.zero_shot import (
     image_needs,
     semclip_values,
 )
-from components.benchmarks.scores import Scores
+from components.benchmarks.scores import Scores, metrics
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")
 SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
@@ -54,15 +59,19 @@ def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     found = pc_clip_images(context, facts)
     classes = released_names(context.folder, facts, found, PC_CLIP)
     plain = Classified(context.images(found.pictures), found.labels, class_weights(context, [GENERIC], classes))
-    scores = Scores({f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels)})
+    scores = Scores(
+        {
+            f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels),
+            f"{name}/margin": confidence_margins(plain.images, plain.weights),
+        }
+    )
     known = found.class_names or ()
 
     def worded(number: int, text: str) -> str:
         return f"{filled(GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
 
     add_extended(scores, context, name, plain, known, worded)
-    if path := class_texts(context, DIFFERENCES):
-        scores.update(released_scores(context, name, path, (known, classes), plain))
+    scores.update(released_scores(context, name, class_texts(context, DIFFERENCES), (known, classes), plain))
     return scores
 
 
@@ -99,12 +108,12 @@ def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
     shown = f"all {facts.whole:,} images (a tenth is tested)" if facts.whole else f"{facts.test[0]:,} test images"
     return Benchmark(
         name=f"zero_shot_{facts.name}_pc_clip_released",
-        version=1,
+        version=2,
         protocol="PC-CLIP's released code: its class names and test images, one prompt, ordered confusions",
         citation="PC-CLIP (arXiv 2409.09721)",
         folder=facts.name,
         needs=(*image_needs(facts, f"{facts.title}, {shown} of {facts.classes} classes"), *TEXT_NEEDS),
-        metrics=METRICS,
+        metrics=(*METRICS, *metrics("none: a difference of probabilities", "margin")),
         score=partial(score_pc_clip, facts=facts),
         options=OPTIONS,
         tested=partial(tested_pc_clip, facts=facts) if facts.whole else None,

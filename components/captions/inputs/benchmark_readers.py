@@ -1,35 +1,88 @@
-"""Readers of benchmark tables: names of classes, classes two at a time, and queries."""
+"""Readers of benchmark tables: names of classes, classes two at a time, and queries.
+
+A table is one that stage `prepare` writes for the drawn world, or a `.tsv` file, or a folder of them. `cliptune
+evaluate` writes such files, with a row of texts on each line, for the published benchmarks.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 from components.captions.inputs.pairing import paired
 from components.captions.inputs.readers import accepted
 from components.captions.inputs.sources import Accepts, Ask
 from components.captions.request import Source
+from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
 
+_TABLE = ".parquet"
+
 
 def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
-    """The distinct labels of a `LABELS` table, sorted, as input `class_name`; a class's id is its name's hash."""
-    names = {name for block in LABELS.blocks(path, ["label"]) for name in block.column("label").to_pylist()}
-    sources = (Source(content_hash(name), 0, {"class_name": name}) for name in sorted(names))
-    yield from islice(accepted(sources, accepts, ask.skipped), ask.limit)
+    """The distinct class names of a `LABELS` table or of lines, sorted, as input `class_name`.
+
+    A class's id is its name's hash.
+    """
+    if path.suffix == _TABLE:
+        names = {name for block in LABELS.blocks(path, ["label"]) for name in block.column("label").to_pylist()}
+    else:
+        names = {name for (name,) in _rows(path, 1)}
+    yield from islice(accepted(map(_class, sorted(names)), accepts, ask.skipped), ask.limit)
 
 
 def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
-    """Two of the classes of `read_classes` at a time, see `paired`: `class_name` and `other_class_name`."""
-    yield from paired(list(read_classes(path, accepts, ask)), ask.pairs, ask.seed)
+    """Two classes at a time, as `class_name` and `other_class_name`.
+
+    Lines name the pairs, and each is asked about once. Of a `LABELS` table they are drawn, see `paired`.
+    """
+    if path.suffix == _TABLE:
+        yield from paired(list(read_classes(path, accepts, ask)), ask.pairs, ask.seed)
+        return
+    for name, pairs in groupby(sorted(set(_rows(path, 2))), key=itemgetter(0)):
+        sources = (
+            Source(content_hash(name), 0, {"class_name": name, "other_class_name": other}, content_hash(other))
+            for _, other in pairs
+        )
+        for sample, source in enumerate(accepted(sources, accepts, ask.skipped)):
+            yield Source(source.id, sample, source.inputs, source.other_id)
 
 
 def read_queries(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
-    """The first plain texts of a `CAPTION_QUERIES` table, as input `query`; several of an image are its samples."""
-    return islice(accepted(_queries(path), accepts, ask.skipped), ask.limit)
+    """The first plain texts of a `CAPTION_QUERIES` table, or the first lines, each once, as input `query`.
+
+    Several texts of an image are its samples; a line's id is its text's hash.
+    """
+    if path.suffix == _TABLE:
+        found = _queries(path)
+    else:
+        found = (Source(content_hash(text), 0, {"query": text}) for (text,) in dict.fromkeys(_rows(path, 1)))
+    return islice(accepted(found, accepts, ask.skipped), ask.limit)
+
+
+def _class(name: str) -> Source:
+    return Source(content_hash(name), 0, {"class_name": name})
+
+
+def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
+    """The lines of the file, or of all `.tsv` files below the folder in the order of their names, as `width` texts."""
+    files = sorted(path.rglob("*.tsv")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path} has no .tsv file: run `cliptune evaluate` on the benchmark that asks")
+    for file in files:
+        try:
+            lines = file.read_text("utf-8").removesuffix("\n").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{file} is missing or damaged ({error}): run `cliptune evaluate --again`") from None
+        for number, line in enumerate(lines, 1):
+            row = tuple(text.strip() for text in line.split("\t"))
+            if len(row) != width or not all(row):
+                raise InputError(f"{file}: line {number} does not have {width} texts with a tab between them: fix it")
+            yield row
 
 
 def _queries(path: Path) -> Iterator[Source]:

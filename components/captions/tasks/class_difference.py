@@ -6,15 +6,22 @@ from components.captions.inputs.benchmark_readers import read_class_pairs
 from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import cut
 from components.captions.request import Chat, Inputs
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, question_alone
 
 
-def _messages(inputs: Inputs) -> Chat:
-    question = (
+def _question(inputs: Inputs) -> str:
+    return (
         "In less than 30 words, what is the description of the visual difference (e.g., in terms of color or shape) "
         f"between an image of {inputs['class_name']} and an image of {inputs['other_class_name']}?"
     )
-    return chat("You describe what things look like.", question)
+
+
+def _messages(inputs: Inputs) -> Chat:
+    return chat("You describe what things look like.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return question_alone(_question(inputs))
 
 
 TASK = PromptTask(
@@ -25,5 +32,6 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=cut,
+    published=_published,
     outputs=("difference",),
 )

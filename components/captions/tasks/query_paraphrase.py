@@ -6,12 +6,19 @@ from components.captions.inputs.benchmark_readers import read_queries
 from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
-from components.captions.task import PromptTask, chat
+from components.captions.task import PromptTask, chat, completion
+
+
+def _question(inputs: Inputs) -> str:
+    return f"Paraphrase the following sentence, using as many synonyms as possible: {inputs['query']}"
 
 
 def _messages(inputs: Inputs) -> Chat:
-    question = f"Paraphrase the following sentence, using as many synonyms as possible: {inputs['query']}"
-    return chat("You rewrite captions.", question)
+    return chat("You rewrite captions.", _question(inputs))
+
+
+def _published(inputs: Inputs) -> Chat:
+    return completion(_question(inputs))
 
 
 TASK = PromptTask(
@@ -22,5 +29,6 @@ TASK = PromptTask(
     accepts=anything,
     messages=_messages,
     parse=first_line,
+    published=_published,
     outputs=("paraphrase",),
 )

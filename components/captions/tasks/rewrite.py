@@ -1,7 +1,7 @@
 """LaCLIP's rewrites: the caption said in another way, several times over.
 
-The released code draws three example pairs at random for each caption. Here they are always the same three of its
-sixteen pairs by ChatGPT, so that a server can cache them.
+The released code draws three of its sixteen example pairs by ChatGPT at random for each caption. Prompt `published` has
+its instruction and layout with three fixed pairs of ours.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, completion
 
 _EXAMPLES = """\
-            man driving a car through the mountains => A man confidently navigating a winding mountain road with \
-breathtaking views.
+            woman cutting bread in a kitchen => In her kitchen, a woman slices a loaf of bread on a wooden board.
 
-            turtles and large fish in the pond => A tranquil pond where large fish and turtles coexist peacefully, \
-creating a harmonious natural habitat.
+            two dogs on the beach at sunset => Two dogs run along the sand while the sun goes down over the sea.
 
-            a city reflected on a red sunglasses . => The cityscape reflected on a pair of red sunglasses, creating a \
-distorted but fascinating view of the urban environment."""
-"""Of rewrite/utils.py, laid out as in rewrite/llama_rewrite.py."""
+            an old red truck , parked => A vintage truck with red paint stands parked by the road."""
+"""Laid out as in rewrite/llama_rewrite.py of github.com/LijieFan/LaCLIP; the pairs are ours."""
 
 
 def _messages(inputs: Inputs) -> Chat:
@@ -36,7 +33,7 @@ TASK = PromptTask(
     name="rewrite",
     citation=(
         "LaCLIP (NeurIPS 2023), section 3; also the baseline 'Rewrite FT' of PC-CLIP (TMLR 2025), which prints no "
-        "prompt; wording ours, `published` is LaCLIP's released code's"
+        "prompt; wording ours, `published` has LaCLIP's instruction"
     ),
     inputs=("caption",),
     reads=read_captions,

@@ -19,10 +19,10 @@ _DEMONSTRATIONS = (
 
 _PUBLISHED = "Add the absence of the {absent_object} to the caption '{caption}'."
 _PUBLISHED_DEMONSTRATIONS = (
-    ("a woman riding a horse in a field", "hat", "a woman not wearing a hat riding a horse in a field"),
-    ("a child playing with a ball in the park", "tree", "a child playing with a ball in the park with no tree"),
+    ("a woman cutting bread in a kitchen", "apron", "a woman not wearing an apron cutting bread in a kitchen"),
+    ("two dogs running along a beach", "ball", "two dogs running along a beach with no ball"),
 )
-"""src/data_generation.py of github.com/parkquasar/NegationCLIP."""
+"""Instruction of src/data_generation.py of github.com/parkquasar/NegationCLIP; its two demonstrations are ours."""
 
 
 def _chat(system: str, asked: str, demonstrations: tuple[tuple[str, str, str], ...], inputs: Inputs) -> Chat:
@@ -41,7 +41,7 @@ def _published(inputs: Inputs) -> Chat:
 
 TASK = PromptTask(
     name="state_absence",
-    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, its code's is `published`",
+    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, `published` has its code's instruction",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
     accepts=anything,

@@ -19,7 +19,7 @@ from components.core.progress import bar
 from components.encoders.adapter.architecture import build, pixel_statistics, uses_quick_gelu
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
-from components.encoders.adapter.text_tower import encode_tokens
+from components.encoders.adapter.text_tower import encode_tokens, text_features
 from components.encoders.adapter.tokenizers import tokenizer_of
 from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
@@ -140,11 +140,21 @@ class Encoder:
         >>> encoder.embed_texts(["a dog", "one hound"]).shape  # doctest: +SKIP
         (2, 512)
         """
+        return self._of_texts(encode_tokens, texts, batch_size, title)
+
+    @torch.inference_mode()
+    def raw_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
+        """Features `[texts, dim]` as the text tower gives them."""
+        return self._of_texts(text_features, texts, batch_size, title)
+
+    def _of_texts(
+        self, encode: Callable[[Any, Tensor], Tensor], texts: Sequence[str], batch_size: int, title: str | None
+    ) -> Vectors:
         tokens = self.tokenizer(texts)
         lengths = self.tokenizer.lengths(tokens)
 
         def features(rows: npt.NDArray[np.int64]) -> Tensor:
-            return encode_tokens(self.model, trimmed(tokens[rows], lengths[rows]))
+            return encode(self.model, trimmed(tokens[rows], lengths[rows]))
 
         return self._in_batches(np.argsort(lengths, kind="stable"), batch_size, title, "text", features)
 
@@ -188,9 +198,13 @@ class Encoder:
     @torch.inference_mode()
     def embed_pixels(self, pixels: Tensor) -> Vectors:
         """Unit vectors `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8 or already normalised float32."""
+        return unit_rows(self.raw_pixels(pixels))[0]
+
+    def raw_pixels(self, pixels: Tensor) -> Vectors:
+        """The same as the image tower gives them."""
         self.model.eval()
         with self.mixed():
-            return unit_rows(self._of_pixels(pixels).cpu().numpy())[0]
+            return self.pixel_features(pixels)
 
     def mixed(self) -> torch.autocast:
         """Within it the towers compute in the encoder's precision."""

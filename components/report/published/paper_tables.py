@@ -5,22 +5,27 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Annotated
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from components.benchmarks.bootstrap import correlation_value
+from components.benchmarks.scores import Correlation
 from components.core.discovery import choose
 
 _FOLDER = files("components.report.published") / "collections"
 
 
 class Column(BaseModel):
-    """One column: a metric, or the mean of several as SimCSE takes it, each rounded first."""
+    """One column: a metric, the mean of several as SimCSE takes it, each rounded first, or a correlation over sets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     metric: str | None = None
     mean_of: tuple[str, ...] = ()
+    correlation: tuple[tuple[str, str, str], ...] = ()
+    """Three metrics of each set: Pearson's correlation of the first with the second less the third."""
     decimals: int | None = None
     """Of values times `scale`, to which each of `mean_of` is rounded before the mean is taken."""
     scale: float = 100.0
@@ -28,19 +33,24 @@ class Column(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> Column:
-        if (self.metric is None) == (not self.mean_of):
-            raise ValueError(f"column '{self.name}' needs either `metric` or `mean_of`")
+        if sum(map(bool, (self.metric, self.mean_of, self.correlation))) != 1:
+            raise ValueError(f"column '{self.name}' needs one of `metric`, `mean_of` and `correlation`")
         return self
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics behind it."""
+        if self.correlation:
+            return tuple(metric for row in self.correlation for metric in row)
         return (self.metric,) if self.metric is not None else self.mean_of
 
     def value(self, found: dict[str, float]) -> float | None:
         """The column's value of one encoder, times `scale`; None where a metric is missing."""
         if any(metric not in found for metric in self.metrics):
             return None
+        if self.correlation:
+            rows = np.array([(found[one], found[two] - found[three]) for one, two, three in self.correlation])
+            return self.scale * correlation_value(Correlation("pearson", *rows.T))
         values = [self.scale * found[metric] for metric in self.metrics]
         if self.decimals is not None:
             values = [round(value, self.decimals) for value in values]

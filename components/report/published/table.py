@@ -71,7 +71,7 @@ def paired(
         groups: compare metrics by group of queries, too.
 
     Raises:
-        InputError: `against` has no results, or two results are of different data or protocol versions.
+        InputError: `against` has no results, or two results are of different data, options or protocol versions.
     """
     reference = {report.benchmark: report for report in reports if report.encoder == against}
     if not reference:
@@ -90,9 +90,9 @@ def paired(
 def _pairs(
     report: PublishedReport, other: PublishedReport, names: tuple[str, str], folder: Path, seed: int
 ) -> list[Pair]:
-    if (report.version, report.data_hash) != (other.version, other.data_hash):
+    if not report.is_of(report.encoder_sha256, other.version, other.data_hash, other.options):
         raise InputError(
-            f"'{report.encoder}' and '{other.encoder}' were scored on different data or versions of "
+            f"'{report.encoder}' and '{other.encoder}' were scored with different data, options or versions of "
             f"{report.benchmark}: run `cliptune evaluate` for both"
         )
     ours, theirs = (read_published_values(one, folder) for one in (report, other))

@@ -115,7 +115,6 @@ def test_published_rewrites_are_asked_about_as_laclips_code_does() -> None:
     assert [line[:12].strip() for line in lines] == [""] * 8
     assert lines[0::2] == [""] * 4
     assert [line.count(" => ") for line in lines[1:7:2]] == [1, 1, 1]
-    assert lines[1].startswith(" " * 12 + "man driving a car through the mountains => A man confidently navigating")
     assert lines[7] == " " * 12 + "a cake plate =>"
 
 
@@ -132,10 +131,10 @@ def test_published_questions_of_negationclip_are_those_of_its_code() -> None:
     system, *turns = _published("state_absence", caption="a cake plate", absent_object="fork")
     assert system == ("system", "You are a helpful chatbot that generates a concise caption.")
     assert turns == [
-        ("user", "Add the absence of the hat to the caption 'a woman riding a horse in a field'."),
-        ("assistant", "a woman not wearing a hat riding a horse in a field"),
-        ("user", "Add the absence of the tree to the caption 'a child playing with a ball in the park'."),
-        ("assistant", "a child playing with a ball in the park with no tree"),
+        ("user", "Add the absence of the apron to the caption 'a woman cutting bread in a kitchen'."),
+        ("assistant", "a woman not wearing an apron cutting bread in a kitchen"),
+        ("user", "Add the absence of the ball to the caption 'two dogs running along a beach'."),
+        ("assistant", "two dogs running along a beach with no ball"),
         ("user", "Add the absence of the fork to the caption 'a cake plate'."),
     ]
 
@@ -143,6 +142,13 @@ def test_published_questions_of_negationclip_are_those_of_its_code() -> None:
 @pytest.mark.parametrize("name", ["rewrite", "negate_terms", "swap_negative", "name_absent", "state_absence"])
 def test_a_prompt_that_its_paper_does_not_print_says_so(name: str) -> None:
     assert "wording ours" in find_task(name).citation
+
+
+def test_other_published_questions_are_the_papers_words_alone() -> None:
+    """PC-CLIP, appendices A.2 and B.3; the Adapting paper's table A.1, whose GPT-3 goes on with a text."""
+    for name, role in (("class_difference", "user"), ("score_difference", "user"), ("query_paraphrase", COMPLETION)):
+        inputs = {**_inputs(name), SHOWN: "1"}
+        assert _published(name, **inputs) == [(role, _question(name, **inputs))]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if find_task(name).published is None])

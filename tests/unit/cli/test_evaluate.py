@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.cli import app
+from components.cli.evaluate import _show as show_outcomes
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.published import read_published
+from components.evaluation.published import Outcome, PublishedReport, read_published
+from components.evaluation.results import Result
 
 ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
 NAME = "sugar_crepe_pp_text"
@@ -53,6 +55,8 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
     code, told = _run("table", "--collection", "paraclip", "--format", "html", "--output", "table.html")
     assert (code, told) == (0, "wrote table.html\n")
     assert "OpenAI&#39;s CLIP (400M) (paper)" in Path("table.html").read_text()
+    code, told = _run("table", "--plot", f"{NAME}/swap_obj/tot", "--output", "bars.html")
+    assert (code, told) == (0, "wrote bars.html\n")
     code, told = _run("table", "--against", "other", "--format", "csv")
     assert code == 0
     assert told.startswith("table,encoder,source,column,value,half_width")
@@ -90,7 +94,7 @@ def test_a_family_names_what_one_file_declares(data: Path) -> None:
     assert [one["benchmark"] for one in outcomes] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
     assert {one["state"] for one in outcomes} == {"failed"}
     together = json.loads(_run("evaluate", "--list", "--json")[1])["together"]
-    assert together["karpathy_retrieval"] == ["coco_retrieval", "flickr30k_retrieval"]
+    assert together["karpathy_retrieval"] == ["coco_retrieval", "flickr30k_retrieval", "coco_val2017_retrieval"]
     # A benchmark's own name never stands for others.
     assert "sugar_crepe" not in together
 
@@ -142,3 +146,12 @@ def test_mistakes_are_told_in_one_line(arguments: tuple[str, ...], told: str) ->
     assert code == 1
     assert f"error: {told}" in output
     assert "Traceback" not in output
+
+
+def test_a_group_that_is_left_out_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report = PublishedReport(
+        encoder="mine", encoder_sha256="x", benchmark="b", version=1, protocol="p", data_hash="d", seconds=1,
+        metrics={"b/top1": Result(value=0.5, higher_is_better=True)}, left_out=("comparative: no text on two classes",),
+    )  # fmt: skip
+    show_outcomes("mine", [Outcome("b", "kept", report)])
+    assert "  left out: comparative: no text on two classes\n" in capsys.readouterr().out

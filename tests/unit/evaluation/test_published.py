@@ -163,6 +163,23 @@ def test_whole_results_go_to_the_run_that_trained_the_encoder(plan: Plan, monkey
     assert len(told) == 1
 
 
+def test_questions_and_groups_without_values_are_kept(plan: Plan) -> None:
+    def told(context: PublishedContext) -> Scores:
+        context.lists["class_pairs"] = [("crab", "red \u2028 lobster"), ("lobster", "crab")]
+        context.left_out.append("comparative: no texts")
+        context.expect("rows", 0, 1)
+        return Scores({"colours/red": np.ones(2)})
+
+    benchmark = replace(BENCHMARK, score=told)
+    asked = plan.results / "class_pairs" / "toy" / "colours.tsv"
+    with pytest.raises(InputError, match="rows: 0 found"):
+        run_one(UNDER_TEST, benchmark, plan)
+    assert asked.read_text() == "crab\tred lobster\nlobster\tcrab\n"
+    run_one(UNDER_TEST, benchmark, replace(plan, allow_partial=True))
+    (report,) = all_published(plan.results)
+    assert report.left_out == ("comparative: no texts",)
+
+
 def test_one_that_fails_does_not_keep_others_from_being_scored(plan: Plan) -> None:
     elsewhere = replace(BENCHMARK, name="elsewhere", folder="elsewhere")
     seen = replace(BENCHMARK, name="seen", text_only=False)
@@ -195,8 +212,20 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
     assert section.rows[0].mark == " ▲"
     with pytest.raises(InputError, match="'nobody' has no results: choose one of other, toy"):
         paired(reports, "nobody", plan.results)
-    with pytest.raises(InputError, match="different data or versions of colours"):
-        paired([reports[0], reports[1].model_copy(update={"data_hash": "x"})], "toy", plan.results)
+    for change in ({"data_hash": "x"}, {"version": 2}, {"options": {"judge": "llm"}}):
+        with pytest.raises(InputError, match="different data, options or versions of colours"):
+            paired([reports[0], reports[1].model_copy(update=change)], "toy", plan.results)
+
+
+def test_a_benchmark_of_groups_alone_is_compared_by_group(plan: Plan) -> None:
+    """As the STS tasks, SugarCrepe and `zero_shot_<set>` are."""
+    name = "colours/swap/red"
+    benchmark = replace(
+        BENCHMARK, score=lambda context: Scores({name: context.texts(["red"])[:, 0].astype(np.float64)})
+    )
+    for one in ("toy", "other"):
+        run_one(replace(UNDER_TEST, name=one, sha256=one), benchmark, plan)
+    assert [pair.metric for pair in paired(all_published(plan.results), "toy", plan.results)] == [name]
 
 
 def test_a_damaged_result_is_named(plan: Plan) -> None:

@@ -76,6 +76,17 @@ def evaluated(
     return folders
 
 
+def test_a_metric_without_values_per_query_has_no_difference() -> None:
+    def report(encoder: str, spread: float) -> Report:
+        result = Result(value=spread, higher_is_better=False)
+        return Report(encoder=encoder, protocol="p", data_hash="d", encoder_sha256="e", metrics={"mine/spread": result})
+
+    comparison = compared([report("base", 0.5), report("other", 0.2)], [Scores({}), Scores({})], 10, 0)
+    cells = comparison.cells["mine/spread"]
+    assert [(cell.value.value, cell.delta) for cell in cells.values()] == [(0.5, None), (0.2, None)]
+    assert headline(comparison, "mine/spread").startswith("other is best on mine/spread with 20.0")
+
+
 def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None:
     comparison = compare.run(make_settings(), evaluated)
     cell = comparison.cells[PRIMARY]["tuned"]

@@ -72,8 +72,14 @@ def test_a_question_about_an_image_shows_it_and_says_what_was_asked_for() -> Non
     question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
     text = question.messages[-1]["content"]
     assert text.count(PICTURE) == len(question.pictures) == 1
-    assert "Request: a blue {cat}\n" in text
-    assert '{"explanation": "a plain green apple, no spots", "score": 3}' in text
+    # PC-CLIP, appendix B.4, from its first to its last line.
+    assert [message["role"] for message in question.messages] == ["user"]
+    assert text.startswith("You are an expert image judge. Please judge how well the corresponding generated image")
+    assert text.endswith(f"Prompt: Generate an image of the following: a blue {{cat}}\nImage: {PICTURE}\n")
+    assert (
+        '{\n    "explanation": "I see a red apple on a tree but no spots, so partial match.",\n    "score": 3\n}'
+        in text
+    )
     assert question.pictures[0].media_type == "image/jpeg"
 
 

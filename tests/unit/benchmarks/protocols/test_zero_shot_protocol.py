@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from components.benchmarks.protocols.zero_shot import (
     accuracy_among,
-    best_exponent,
     comparative_weights,
+    confidence_margins,
     confused_cells,
     confusion_matrix,
     held_out,
     most_confused,
     predicted,
-    probe_answers,
     prompt_ensemble,
     top_accuracy,
 )
@@ -118,6 +117,12 @@ def test_estimates_of_one_class_are_averaged() -> None:
     assert new[0] == pytest.approx(np.array([0.3, 0.9]) / np.sqrt(0.9))
 
 
+def test_margins_are_of_a_softmax_of_plain_cosines() -> None:
+    """Cosines 1, 0.8 and 0: e, e^0.8 and 1 of 5.9438, whose first two differ by 0.0829."""
+    weights = reals([[1, 0], [0.8, 0.6], [0, 1]])
+    assert confidence_margins(reals([[1, 0], [0, 1]]), weights).tolist() == pytest.approx([0.08290, 0.16175], abs=1e-5)
+
+
 def test_alpha_one_changes_nothing() -> None:
     weights = reals([[1, 0], [0, 1]])
     assert (comparative_weights(weights, reals([[0, 1]]), np.array([1]), np.array([0]), 1.0) == weights).all()
@@ -130,18 +135,3 @@ def test_the_same_share_of_every_class_is_held_out(classes: list[int], seed: int
     assert (aside == held_out(labels, 0.2, seed)).all()
     for number in set(classes):
         assert aside[labels == number].sum() == round(0.2 * classes.count(number))
-
-
-@given(st.integers(-48, 48))
-def test_the_search_finds_the_best_of_a_smooth_curve_to_an_eighth_of_a_decade(best: int) -> None:
-    assert best_exponent(lambda exponent: -abs(exponent - best / 8)) == best / 8
-
-
-def test_equal_strengths_give_the_strongest_regularisation() -> None:
-    assert best_exponent(lambda exponent: 0.0) == -6
-
-
-def test_a_probe_learns_what_a_line_can_separate() -> None:
-    train = reals([[1, 0], [0.99, 0.1], [0.98, -0.1], [0, 1], [0.1, 0.99], [-0.1, 0.98]] * 5)
-    labels = np.array([4, 4, 4, 9, 9, 9] * 5)
-    assert probe_answers(train, labels, reals([[0.9, 0.2], [0.2, 0.9]]), seed=0).tolist() == [4, 9]

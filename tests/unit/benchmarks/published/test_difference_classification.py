@@ -11,8 +11,11 @@ from scipy.io import savemat
 
 from components.benchmarks.published import difference_classification as benchmark
 from components.benchmarks.published import find_published
+from components.captions.inputs.readers import read_caption_pairs
+from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
-from components.core.records import DIFFERENCES_CUB
+from components.core.records import DIFFERENCES_CUB, PAIRS
+from components.data.source import Pair
 from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (128, 128, 128)
@@ -204,6 +207,25 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
     assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
     assert any("1 of 4 rows name no two test images, first 001.Auk/b.jpg" in note for note in context.notes)
     assert any("3 differences, each draw of the paper takes 5,000" in note for note in context.notes)
+
+
+def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
+    """The task knows pairs by hashes; `pairs.parquet`, which it asked about, says which pictures these are."""
+    _cub(tmp_path, [("none", "none", "none")])
+    captions = {"001.Auk/a.jpg": "a red bird", "002.Tit/c.jpg": "a green bird"}
+    pictures = {caption: (tmp_path / "images" / name).read_bytes() for name, caption in captions.items()}
+    asked = [Pair("train", picture, caption).row() for caption, picture in pictures.items()]
+    PAIRS.write(tmp_path / "elsewhere.parquet", {name: [row[name] for row in asked] for name in asked[0]})
+    sources = list(read_caption_pairs(tmp_path / "elsewhere.parquet", anything, Ask(9, pairs=2)))
+    told = {"a red bird": "redder", "a green bird": "greener"}
+    _cub(tmp_path, [(one.id, str(one.other_id), told[one.inputs["caption"]]) for one in sources])
+    context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND}, allow_partial=True)
+    with pytest.raises(InputError, match="a draw has no pair"):
+        find_published("difference_cub").score(context)
+    assert any("2 of 2 rows name no two test images" in note and "pairs.parquet" in note for note in context.notes)
+    (tmp_path / "elsewhere.parquet").rename(tmp_path / "pairs.parquet")
+    found = find_published("difference_cub").score(context)
+    assert found.values["difference_cub/released/accuracy"].tolist() == [1] * 5 * 2
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:

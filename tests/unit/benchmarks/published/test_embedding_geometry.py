@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from components.benchmarks.published import find_published
@@ -25,20 +27,34 @@ def test_table_7_by_hand_with_both_prompts(tmp_path: Path) -> None:
     (tmp_path / "comparisons.json").write_text(json.dumps(rows))
     table = {
         "This is a photo of crab": (1, 0, 0), "This is a photo of lobster": (0, 1, 0),
-        "A photo of a crab": (0, 1, 0), "A photo of a lobster": (1, 0, 0),
+        "A photo of a crab": (0, 3, 0), "A photo of a lobster": (4, 0, 0),
         "rounder": (1, 0, 0), "longer": (-1, 0, 0),
     }  # fmt: skip
     context = toy_context(tmp_path, table, allow_partial=True)
     found = find_published("comparison_distance").score(context).values
     assert found["comparison_distance/cifar100/comparison"] == pytest.approx([1 - HALF, 1 - HALF])
     assert found["comparison_distance/cifar100/reverse_comparison"] == pytest.approx([1 + HALF, 1 + HALF])
-    assert found["comparison_distance/cifar100_released/comparison"] == pytest.approx([1 + HALF, 1 + HALF])
+    # (0, 3, 0) less (4, 0, 0) is as long as 5, and its cosine with "rounder" is -4/5: classes keep their lengths.
+    assert found["comparison_distance/cifar100_released/comparison"] == pytest.approx([1.8, 1.8])
     assert found["comparison_distance/cifar100/antisymmetry"].tolist() == [1]
     assert "comparison_distance/sun397/antisymmetry" not in found
     assert context.notes[:2] == [
         "comparisons.json: data sets: 2 found, 5 published",
         "comparisons.json: pairs of cifar100: 1 found, 3 published",
     ]
+
+
+def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Path) -> None:
+    class Sentences:
+        def embed_texts(self, texts: Any, batch_size: int = 1, title: str | None = None) -> Any:
+            return np.eye(3, dtype=np.float32)[[len(text) % 3 for text in texts]]
+
+    (tmp_path / "comparisons.json").write_text(json.dumps([_row("crab", "lobster", "rounder")]))
+    context = toy_context(tmp_path, {}, allow_partial=True)
+    context.under_test = replace(context.under_test, encoder=Sentences())
+    found = find_published("comparison_distance").score(context).values
+    assert not any("released" in name for name in found)
+    assert context.left_out == ["..._released: the encoder gives unit features alone"]
 
 
 def test_comparisons_of_another_format_are_refused(tmp_path: Path) -> None:

@@ -46,32 +46,47 @@ def _karpathy(folder: Path) -> None:
     (folder / "dataset_coco.json").write_text(json.dumps({"images": rows, "dataset": "coco"}))
 
 
-@pytest.mark.parametrize("write", [_coco, _karpathy])
-def test_coco_by_hand_in_both_formats(tmp_path: Path, write: Callable[[Path], None]) -> None:
+def _val2017(folder: Path) -> None:
+    _coco(folder)
+    (folder / "annotations").mkdir()
+    (folder / "coco_test_karpathy.json").rename(folder / "annotations" / "captions_val2017.json")
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "pictures", "captions"),
+    [
+        (_coco, "coco_retrieval", "val2014", "25,010"),
+        (_karpathy, "coco_retrieval", "val2014", "25,010"),
+        (_val2017, "coco_val2017_retrieval", "val2017", "25,014"),
+    ],
+)
+def test_coco_by_hand_in_every_format(
+    tmp_path: Path, write: Callable[[Path], None], name: str, pictures: str, captions: str
+) -> None:
     """Captions in gallery order: red, leaf | moss, mix, leaf."""
     write(tmp_path)
-    colour_image(tmp_path / "val2014" / RED_PICTURE, (255, 0, 0))
-    colour_image(tmp_path / "val2014" / GREEN_PICTURE, (0, 255, 0))
+    colour_image(tmp_path / pictures / RED_PICTURE, (255, 0, 0))
+    colour_image(tmp_path / pictures / GREEN_PICTURE, (0, 255, 0))
     context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1, 2))
-    scores = find_published("coco_retrieval").score(context)
-    named = {name.removeprefix("coco_retrieval/"): found.tolist() for name, found in scores.values.items()}
+    scores = find_published(name).score(context)
+    named = {metric.removeprefix(f"{name}/"): found.tolist() for metric, found in scores.values.items()}
     assert named["text_to_image/recall_at_1"] == [1, 0, 1, 0, 1]
     assert named["text_to_image/recall_at_2"] == [1, 1, 1, 1, 1]
     # The green picture's own captions tie with the other's "leaf", which stands before them.
     assert named["image_to_text/recall_at_1"] == [1, 0]
     assert named["image_to_text/recall_at_2"] == [1, 1]
-    assert {name: found.tolist() for name, found in scores.pictures.items()} == {
-        f"coco_retrieval/text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)
+    assert {metric: found.tolist() for metric, found in scores.pictures.items()} == {
+        f"{name}/text_to_image/recall_at_{k}": [0, 0, 1, 1, 1] for k in (1, 2, 5, 10)
     }
     total = 3 / 5 + 1 / 2 + 4
-    assert scores.scalars["coco_retrieval/rsum"] == pytest.approx(total)
-    assert scores.scalars["coco_retrieval/mean_recall"] == pytest.approx(total / 6)
+    assert scores.scalars[f"{name}/rsum"] == pytest.approx(total)
+    assert scores.scalars[f"{name}/mean_recall"] == pytest.approx(total / 6)
     assert [note.split(": ", 1)[1] for note in context.notes] == [
         "test images: 2 found, 5,000 published",
-        "test captions: 5 found, 25,010 published",
+        f"test captions: 5 found, {captions} published",
     ]
-    declared = find_published("coco_retrieval")
-    assert all(declared.metric(name) for name in [*scores.values, *scores.scalars])
+    declared = find_published(name)
+    assert all(declared.metric(metric) for metric in [*scores.values, *scores.scalars])
 
 
 def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.image_sets.facts import image_sets
+from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
 from components.benchmarks.published.linear_probe import (
     BENCHMARKS,
-    few_of_each,
     score,
     score_halved,
     score_pc_clip,
+    score_released,
 )
 from components.core.errors import InputError
 from tests.support.image_shards import COLOURS, write_shards
@@ -24,6 +27,7 @@ from tests.support.toy_context import toy_context
 RED, GREEN, BLUE = COLOURS.values()
 TRAIN = [(RED, 2), (GREEN, 0), (BLUE, 1)] * 5
 TEST = [(RED, 2), (GREEN, 0), (BLUE, 0)]
+ANSWERS = [np.array([2, 0, 1]), np.array([2, 1, 1])]
 _images = PublishedContext.images
 FACTS = image_sets()["cifar10"].model_copy(update={"classes": 3, "test": (3,), "train": (15,)})
 
@@ -52,6 +56,29 @@ def test_pc_clips_probe_has_a_hundred_images_of_each_class(tmp_path: Path, monke
     assert found.values["linear_probe_cifar10_pc_clip/top1"].tolist() == [1, 1, 0]
     for name in found.values:
         assert find_published(name.split("/")[0].replace("cifar10", "cifar100")).metric(name)
+
+
+def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two images for each class are six of the fifteen that torch's permutation has first."""
+    write_shards(tmp_path, TRAIN, "train")
+    write_shards(tmp_path, TEST)
+    monkeypatch.setattr(linear_probe, "_PC_CLIP_IMAGES", 2)
+    given: list[Any] = []
+    monkeypatch.setattr(linear_probe, "released_answers", lambda *told: given.extend(told) or ANSWERS)
+    found = score_released(toy_context(tmp_path, {}), FACTS)
+    train, labels, test, *others = given
+    drawn = torch.randperm(15, generator=torch.Generator().manual_seed(0))[:6].tolist()
+    assert labels.tolist() == [TRAIN[row][1] for row in drawn]
+    assert train.tolist() == [list(TRAIN[row][0]) for row in drawn]
+    assert (test.tolist(), others) == ([list(RED), list(GREEN), list(BLUE)], [3, 0])
+    name = "linear_probe_cifar10_pc_clip_released"
+    assert found.values[f"{name}/top1"].tolist() == [1, 0.5, 0]
+    # The two trainings have 2/3 and 1/3 right; their deviation is 1/6.
+    assert found.scalars[f"{name}/standard_error"] == pytest.approx(1 / 6 / np.sqrt(2))
+    for metric in (*found.values, *found.scalars):
+        assert find_published("linear_probe_cifar100_pc_clip_released").metric(metric)
 
 
 def test_a_set_without_training_images_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,17 +101,20 @@ def test_expanded_captions_find_their_images_on_coco(tmp_path: Path) -> None:
 def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) -> None:
     _pairs(tmp_path)
     benchmark, path = find_published("query_expansion"), tmp_path / "mine.json"
-    with pytest.raises(InputError, match=r"has neither wordnet/ nor query_paraphrases.parquet"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    path.write_text(json.dumps({"a car": ["one automobile", "some wheels"]}))
+    without = toy_context(tmp_path, TABLE, allow_partial=True)
+    with pytest.raises(InputError, match=r"neither wordnet/ nor query_paraphrases.parquet.*validate@query_paraphrases"):
+        benchmark.score(without)
+    assert without.lists == {"queries": [("a car",), ("the thing",)]}
+    path.write_text(json.dumps({" a  car": ["one automobile", "some wheels"]}))
     context = toy_context(tmp_path, TABLE, allow_partial=True, ks=(1,), options={"paraphrases": str(path)})
     assert benchmark.score(context).values["query_expansion/paraphrases/ao_at_1"].tolist() == [1]
+    assert context.left_out == ["wordnet: no folder wordnet/"]
     for content in ("[]", '{"a car": "one automobile"}', "{"):
         path.write_text(content)
         with pytest.raises(InputError, match=r"mine.json.*JSON object, text -> list of texts"):
             benchmark.score(context)
     with pytest.raises(InputError, match="expansions=none: give a number"):
-        benchmark.score(toy_context(tmp_path, TABLE, options={"expansions": "none"}))
+        benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True, options={"expansions": "none"}))
 
 
 def test_synonyms_of_forms_and_compounds(tmp_path: Path) -> None:

@@ -65,6 +65,28 @@ def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pyte
     assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
 
 
+def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = tmp_path / "texts.tsv"
+    texts.write_text("a photo of a dog\tred\na house\tblue\n")
+    judge = Judge(Eye(), f"sqlite:///{tmp_path}/store.db")
+    options = {"diffusion": Crayon(), "judge": judge, "texts": texts}
+    context = toy_context(tmp_path, {}, options=options)
+    found = find_published("text_to_image").score(context).values
+    assert {name: values.tolist() for name, values in found.items()} == {"text_to_image/score": [5, 1]}
+    assert context.notes == ["texts.tsv: 2 texts of the user, not the published 800"]
+    (dog, house) = context.lists["generated_images"]
+    assert (dog[:2], house[:2]) == (("a photo of a dog", "red"), ("a house", "blue"))
+    with Image.open(house[2]) as image:
+        assert image.getpixel((0, 0)) == (0, 0, 255)
+    for content, told in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
+        texts.write_text(content)
+        with pytest.raises(InputError, match=told):
+            find_published("text_to_image").score(context)
+
+
 def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
     benchmark = find_published("text_to_image")
     with pytest.raises(InputError, match=r"fine_label_names.txt \(100 names"):

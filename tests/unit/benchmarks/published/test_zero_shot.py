@@ -141,10 +141,19 @@ def test_comparative_prompting_mends_a_confused_pair(tmp_path: Path) -> None:
 
 def test_comparative_protocols_need_their_pairs(tmp_path: Path) -> None:
     write_shards(tmp_path, CONFUSED)
-    write_differences(tmp_path / "class_differences.parquet", [("red", "blue", "redder")])
-    assert not any("comparative" in name for name in run(tmp_path).values)
-    write_differences(tmp_path / "class_differences.parquet", [("dog", "cat", "barks")])
-    assert not any("comparative" in name for name in run(tmp_path).values)
+    for pair in (None, ("red", "blue"), ("dog", "cat")):
+        if pair:
+            write_differences(tmp_path / "class_differences.parquet", [(*pair, "redder")])
+        context = toy_context(tmp_path, TABLE, allow_partial=True)
+        assert not any("comparative" in name for name in score(context, FACTS).values)
+        assert context.lists["class_pairs"] == [("red", "green"), ("green", "red")]
+        where = (
+            f"{tmp_path}/class_differences.parquet" if pair else "any table: give --option class_differences=<table>"
+        )
+        assert context.left_out == [
+            "extended: no description of these classes in any table: give --option class_descriptions=<table>",
+            f"comparative: no text on two classes that are confused in {where}",
+        ]
 
 
 def test_a_template_reaches_into_nothing(tmp_path: Path) -> None:

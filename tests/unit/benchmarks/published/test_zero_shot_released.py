@@ -16,8 +16,11 @@ from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, released_
 from components.benchmarks.published import PublishedBenchmark, find_published, zero_shot_released
 from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
 from components.benchmarks.scores import Scores
+from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes
+from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
 from components.core.records import CLASS_DIFFERENCES
+from components.evaluation.published import write_lists
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import colour_image, toy_context
 
@@ -177,6 +180,25 @@ def test_a_cell_has_one_text_which_updates_the_class_answered(tmp_path: Path) ->
     assert found.values[f"{NAME}/comparative_both_alpha_0.5/top1"].tolist() == [0, 1, 1]
     for name in (*found.values, *found.scalars):
         assert find_published("zero_shot_cifar100_pc_clip_released").metric(name)
+
+
+def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Path) -> None:
+    """From the cells of an encoder's confusion matrix to the questions, their answers and the groups of table 2."""
+    write_shards(tmp_path, CONFUSED)
+    context = toy_context(tmp_path, TILTED, allow_partial=True)
+    assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
+    lacks = "no text on how 'green' differs from 'red' ({} such) in any table: give --option class_differences=<table>"
+    assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
+    write_lists(context.lists, "toy", NAME, tmp_path / "results")
+    sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
+    told = {("green", "red"): "greener", ("red", "green"): "redder"}
+    pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]
+    write_differences(tmp_path / "class_differences.parquet", [(*pair, told[pair]) for pair in pairs])
+    found = run(tmp_path, TILTED)
+    assert found.values[f"{NAME}/comparative_alpha_0.5/top1"].tolist() == [1, 1, 1]
+    assert found.values[f"{NAME}/comparative_both_alpha_0.5/top1"].tolist() == [0, 1, 1]
+    classes = read_classes(tmp_path / "results" / "class_names", anything, Ask(9))
+    assert [source.inputs["class_name"] for source in classes] == ["blue", "green", "red"]
 
 
 def test_a_text_of_the_other_direction_does_not_stand_in(tmp_path: Path) -> None:

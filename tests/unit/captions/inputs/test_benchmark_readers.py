@@ -9,6 +9,7 @@ import pytest
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes, read_queries
 from components.captions.inputs.sources import Ask, anything
 from components.captions.request import Source
+from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
 
@@ -45,6 +46,38 @@ def test_ordered_pairs_of_classes_by_seed(labels: Path) -> None:
     assert all(source.other_id == content_hash(name) for source, (_, name) in zip(found, names, strict=True))
     drawn = [[source.inputs for source in read_class_pairs(labels, anything, Ask(9, seed, 3))] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_lines_name_classes_pairs_and_queries(tmp_path: Path) -> None:
+    """As `cliptune evaluate` writes them: a folder for each encoder, whose pairs may be the same."""
+    for encoder, lines in (("base", "crab\tlobster\nbee\tcat\n"), ("mine", "crab\tlobster\ncrab\tbee\n")):
+        path = tmp_path / "pairs" / encoder / "zero_shot.tsv"
+        path.parent.mkdir(parents=True)
+        path.write_text(lines)
+    found = list(read_class_pairs(tmp_path / "pairs", anything, Ask(1, pairs=1)))
+    expected = [("bee", 0, "cat"), ("crab", 0, "bee"), ("crab", 1, "lobster")]
+    assert [
+        (source.inputs["class_name"], source.sample, source.inputs["other_class_name"]) for source in found
+    ] == expected
+    assert [(source.id, source.other_id) for source in found] == [
+        (content_hash(one), content_hash(other)) for one, _, other in expected
+    ]
+    names = tmp_path / "names.tsv"
+    names.write_text("a dog\nCaf\u00e9\u2028bar\na dog\n")
+    assert [source.inputs["class_name"] for source in read_classes(names, anything, Ask(9))] == [
+        "Caf\u00e9\u2028bar",
+        "a dog",
+    ]
+    queries = list(read_queries(names, anything, Ask(9)))
+    assert queries == [Source(content_hash(text), 0, {"query": text}) for text in ("a dog", "Caf\u00e9\u2028bar")]
+    names.write_text("one\ttwo\n")
+    with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts with a tab between them"):
+        list(read_classes(names, anything, Ask(9)))
+    with pytest.raises(InputError, match=r"absent is missing or damaged .*run `cliptune evaluate --again`"):
+        list(read_classes(tmp_path / "absent", anything, Ask(9)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty has no .tsv file: run `cliptune evaluate` on the benchmark"):
+        list(read_classes(tmp_path / "empty", anything, Ask(9)))
 
 
 def test_plain_queries_alone_and_several_of_an_image_are_its_samples(tmp_path: Path) -> None:

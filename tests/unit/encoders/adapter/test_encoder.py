@@ -34,6 +34,18 @@ def test_texts_come_back_in_the_order_given(tiny_encoder: Encoder) -> None:
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
+def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(tiny_encoder: Encoder) -> None:
+    texts = ["a dog", "a much longer text about two dogs"]
+    pixels = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for raw, unit in (
+        (tiny_encoder.raw_texts(texts), tiny_encoder.embed_texts(texts)),
+        (tiny_encoder.raw_pixels(pixels), tiny_encoder.embed_pixels(pixels)),
+    ):
+        directions, lengths = unit_rows(raw)
+        np.testing.assert_allclose(directions, unit, atol=1e-6)
+        assert lengths[0] != pytest.approx(lengths[1], rel=1e-4)
+
+
 def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_encoder: Encoder, png: Any) -> None:
     texts, images = ["a dog", "a much longer text about two dogs"], [png((250, 0, 0)), png((0, 90, 250))]
     pixels = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -68,6 +68,18 @@ def test_columns_round_each_part_before_the_mean() -> None:
     assert column.value({"sts12/all": 0.1}) is None
 
 
+def test_a_correlation_is_of_a_metric_with_the_gain_between_two_others() -> None:
+    """Margins 1, 2, 3 and gains 3, 1, 2: r = -1/2; the row of section 4.3 is over PC-CLIP's five sets."""
+    column = Column(name="r", scale=1, correlation=tuple((f"{one}/m", f"{one}/with", f"{one}/plain") for one in "abc"))
+    found = {"a/m": 1, "b/m": 2, "c/m": 3, "a/with": 4, "b/with": 2, "c/with": 3} | dict.fromkeys(
+        ("a/plain", "b/plain", "c/plain"), 1
+    )
+    assert column.value(found) == pytest.approx(-0.5)
+    assert column.value(dict(list(found.items())[1:])) is None
+    (own,) = (one for one in find_collection("pc-clip").tables if one.title.startswith("Section 4.3"))
+    assert len(own.columns[0].correlation) == 5
+
+
 def test_a_papers_table_has_our_rows_then_its_own() -> None:
     (section,) = paper_sections(COLLECTION, REPORTS)
     assert [(row.encoder, row.mark, row.printed) for row in section.rows] == [
@@ -143,7 +155,7 @@ def test_every_collection_is_sound() -> None:
         assert find_collection(name).tables
     with pytest.raises(InputError, match="collection 'paracilp' is unknown: did you mean 'paraclip'"):
         find_collection("paracilp")
-    with pytest.raises(ValidationError, match="needs either"):
+    with pytest.raises(ValidationError, match="needs one of"):
         Column(name="x")
 
 
