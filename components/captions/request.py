@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
+from components.captions.prompts.parsing import without_thought
 from components.core.files import content_hash
 
 Chat = Sequence[Mapping[str, str]]
@@ -86,7 +87,7 @@ class Request:
         sampling: how tokens are drawn.
         attempt: number of the sample, from 0.
         pictures: the images that the messages show, in the order of their marks.
-        parse: how the answer will be read; with it, an answer that was cut where that matters is none.
+        parse: how an answer that was cut is read; one that lacks its end is none.
         source: what is asked about.
         sample: number of the answer among those about the source's pair.
     """
@@ -164,6 +165,6 @@ class Reply:
         """What `said` is worth, when there was room for `tokens` tokens: nothing where it is empty or lacks its end."""
         if request.lacks_its_end(said):
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
-        if not said.text.strip():
+        if not without_thought(said.text):
             return Reply(request, None, "the model said nothing")
         return Reply(request, said.text)

@@ -90,12 +90,11 @@ def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Sh
 
 
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
-    """The judged task's questions for the candidates that the judge rejects."""
+    """The judged task's questions for the candidates that the judge does not accept."""
     for block in batched(questions.read(shard), _BLOCK):
         verdicts = store.answers([question.key for question in block])
         for question in block:
-            verdict = verdicts.get(question.key)
-            if verdict is not None and questions.task.parse(verdict) == "no":
+            if questions.rejects(verdicts.get(question.key)):
                 yield questions.revision(question)
 
 

@@ -81,6 +81,10 @@ class Questions:
             )
         return caption_words(*words)
 
+    def rejects(self, verdict: str | None) -> bool:
+        """Whether a judge's answer is not a "yes"; as in SemCLIP's released code, one with neither word rejects too."""
+        return verdict is not None and self.task.parse(verdict) != "yes"
+
     def revision(self, question: Request) -> Request:
         """What the judge is asked when it rejects a candidate: the judged task's own question.
 
@@ -95,7 +99,7 @@ class Questions:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
-        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse, source, sample)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse_cut, source, sample)
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
