@@ -30,6 +30,7 @@ class PromptTask:
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
             task's question once, unjudged.
         pictures: whether it can show the pictures of the captions; `PICTURE` marks them in the messages.
+        answers_repeat: words of the question that a good answer may need, so that they are not an echo of it.
         published: renders the same question to the letter of the paper or its code, where `messages` differs from it.
     """
 
@@ -43,6 +44,7 @@ class PromptTask:
     outputs: tuple[str, ...] = ()
     judges: str | None = None
     pictures: bool = False
+    answers_repeat: tuple[str, ...] = ()
     published: Callable[[Inputs], Chat] | None = None
 
     def __post_init__(self) -> None:

@@ -26,4 +26,5 @@ TASK = PromptTask(
     messages=_messages,
     parse=cut,
     outputs=("difference",),
+    answers_repeat=("of the visual difference", "in terms of color or shape", "between an image of", "and an image of"),
 )

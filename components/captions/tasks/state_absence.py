@@ -31,4 +31,5 @@ TASK = PromptTask(
     messages=_messages,
     parse=first_line,
     outputs=("absence",),
+    answers_repeat=("that there is no",),
 )
