@@ -55,6 +55,9 @@ class Synthesize(Block):
     replay: Path | None = None
     """A Parquet export of generations to import into the store first."""
     tasks: dict[str, Task]
+    max_failed_share: float = Field(0.05, ge=0, le=1)
+    """Share of a task's questions that may fail; with more the stage ends with an error, and its next run asks these
+    again."""
     scale: Scale = Scale()
     """How the flow `synthesize-captions` spreads a task's rows over workers."""
 

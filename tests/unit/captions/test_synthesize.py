@@ -282,12 +282,14 @@ def test_a_question_that_fails_is_a_rejected_row_and_is_asked_again_by_the_next_
     pairs = PAIRS.read(tmp_path / "pairs" / "train.parquet").to_pylist()
     pairs[0]["caption"] = "fail here"
     PAIRS.write(tmp_path / "pairs" / "train.parquet", {name: [row[name] for row in pairs] for name in pairs[0]})
-    counts = synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    with pytest.raises(InputError, match=r"paraphrase_1: 2 of 10 questions failed .*max_failed_share \(0\.05\)"):
+        synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     rows = pq.read_table(tmp_path / "captions" / "made" / "paraphrase_1.parquet").to_pylist()
     assert [(row["accepted"], row["reason"]) for row in rows[:2]] == [(False, "failed: HTTP 500 after 3 attempts")] * 2
-    assert (counts.failed, len(rows)) == (2, 10)
+    assert len(rows) == 10
     engine.asked.clear()
-    assert synthesize.run(world, "paraphrase_1", tmp_path / "captions").failed == 2
+    some = world.model_copy(update={"synthesize": world.synthesize.model_copy(update={"max_failed_share": 0.2})})
+    assert synthesize.run(some, "paraphrase_1", tmp_path / "captions").failed == 2
     assert len(engine.asked) == 2
 
 
