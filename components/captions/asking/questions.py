@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from components.captions.engine import Engine
 from components.captions.inputs.sources import Accepts, Ask, caption_words
@@ -40,11 +39,10 @@ class Questions:
     @property
     def most(self) -> int:
         """How many questions there can be: about captions, pairs of captions or answers that another task gives."""
-        block, asked = self.settings.synthesize, self.asked
-        answered = {Path("data/captions") / block.answers(name): name for name in block.tasks}
+        block, asked, name = self.settings.synthesize, self.asked, self.task.name
         rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
-        while (before := answered.get(asked.input)) is not None:
-            asked = block.tasks[before]
+        while (before := block.before(name)) is not None:
+            name, asked = before, block.tasks[before]
             samples *= asked.samples
             rows = min(rows, asked.pairs or asked.captions or block.captions)
         return rows * samples

@@ -69,6 +69,11 @@ class Synthesize(Block):
         """Where in `data/captions` a task's answers are written."""
         return Path(self.tasks[name].table, f"{name}.parquet")
 
+    def before(self, name: str) -> str | None:
+        """The task whose answers a task asks about; None for a task that reads another table."""
+        read = self.tasks[name].input
+        return next((other for other in self.tasks if read == Path("data/captions") / self.answers(other)), None)
+
 
 class Student(Block):
     """A LoRA adapter of a causal language model that learns to answer as a teacher does (ParaCLIP, section 2.1)."""
