@@ -20,6 +20,8 @@ PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a message's text where the next of the request's pictures belongs."""
 
 
+_LETTERS_A_TOKEN = 200
+"""More than any tokenizer's longest token."""
 MORE_TOKENS = 4
 """How many times its tokens a question is given when it is asked once more, because its answer lacked its end."""
 
@@ -162,7 +164,14 @@ class Reply:
 
     @staticmethod
     def of(request: Request, said: Said, tokens: int) -> Reply:
-        """What `said` is worth, when there was room for `tokens` tokens: nothing where it is empty or lacks its end."""
+        """What `said` is worth, when there was room for `tokens` tokens.
+
+        Nothing where it is empty, lacks its end, or is longer than so many tokens can be.
+        """
+        if len(said.text) > _LETTERS_A_TOKEN * tokens:
+            return Reply(
+                request, None, f"the answer has more letters than {tokens} tokens: the server ignores max_tokens"
+            )
         if request.lacks_its_end(said):
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
         if not without_thought(said.text):

@@ -144,7 +144,8 @@ def _plan(settings: Settings, name: str) -> str:
     total = stored = 0
     for block in batched(questions.read(), _BLOCK):
         total += len(block)
-        stored += len(store.answers(list({question.key for question in block})))
+        answered = store.answers({question.key for question in block})
+        stored += sum(question.key in answered for question in block)
     store.close()
     return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
 

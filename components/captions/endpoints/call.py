@@ -159,7 +159,7 @@ def _said_in(content: object) -> Said:
     """What the first choice says, as a store can keep it."""
     try:
         choice = content["choices"][0]  # type: ignore[index]
-        text = choice["text"] if "text" in choice else choice["message"]["content"]
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
         ended_by = choice.get("finish_reason")
     except (TypeError, KeyError, IndexError, AttributeError):
         raise Fault("response without an answer") from None

@@ -329,6 +329,9 @@ def test_a_dry_run_counts_and_asks_nothing(
     synthesize.main("paraphrase_1", dry_run=True)
     assert "paraphrase_1: 10 questions to counting-1, 0 of them answered, at most 10 to ask" in capsys.readouterr().out
     assert engine.asked == []
+    synthesize.run(world, "paraphrase_1", tmp_path / "captions")
+    synthesize.main("paraphrase_1", dry_run=True)
+    assert "10 of them answered, at most 0 to ask" in capsys.readouterr().out
 
 
 def test_without_a_task_the_command_runs_all_and_exports(
