@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 
+from components.captions.prompts.parsing import without_thought
 from components.core.files import content_hash
 
 Chat = Sequence[Mapping[str, str]]
@@ -19,6 +20,8 @@ PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a message's text where the next of the request's pictures belongs."""
 
 
+_LETTERS_A_TOKEN = 200
+"""More than any tokenizer's longest token."""
 MORE_TOKENS = 4
 """How many times its tokens a question is given when it is asked once more, because its answer lacked its end."""
 
@@ -86,7 +89,7 @@ class Request:
         sampling: how tokens are drawn.
         attempt: number of the sample, from 0.
         pictures: the images that the messages show, in the order of their marks.
-        parse: how the answer will be read; with it, an answer that was cut where that matters is none.
+        parse: how an answer that was cut is read; one that lacks its end is none.
         source: what is asked about.
         sample: number of the answer among those about the source's pair.
     """
@@ -161,9 +164,16 @@ class Reply:
 
     @staticmethod
     def of(request: Request, said: Said, tokens: int) -> Reply:
-        """What `said` is worth, when there was room for `tokens` tokens: nothing where it is empty or lacks its end."""
+        """What `said` is worth, when there was room for `tokens` tokens.
+
+        Nothing where it is empty, lacks its end, or is longer than so many tokens can be.
+        """
+        if len(said.text) > _LETTERS_A_TOKEN * tokens:
+            return Reply(
+                request, None, f"the answer has more letters than {tokens} tokens: the server ignores max_tokens"
+            )
         if request.lacks_its_end(said):
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
-        if not said.text.strip():
+        if not without_thought(said.text):
             return Reply(request, None, "the model said nothing")
         return Reply(request, said.text)

@@ -23,6 +23,7 @@ from components.captions.replay import import_replay
 from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked
+from components.core.errors import InputError
 from components.core.profiles import settings_with
 from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
@@ -60,7 +61,8 @@ def run(
         shard: ask and store only this shard's questions and write no table, which a later run without a shard does.
 
     Raises:
-        InputError: the task, model, store or input table is wrong, or the engine cannot work.
+        InputError: the task, model, store or input table is wrong, the engine cannot work, or more questions failed
+            than `synthesize.max_failed_share` allows; then what was answered is stored and written all the same.
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
@@ -77,6 +79,12 @@ def run(
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
+    most, total = settings.synthesize.max_failed_share, asked.replayed + asked.generated + asked.failed
+    if shard is None and asked.failed > most * total:
+        raise InputError(
+            f"{name}: {asked.failed:,} of {total:,} questions failed (reasons: `cliptune store stats`): run "
+            f"the command again, which asks only these, or raise synthesize.max_failed_share ({most:g}) in params.yaml"
+        )
     return counts
 
 
@@ -108,12 +116,11 @@ def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Sh
 
 
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
-    """The judged task's questions for the candidates that the judge rejects."""
+    """The judged task's questions for the candidates that the judge does not accept."""
     for block in batched(questions.read(shard), _BLOCK):
         verdicts = store.answers([question.key for question in block])
         for question in block:
-            verdict = verdicts.get(question.key)
-            if verdict is not None and questions.task.parse(verdict) == "no":
+            if questions.rejects(verdicts.get(question.key)):
                 yield questions.revision(question)
 
 
@@ -157,7 +164,8 @@ def _plan(settings: Settings, name: str) -> str:
     total = stored = 0
     for block in batched(questions.read(), _BLOCK):
         total += len(block)
-        stored += len(store.answers(list({question.key for question in block})))
+        answered = store.answers({question.key for question in block})
+        stored += sum(question.key in answered for question in block)
     store.close()
     return f"{name}: {total} questions to {questions.model}, {stored} of them answered, at most {total - stored} to ask"
 

@@ -131,6 +131,12 @@ def _check_captions(settings: Settings) -> None:
         choose(tasks, name, "params.yaml: synthesize.tasks:")
         choose(list(wanted.models), wanted.model_of(task), f"params.yaml: synthesize.tasks.{name}.model")
         choose(list(settings.validation.tables), task.table, f"params.yaml: synthesize.tasks.{name}.table")
+        before = wanted.before(name)
+        if task.samples > 1 and before is not None and wanted.tasks[before].table == task.table:
+            raise InputError(
+                f"params.yaml: synthesize.tasks.{name}.samples: it has one answer to each of '{before}', in one row: "
+                f"take the key out, or raise synthesize.tasks.{before}.samples"
+            )
     for table in settings.validation.tables:
         choose(sorted(SYNTHESISED), table, "params.yaml: validate.tables:")
 

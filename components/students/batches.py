@@ -42,7 +42,7 @@ class Batch:
 
 def chat_of(lesson: Lesson) -> Chat:
     """The question of a lesson, as engines are asked it."""
-    return lesson.task.messages({name: disarm(text) for name, text in lesson.inputs.items()})
+    return lesson.task.render({name: disarm(text) for name, text in lesson.inputs.items()}, lesson.prompt)
 
 
 def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[Example]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ _UNCHANGING = {
     "teacher",
 }
 """Settings that do not change the adapter, or do so by the lessons alone."""
+_CODE = ("batches.py", "loop.py", "train.py")
+"""The files of this folder that compute the adapter."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Job:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Those of this fingerprint alone."""
-        return Checkpoints(self.state / f"checkpoints-{self.fingerprint[:16]}")
+        """Those of this fingerprint and of the code as it is."""
+        return Checkpoints(self.state / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
 
     @property
     def inputs(self) -> dict[str, Path]:
@@ -78,8 +80,9 @@ class Job:
         return {file.stem: file for file in self.student.teacher}
 
     def is_done(self) -> bool:
-        """Whether its adapter is there, of the same settings, base and lessons."""
-        known = read_record(self.folder).get("fingerprint") == self.fingerprint
+        """Whether its adapter is there, of the same settings, base, lessons and code, where that was noted down."""
+        record = read_record(self.folder)
+        known = record.get("fingerprint") == self.fingerprint and record.get("code", code_hash()) == code_hash()
         return known and (self.folder / ADAPTER).is_file()
 
     def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
@@ -95,10 +98,17 @@ class Job:
             "examples": examples,
             "settings": self.student.model_dump(mode="json", exclude={"tasks", "teacher"}),
             "fingerprint": self.fingerprint,
+            "code": code_hash(),
             **found,
             "date": datetime.now(UTC).date().isoformat(),
         }
         write_json(folder / RECORD, record)
+
+
+@cache
+def code_hash() -> str:
+    """Hash of the files that compute an adapter."""
+    return content_hash(*((Path(__file__).parent / name).read_text("utf-8") for name in _CODE))
 
 
 def state_of(name: str) -> Path:
@@ -130,7 +140,11 @@ def find_job(settings: Settings, name: str, output: Path) -> Job:
         InputError: there is no such student, or its lessons or its base are missing.
     """
     student = find_student(settings, name)
-    lessons = lessons_of(student, lessons_path(name))
+    asked = settings.synthesize.tasks
+    lessons = [
+        replace(lesson, prompt=asked[lesson.task.name].prompt) if lesson.task.name in asked else lesson
+        for lesson in lessons_of(student, lessons_path(name))
+    ]
     return Job(name, student, output / name, lessons, revision_of(None, student.base))
 
 

@@ -15,7 +15,6 @@ from components.captions.asking.questions import Questions, questions_of
 from components.captions.engine import Engine
 from components.captions.request import Source
 from components.captions.store import GenerationStore
-from components.captions.synthesize import OUTPUT
 from components.core.errors import InputError
 from components.core.settings import Settings, Task
 
@@ -72,10 +71,9 @@ def needed_task(settings: Settings, name: str) -> str | None:
     Raises:
         InputError: params.yaml has no such task.
     """
-    tasks = settings.synthesize.tasks
-    if name not in tasks:
+    if name not in settings.synthesize.tasks:
         raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
-    return next((other for other in tasks if tasks[name].input == OUTPUT / settings.synthesize.answers(other)), None)
+    return settings.synthesize.before(name)
 
 
 def _moved(

@@ -144,11 +144,12 @@ _SAME_ANSWERS = {"difference_cub": "difference"}
 
 @dataclass(frozen=True)
 class Lesson:
-    """A question and the answer that the teacher gives to it."""
+    """A question, the answer that the teacher gives to it, and which wording of the question the student learns."""
 
     task: PromptTask
     inputs: Inputs
     answer: str
+    prompt: str = "own"
 
 
 def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:

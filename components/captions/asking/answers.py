@@ -41,17 +41,10 @@ def _rows(store: GenerationStore, questions: Questions, block: Sequence[Request]
     answers = _Answers(store, keys)
     if questions.task.judges is None:
         return [_row(questions, question, _parsed(answers, question.key, questions)) for question in block]
-    verdicts = [_parsed(answers, key, questions) for key in keys]
-    revisions = {
-        question.key: questions.revision(question).key
-        for question, verdict in zip(block, verdicts, strict=True)
-        if verdict["text"] == "no"
-    }
+    rejected = [question for question in block if questions.rejects(answers.answers.get(question.key))]
+    revisions = {question.key: questions.revision(question).key for question in rejected}
     revised = _Answers(store, list(revisions.values()))
-    return [
-        _row(questions, question, _judged(questions, question, verdict, revised, revisions))
-        for question, verdict in zip(block, verdicts, strict=True)
-    ]
+    return [_row(questions, one, _judged(questions, one, answers, revised, revisions.get(one.key))) for one in block]
 
 
 class _Answers:
@@ -75,15 +68,18 @@ def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None 
     return {"text": text, "accepted": text is not None, "reason": None if text is not None else "unparsable"}
 
 
-def _judged(questions: Questions, question: Request, verdict: Row, revised: _Answers, revisions: dict[str, str]) -> Row:
-    """The text that stands after the judge's verdict: the candidate, or the judge's own answer."""
+def _judged(
+    questions: Questions, question: Request, verdicts: _Answers, revised: _Answers, revision: str | None
+) -> Row:
+    """The candidate, or the judge's own text in its place; `revision` is the key of that text's question."""
+    if revision is not None:
+        own = _parsed(revised, revision, questions, questions.task.judges)
+        return {**own, "verdict": "no", "written_by": "judge"}
+    verdict = _parsed(verdicts, question.key, questions)
     if verdict["text"] is None:
         return verdict
-    if verdict["text"] == "yes":
-        candidate = question.source.inputs[questions.task.inputs[1]]
-        return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
-    own = _parsed(revised, revisions[question.key], questions, questions.task.judges)
-    return {**own, "verdict": "no", "written_by": "judge"}
+    candidate = question.source.inputs[questions.task.inputs[1]]
+    return {"text": candidate, "accepted": True, "reason": None, "verdict": "yes", "written_by": "generator"}
 
 
 def _row(questions: Questions, question: Request, outcome: Row) -> Row:

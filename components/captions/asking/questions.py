@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from components.captions.engine import Engine
 from components.captions.inputs.sources import Accepts, Ask, caption_words
@@ -40,11 +39,10 @@ class Questions:
     @property
     def most(self) -> int:
         """How many questions there can be: about captions, pairs of captions or answers that another task gives."""
-        block, asked = self.settings.synthesize, self.asked
-        answered = {Path("data/captions") / block.answers(name): name for name in block.tasks}
+        block, asked, name = self.settings.synthesize, self.asked, self.task.name
         rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
-        while (before := answered.get(asked.input)) is not None:
-            asked = block.tasks[before]
+        while (before := block.before(name)) is not None:
+            name, asked = before, block.tasks[before]
             samples *= asked.samples
             rows = min(rows, asked.pairs or asked.captions or block.captions)
         return rows * samples
@@ -81,6 +79,10 @@ class Questions:
             )
         return caption_words(*words)
 
+    def rejects(self, verdict: str | None) -> bool:
+        """Whether a judge's answer is not a "yes"; as in SemCLIP's released code, one with neither word rejects too."""
+        return verdict is not None and self.task.parse(verdict) != "yes"
+
     def revision(self, question: Request) -> Request:
         """What the judge is asked when it rejects a candidate: the judged task's own question.
 
@@ -95,7 +97,7 @@ class Questions:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
-        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse, source, sample)
+        return Request(task.name, chat, self.model, sampling, attempt, source.pictures, task.parse_cut, source, sample)
 
 
 def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from circuitbreaker import STATE_CLOSED, STATE_HALF_OPEN, CircuitBreaker  # type: ignore[import-untyped]
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from components.captions.endpoints.call import Fault, Refusal, call, message_of, seed_of
+from components.captions.endpoints.call import Denial, Fault, Refusal, call, message_of, seed_of
 from components.captions.request import COMPLETION, Reply, Request, Said, Sampling
 from components.core.errors import InputError
 
@@ -130,8 +130,8 @@ class _Row:
 class Endpoints:
     """Answers requests through whichever URL has the fewest in flight.
 
-    A failed attempt says nothing about its row while no server works at all. So before a row is given up, a canary
-    question must be answered; and the run stops when nothing has been answered for `give_up_s`.
+    A failed attempt says nothing about its row while no server works at all. So before a row is given up, or counts as
+    denied, a canary question must be answered; and the run stops when nothing has been answered for `give_up_s`.
     """
 
     def __init__(
@@ -187,7 +187,13 @@ class Endpoints:
             await endpoint.client.close()
 
     async def _attempt(self, row: _Row) -> Said:
-        return await self._ask(await self._free(row), row.request)
+        endpoint = await self._free(row)
+        try:
+            return await self._ask(endpoint, row.request)
+        except Denial as denial:
+            if await self._probe(endpoint, row.request):
+                raise
+            raise Fault(str(denial)) from None
 
     async def _free(self, row: _Row) -> Endpoint:
         """The free URL with the fewest requests in flight; on the way, one that has had its rest is tried again."""
@@ -227,7 +233,11 @@ class Endpoints:
         return answer
 
     async def _probe(self, endpoint: Endpoint, request: Request) -> bool:
-        """Whether a canary question of the kind of `request` is answered: no row pays for finding out."""
+        """Whether a canary question of the kind of `request` is answered: no row pays for finding out.
+
+        Raises:
+            InputError: it is denied.
+        """
         role = COMPLETION if request.completion is not None else "user"
         canary = Request(request.task, ((role, _CANARY),), request.model, Sampling(0.0, 1.0, 1), 0)
         endpoint.probing = True
@@ -235,6 +245,8 @@ class Endpoints:
             await self._ask(endpoint, canary)
         except Fault:
             return False
+        except Denial as denial:
+            raise InputError(denial.advice) from None
         except Refusal:
             return True
         finally:

@@ -11,7 +11,6 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from components.captions.request import PICTURE, Picture, Request, Said
-from components.core.errors import InputError
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -23,7 +22,8 @@ _LONGEST_REASON = 120
 _CONNECT_WITHIN = 10.0
 _PASSING = {408, 409, 425, 429}
 """Besides 5xx, the statuses after which the same request may succeed."""
-_STOPPING = {401, 403, 404}
+_DENYING = {401, 403, 404}
+"""Most often a wrong key, path or model; some gateways deny single prompts in this way."""
 
 
 class Fault(Exception):
@@ -42,6 +42,18 @@ class Fault(Exception):
 
 class Refusal(Exception):
     """Why a server will never answer this request, in a few words without secrets."""
+
+
+class Denial(Refusal):
+    """A refusal that may mean every request.
+
+    Attributes:
+        advice: the URL, the model and the environment variable of the key, never the key.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.advice = advice
 
 
 def message_of(request: Request, model: str) -> tuple[str, dict[str, Any]]:
@@ -86,8 +98,7 @@ async def call(client: AsyncOpenAI, path: str, body: Mapping[str, Any], timeout_
     Raises:
         Fault: this attempt failed.
         Refusal: every attempt would.
-        InputError: the server does not know the path or the model, or wants another key; the message names the URL,
-            the model and the environment variable of the key, never the key.
+        Denial: every attempt would, and perhaps every request.
     """
     from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
 
@@ -107,15 +118,17 @@ async def call(client: AsyncOpenAI, path: str, body: Mapping[str, Any], timeout_
 
 def _failed(error: APIStatusError, client: AsyncOpenAI, model: str, key_env: str) -> Exception:
     code = error.status_code
-    if code in _STOPPING:
+    reason = f"HTTP {code}{_said(error.body, client.api_key)}"
+    if code in _DENYING:
         url = str(client.base_url).rstrip("/")
-        return InputError(
+        return Denial(
+            reason,
             f"{url} answered HTTP {code} when asked for model '{model}': correct `urls` (they end in /v1) or `model` "
-            f"in params.yaml: synthesize.models, or the key in the environment variable {key_env}"
+            f"in params.yaml: synthesize.models, or the key in the environment variable {key_env}",
         )
     if code in _PASSING or not 400 <= code < 500:
         return Fault(f"HTTP {code}", overload=code == 429, rest_s=_rest(error.response.headers.get("retry-after")))
-    return Refusal(f"HTTP {code}{_said(error.body, client.api_key)}")
+    return Refusal(reason)
 
 
 def _rest(retry_after: str | None) -> float:
@@ -146,7 +159,7 @@ def _said_in(content: object) -> Said:
     """What the first choice says, as a store can keep it."""
     try:
         choice = content["choices"][0]  # type: ignore[index]
-        text = choice["text"] if "text" in choice else choice["message"]["content"]
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
         ended_by = choice.get("finish_reason")
     except (TypeError, KeyError, IndexError, AttributeError):
         raise Fault("response without an answer") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import Event, Semaphore, Thread
+from typing import Any
 
 from components.captions.endpoints.addresses import Endpoints
 from components.captions.request import Reply, Request
@@ -18,6 +19,7 @@ _LEAVE_WITHIN_S = 10.0
 def flow(connect: Callable[[], Endpoints], slots: int, requests: Iterable[Request]) -> Iterator[Iterator[list[Reply]]]:
     """The batches of replies to `requests`; leaving the block cancels what is in flight.
 
+    When one request ends the work, what is in flight has some seconds to arrive before that error is raised.
     Neither an iterator that blocks nor a slow caller holds up what is in flight.
 
     Args:
@@ -95,11 +97,19 @@ class _Flow:
                 fetched += len(replies)
                 self._unfetched.release(len(replies))
             if fault is not None:
+                self.stop()
+                asyncio.run_coroutine_threadsafe(_settled(), self._loop).result()
+                arrived = [arrival for arrival in self._there() if isinstance(arrival, Reply)]
+                if arrived:
+                    yield arrived
                 raise fault
 
     def _waiting(self) -> Iterator[Reply | Exception | None]:
         """Wait for an arrival, then give all that are there."""
         yield self._arrived.get()
+        yield from self._there()
+
+    def _there(self) -> Iterator[Reply | Exception | None]:
         while True:
             try:
                 yield self._arrived.get_nowait()
@@ -114,12 +124,22 @@ class _Flow:
 
     async def leave(self) -> None:
         """Cancel what is in flight, then close the connections."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
+        others = _others()
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         if self._endpoints is not None:
             await self._endpoints.close()
+
+
+def _others() -> set[asyncio.Task[Any]]:
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def _settled() -> None:
+    """Wait until nothing is in flight, but not for long."""
+    if others := _others():
+        await asyncio.wait(others, timeout=_LEAVE_WITHIN_S)
 
 
 @contextmanager

@@ -15,7 +15,24 @@ _LIST_MARK = re.compile(
 )
 _QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
 _DECODER = json.JSONDecoder()
+_THOUGHT = "(?:think|thinking|thought|thoughts|reasoning)"
+_THOUGHT_BEGINS = re.compile(rf"[<\[]{_THOUGHT}[>\]]", re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(rf"[<\[]/{_THOUGHT}[>\]]", re.IGNORECASE)
+_CHOICE = re.compile(r"\byes\b\W{0,3}(?:\bor\b|/)\W{0,3}\bno\b", re.IGNORECASE)
+_VERDICT = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 _OPENING, _MOST_OBJECTS = re.compile(r'\{\s*"'), 20
+
+
+def without_thought(answer: str) -> str:
+    """`answer` without the thoughts of a reasoning model; empty where it ends within one.
+
+    Some chat templates open the first thought themselves, so that an answer only closes it.
+
+    >>> without_thought("I could say yes.</think>No"), without_thought("<think>They want")
+    ('No', '')
+    """
+    said = _THOUGHT_ENDS.split(answer)[-1]
+    return _THOUGHT_BEGINS.split(said)[0].strip()
 
 
 def cut(answer: str) -> str | None:
@@ -72,11 +89,19 @@ def _closes_last(text: str, opening: str, closing: str) -> bool:
 def verdict(answer: str) -> str | None:
     """`yes` or `no`; an answer that says both is a yes, as in SemCLIP's released code, one with neither is none.
 
+    The words "Yes" or "No" together repeat the question and are not a verdict.
+
     >>> verdict("No, it says something else."), verdict("I cannot tell.")
     ('no', None)
     """
-    said = {word.lower() for word in re.findall(r"\b(?:yes|no)\b", answer, re.IGNORECASE)}
+    said = {word.lower() for word in _VERDICT.findall(_CHOICE.sub(" ", answer))}
     return next((word for word in ("yes", "no") if word in said), None)
+
+
+def first_verdict(answer: str) -> str | None:
+    """The verdict that an answer begins with; the one that counts where the answer was cut."""
+    found = re.match(rf"\W*({_VERDICT.pattern})(?!\W{{0,3}}(?:or\b|/))", answer, re.IGNORECASE)
+    return found[1].lower() if found else None
 
 
 def scored_json(answer: str, keys: Sequence[str]) -> str | None:

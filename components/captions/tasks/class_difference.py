@@ -34,4 +34,5 @@ TASK = PromptTask(
     parse=cut,
     published=_published,
     outputs=("difference",),
+    answers_repeat=("of the visual difference", "in terms of color or shape", "between an image of", "and an image of"),
 )

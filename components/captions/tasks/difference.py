@@ -52,4 +52,5 @@ TASK = PromptTask(
     parse=cut,
     published=_published,
     outputs=("difference",),
+    answers_repeat=("the visual difference between an image", "and an image"),
 )

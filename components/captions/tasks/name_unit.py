@@ -30,4 +30,5 @@ TASK = PromptTask(
     messages=_messages,
     parse=first_line,
     outputs=("unit",),
+    answers_repeat=("to each other", "out of the"),
 )

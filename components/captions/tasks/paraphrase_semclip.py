@@ -28,4 +28,5 @@ TASK = PromptTask(
     parse=first_line,
     published=_published,
     outputs=("paraphrase",),
+    answers_repeat=("with the same",),
 )

@@ -49,4 +49,5 @@ TASK = PromptTask(
     parse=first_line,
     published=_published,
     outputs=("absence",),
+    answers_repeat=("that there is no",),
 )

@@ -55,6 +55,9 @@ class Synthesize(Block):
     replay: Path | None = None
     """A Parquet export of generations to import into the store first."""
     tasks: dict[str, Task]
+    max_failed_share: float = Field(0.05, ge=0, le=1)
+    """Share of a task's questions that may fail; with more the stage ends with an error, and its next run asks these
+    again."""
     scale: Scale = Scale()
     """How the flow `synthesize-captions` spreads a task's rows over workers."""
 
@@ -65,6 +68,11 @@ class Synthesize(Block):
     def answers(self, name: str) -> Path:
         """Where in `data/captions` a task's answers are written."""
         return Path(self.tasks[name].table, f"{name}.parquet")
+
+    def before(self, name: str) -> str | None:
+        """The task whose answers a task asks about; None for a task that reads another table."""
+        read = self.tasks[name].input
+        return next((other for other in self.tasks if read == Path("data/captions") / self.answers(other)), None)
 
 
 class Student(Block):

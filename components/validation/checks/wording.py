@@ -11,21 +11,39 @@ from components.captions.prompts.disarm import TURN_MARKS, visible
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 
-_LEAD_INS = re.compile(
-    r"^\W*(?:(?:sure|certainly|of course|okay|absolutely)\b|here(?:'s| is| are) (?:a|an|the|your|my|one|some)\b"
-    r"(?:\W+\w+){0,3}?\W+(?:paraphras|rephras|rewrit|version|caption)"
-    r"|(?:paraphrased?|rephrased|rewritten|caption|answer|output|response|text)(?: \w+){0,2}[\s*_]*:"
-    r"|the (?:\w+ )?(?:caption|text|paraphrase|sentence) (?:is|was|reads|says|describes|can be|could be|should be)\b"
-    r"|(?:i am|i'm) (?:sorry|unable|an)\b|i (?:can ?no|can')t\b|as an? (?:ai|language model)\b)"
-    r"|<\|[a-z_]+\|>",
-    re.IGNORECASE,
-)
-_ABOUT_THE_TASK = re.compile(r"\b(?:the|this|that) (?:sentence|caption|statement)\b", re.IGNORECASE)
+_SIGNS = {
+    "lead_in": re.compile(
+        r"^\W*(?:(?:sure|certainly|of course|okay|absolutely|alright|hm+|got it|understood|unfortunately|sorry)\b"
+        r"|(?:ok|right|yes|well|so|great|wait|first|as requested)\s*[,!.:]|\w+ \w+!\s+\S"
+        r"|here(?:'s| is| are) (?:a|an|the|your|my|one|some)\b"
+        r"(?:\W+\w+){0,3}?\W+(?:paraphras|rephras|rewrit|version|caption)"
+        r"|(?:\w+ ){0,2}(?:paraphrased?|rephrased|rewritten|caption|answer|output|response|text|version)"
+        r"(?: \w+){0,2}[\s*_]*:"
+        r"|the (?:\w+ )?(?:caption|text|paraphrase|sentence) (?:is|was|reads|says|describes|(?:can|could|should) be)\b"
+        r"|as an? (?:ai|language model)\b)",
+        re.IGNORECASE,
+    ),
+    # Not every "you": of a picture one says "you see a dog".
+    "speaker": re.compile(
+        r"\b(?:I(?:['\u2019](?:m|d|ll|ve))?(?!-)|me|[Mm]y|[Ll]et['\u2019]s"
+        r"|[Yy]ou(?:['\u2019]d| would)? (?:ask|gave|give|like|need|prefer|provided|want|could say|can say|go\b))\b"
+    ),
+    "task": re.compile(
+        r"\b(?:the|this|that|your) (?:sentence|caption|statement)\b|\b(?:re(?:phras|word|writ)|paraphras|synonym)\w*"
+        r"|\((?:\w+ ){0,2}\d+ (?:words?|characters?|tokens?)\)|\b(?:word count|note|meaning):"
+        r"|\b(?:hope (?:this|that|it)|feel free|(?:same|original) meaning)\b|\?",
+        re.IGNORECASE,
+    ),
+    "markup": re.compile(r"[{}\\]|</?[a-z][^<>]*>|<\||\*\*|^(?:#+ |\[\s*[\"'])|&#?\w+;", re.IGNORECASE),
+}
+"""What a text about a picture does not have, unless its source has the like: an opening of an answer, the one who
+answers or asks, words about the task (a question is one to the user), and marks of HTML, JSON, LaTeX or Markdown."""
+
 _PHRASE_WORDS = 3
 
 
 def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
-    """Every run of three words of the task's own question, the texts asked about left out.
+    """Every run of three words of the task's own question, without the texts asked about and what answers need.
 
     Demonstrations before the last question are no part of it: a good answer sounds like theirs. A text that was
     judged may repeat the question of either task.
@@ -34,12 +52,13 @@ def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
     first, last = messages[0]["content"], messages[-1]["content"]
     asked = (first, last) if len(messages) > 1 else (last.rpartition("Q:")[2],)
     own = frozenset(phrase for text in asked for part in text.split("\x00") for phrase in _phrases(part))
+    own -= {phrase for wanted in task.answers_repeat for phrase in _phrases(wanted)}
     return own if task.judges is None else own | prompt_phrases(find_task(task.judges))
 
 
 def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:
-    """What makes `text` an echo (`lead_in`, `task` or `prompt`), or None; words that `source` holds too are none."""
-    for name, pattern in (("lead_in", _LEAD_INS), ("task", _ABOUT_THE_TASK)):
+    """What makes `text` an answer and no caption, a name of `_SIGNS` or `prompt`; None for what `source` has too."""
+    for name, pattern in _SIGNS.items():
         if pattern.search(text) and not pattern.search(source):
             return name
     return "prompt" if (_phrases(text) & phrases) - _phrases(source) else None

@@ -73,7 +73,7 @@ DENIED = Check("denial", "denial", _denial_faults)
 FAITHFUL_BESIDES = Check("fault", "fault", _faults)
 """Says what the picture shows, all of it and, but for the absent object, nothing else, where the world knows."""
 
-_OF_NAMES = ("leak", "injection")
+_OF_NAMES = ("echo", "leak", "injection")
 
 TABLES = (
     Synthesised(

@@ -363,9 +363,10 @@ def test_longer_answers_end_where_the_model_goes_on_to_something_else(name: str)
 
 @pytest.mark.parametrize("name", NAMES)
 @given(answer=st.text())
-def test_parsing_never_raises_and_never_gives_empty_text(name: str, answer: str) -> None:
+def test_parsing_never_raises_never_gives_empty_text_and_never_reads_thoughts(name: str, answer: str) -> None:
     parsed = find_task(name).parse(answer)
     assert parsed is None or parsed.strip()
+    assert find_task(name).parse(f'<think>"Yes", a dog.</think>{answer}') == parsed
 
 
 def test_unknown_task_is_named() -> None:

@@ -84,6 +84,10 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["synthesize"]["tasks"]["rewrite"].update(table="rewrite"),
         "synthesize.tasks.rewrite.table 'rewrite' is unknown: did you mean 'rewrites'?",
     ),
+    "samples of a second step": (
+        lambda raw: raw["synthesize"]["tasks"]["change_unit"].update(samples=2),
+        "synthesize.tasks.change_unit.samples: it has one answer to each of 'name_unit', in one row",
+    ),
     "table": (
         lambda raw: raw["validate"]["tables"].update(paraphrase={"folder": "data/validated/paraclip"}),
         "validate.tables: 'paraphrase' is unknown: did you mean 'paraphrases'?",

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.students.job import Job, find_job
+from components.students.batches import chat_of
+from components.students.job import Job, code_hash, find_job
 from components.students.record import ADAPTER, INDEX, RECORD, write_index
 from tests.support.student_making import make_lessons, make_plan
 
@@ -52,6 +54,30 @@ def test_other_lessons_another_base_or_a_lost_file_have_it_trained_again(tmp_pat
     assert not Job(job.name, job.student, job.folder, job.lessons, "base-2").is_done()
     (job.folder / ADAPTER).unlink()
     assert not job.is_done()
+
+
+def test_other_code_has_it_trained_again_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = _job(tmp_path)
+    _finish(job)
+    record = json.loads((job.folder / RECORD).read_text())
+    (job.folder / RECORD).write_text(json.dumps(record | {"code": code_hash()}))
+    before = job.checkpoints.folder
+    assert job.is_done()
+    monkeypatch.setattr("components.students.job.code_hash", lambda: "edited")
+    assert not job.is_done()
+    assert job.checkpoints.folder != before
+
+
+def test_a_student_learns_the_wording_that_it_will_be_asked(settings: Settings, tmp_path: Path) -> None:
+    teacher = tmp_path / "set.tsv"
+    teacher.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
+    block, student = settings.synthesize, make_plan(tasks=["paraphrase_1"], teacher=[teacher])
+    for prompt in ("own", "published"):
+        asked = block.tasks["paraphrase_1"].model_copy(update={"prompt": prompt})
+        changed = block.model_copy(update={"tasks": block.tasks | {"paraphrase_1": asked}})
+        taught = settings.model_copy(update={"students": {"taught": student}, "synthesize": changed})
+        (lesson,) = find_job(taught, "taught", tmp_path).lessons
+        assert chat_of(lesson) == find_task("paraphrase_1").render({"caption": "IMG dog"}, prompt)
 
 
 def test_checkpoints_are_those_of_the_same_settings(tmp_path: Path) -> None:

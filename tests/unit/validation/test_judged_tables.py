@@ -72,7 +72,7 @@ def test_a_judged_text_may_echo_neither_question() -> None:
     phrases = prompt_phrases(find_task("judge_negation"))
     own = "A completely false version of a dog."
     assert find_echo(own, CAPTION, phrases) == "prompt"
-    assert find_echo("Does it contradict or misrepresent the original?", CAPTION, phrases) == "prompt"
+    assert find_echo("Does it contradict or misrepresent the original", CAPTION, phrases) == "prompt"
     assert find_echo("No dog is left of the cat.", CAPTION, phrases) is None
 
 

@@ -95,10 +95,18 @@ def test_such_a_request_is_worth_no_other(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [401, 403, 404])
-def test_such_a_server_is_worth_no_other_request(code: int) -> None:
+def test_such_a_server_is_worth_no_other_request_if_it_denies_a_canary_too(code: int) -> None:
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        denied = "penguin" in prompt(request) or strict
+        return httpx2.Response(code, json={"error": {"message": "Blocked."}}) if denied else said("ok")
+
+    strict = False
+    found = replies({"a": handler}, ["a dog", "a penguin", "a cat"])
+    assert [reply.failure for reply in found] == [None, f"HTTP {code}: Blocked.", None]
+    strict = True
     wanted = f"http://a/v1 answered HTTP {code} when asked for model 'fake'.* environment variable KEY"
-    with response(status_code=code) as ask, pytest.raises(InputError, match=wanted):
-        ask()
+    with pytest.raises(InputError, match=wanted):
+        replies({"a": handler}, ["a dog"])
 
 
 @pytest.mark.parametrize(

@@ -342,8 +342,11 @@ def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(server: F
         ("judge_negation", "Yes", "Yes"),
         ("judge_negation", "Yes, it", "Yes, it"),
         ("judge_negation", "The sentence does", None),
+        ("judge_negation", 'Okay, I must answer "Yes" or "No". It says yes', None),
+        ("judge_negation", "<think>Yes, it", None),
         ("paraphrase_1", "A dog runs.\nIt is", "A dog runs.\nIt is"),
         ("paraphrase_1", "A dog runs along the", None),
+        ("paraphrase_1", "<think>They want a dog.\nA dog runs.\nIt is", None),
         ("difference", "The dog is small. Q: What", "The dog is small. Q: What"),
         ("difference", "The dog is", None),
         ("score_difference", SCORE + " I hope", SCORE + " I hope"),
@@ -354,7 +357,7 @@ def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
     server: FakeServer, task: str, content: str, answer: str | None
 ) -> None:
     server.control("set", instead={"a dog": [content, "length"]})
-    asked = replace(question("a dog"), parse=find_task(task).parse)
+    asked = replace(question("a dog"), parse=find_task(task).parse_cut)
     before = server.control()["sent"]
     (reply,) = replies(engine_at(server), [asked])
     assert reply.answer == answer
@@ -369,6 +372,8 @@ def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
         ("", "stop", "the model said nothing"),
         (None, None, "the model said nothing"),
         (" \n", "stop", "the model said nothing"),
+        ("<think>A dog?</think>\n", "stop", "the model said nothing"),
+        ("dog " * 3000, "stop", "the answer has more letters than 40 tokens: the server ignores max_tokens"),
         (None, "length", "the answer was cut at 160 tokens: raise the task's max_tokens"),
         ("A dog", "content_filter", "the server's content filter stopped the answer"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.prompts.parsing import cut, scored_json, verdict
+from components.captions.prompts.parsing import cut, first_verdict, scored_json, verdict, without_thought
 
 KEYS = ("one", "score", "why")
 GOOD = {"one": "A dog.", "score": 0.75, "why": "It fits."}
@@ -45,6 +45,8 @@ def test_texts_end_where_the_model_goes_on_to_something_else(answer: str, text: 
         ("No. It loses the dog.", "no"),
         ("No... on second thoughts, Yes", "yes"),
         ("Answer: NO", "no"),
+        ('I must say "Yes" or "No". No', "no"),
+        ("Yes/no? No.", "no"),
         ("Yesterday nobody knew.", None),
         ("It does not.", None),
         ("", None),
@@ -52,6 +54,30 @@ def test_texts_end_where_the_model_goes_on_to_something_else(answer: str, text: 
 )
 def test_a_verdict_is_yes_or_no_or_none(answer: str, said: str | None) -> None:
     assert verdict(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("<think>Yes?</think>\n\nNo", "No"),
+        ("[THINK]Yes?[/THINK]No", "No"),
+        ("Okay, they want\na dog.\n</think>\n\nOne hound.", "One hound."),
+        ("<think>a</think> b <thinking>c</thinking> One hound.", "One hound."),
+        ("<think>Okay, they want", ""),
+        ("One hound. <think>Was that", "One hound."),
+        ("A dog thinks <3 of [food].", "A dog thinks <3 of [food]."),
+    ],
+)
+def test_thoughts_are_left_out(answer: str, said: str) -> None:
+    assert without_thought(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("Yes, the", "yes"), ('"No." It', "no"), ("I would say yes", None), ('"Yes" or "No"? I', None), ("Yes/no", None)],
+)
+def test_a_cut_answer_begins_with_its_verdict(answer: str, said: str | None) -> None:
+    assert first_verdict(answer) == said
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,77 @@ from components.validation.checks.wording import find_echo, find_foreign, find_i
 PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("paraphrase_2"))
 
 
+DOGS = "A black dog is running after a white dog in the snow ."
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("Alright, a black dog chases a white one.", "lead_in"),
+        ("Hmm, so a black dog chases a white one.", "lead_in"),
+        ("Got it! A black dog chases a white one.", "lead_in"),
+        ("Great question! A black dog chases a white one.", "lead_in"),
+        ("Well, a black dog chases a white one.", "lead_in"),
+        ("Unfortunately, black dogs cannot be rewritten.", "lead_in"),
+        ("Concise version: a black dog chases a white one.", "lead_in"),
+        ("I'd be happy to help! A black dog chases a white one.", "speaker"),
+        ("A black dog chases a white one. Let me know.", "speaker"),
+        ("A black dog, if you want a chase.", "speaker"),
+        ("My attempt, a black dog in snow.", "speaker"),
+        ("The user has a black dog to rephrase.", "task"),
+        ("How to word black dogs running in snow?", "task"),
+        ("A black dog chases a white one. (10 words)", "task"),
+        ("A black dog chases a white one (about 10 words).", "task"),
+        ("A black dog chases a white one. Hope this helps!", "task"),
+        ("A black dog chases a white one. Note: it is short.", "task"),
+        ('{"text": "A black dog chases a white one."}', "markup"),
+        ('["A black dog chases a white one."]', "markup"),
+        ("<answer>A black dog chases a white one.</answer>", "markup"),
+        ("A black dog <img src=x onerror=alert(1)>", "markup"),
+        (r"\boxed{A black dog chases a white one.}", "markup"),
+        ("**A black dog** chases a white one.", "markup"),
+        ("A black dog chases&nbsp;a white one.", "markup"),
+        ("A black dog chases a white one.<|im_end|>", "markup"),
+        ("I cannot do this, black dogs or not.", "speaker"),
+    ],
+)
+def test_an_answer_that_talks_or_is_marked_up_is_no_caption(text: str, sign: str) -> None:
+    assert find_echo(text, DOGS, frozenset()) == sign
+    assert find_echo(text, f"{text} (again)", frozenset()) is None, "what the source has too is its own"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog stares at you from the US flag.",
+        "Great Danes and a well, so deep in snow: two dogs.",
+        "A worker on an I-beam at 5 < 6 degrees & rising.",
+        "Wow! A black dog chases a white one.",
+        "On the left you see a black dog with [H69] and 50% snow.",
+    ],
+)
+def test_captions_that_look_like_talk_or_markup(text: str) -> None:
+    assert find_echo(text, DOGS, frozenset()) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        ("state_absence", "A dog runs in the snow, and there is no car."),
+        ("state_absence", "A dog in the snow, showing that there is no car."),
+        ("class_difference", "In an image of a cat the ears are pointed; in terms of color or shape cats vary."),
+        ("class_difference", "Of the visual differences between an image of a cat and an image of a dog, ears."),
+        ("difference", "The visual difference between an image of a cat and an image of a dog is the ears."),
+        ("difference_cub", "The visual difference is the beak."),
+        ("name_unit", "a dog coming out of the water"),
+        ("name_unit", "two dogs next to each other"),
+        ("judge_paraphrase", "Two girls with the same hat."),
+    ],
+)
+def test_words_that_an_answer_needs_are_no_echo(task: str, text: str) -> None:
+    assert find_echo(text, "cat", prompt_phrases(find_task(task))) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -30,9 +101,6 @@ PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("
         "The caption is a small dog on red.",
         "The given text describes a dog.",
         "As an AI language model I do not see pictures.",
-        "I'm sorry, there is no picture.",
-        "I cannot rewrite this.",
-        "A small dog on red.<|im_end|>",
     ],
 )
 def test_lead_in(text: str) -> None:
@@ -46,7 +114,8 @@ def test_talk_about_the_task(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["A dog, avoiding use of existing words", "You rewrite captions.", "PRESERVING the meaning"]
+    "text",
+    ["A dog, avoiding use of existing words", "A dog of existing words", "PRESERVING the meaning"],
 )
 def test_prompt(text: str) -> None:
     assert find_echo(text, "small dog red bg", PHRASES) == "prompt"
