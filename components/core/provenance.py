@@ -12,6 +12,7 @@ from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
 
 LOCK = Path("dvc.lock")
+_ROOT = Path(__file__).parents[2]
 
 
 def git_commit() -> str:
@@ -36,8 +37,15 @@ def path_hash(path: Path) -> str:
     """Hash of a file's bytes, or of the names and bytes of all files below a folder."""
     if path.is_file():
         return file_hash(path)
-    files = sorted(entry for entry in path.rglob("*") if entry.is_file())
+    files = sorted(entry for entry in path.rglob("*") if entry.is_file() and "__pycache__" not in entry.parts)
     return content_hash(*(part for entry in files for part in (str(entry.relative_to(path)), file_hash(entry))))
+
+
+def code_hash(stage: str) -> str:
+    """Hash of the code that dvc.yaml lists for a stage: resume state that other code made must not be used."""
+    listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
+    code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
+    return content_hash(*(part for name in code for part in (name, path_hash(_ROOT / name))))
 
 
 def data_hashes(paths: Iterable[Path]) -> dict[str, str]:

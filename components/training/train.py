@@ -24,7 +24,7 @@ from components.core.compute.hardware import pick_autocast, pick_device, pick_pr
 from components.core.errors import InputError
 from components.core.files import content_hash, write_json
 from components.core.project import run_in_project, start
-from components.core.provenance import data_hashes, git_commit, path_hash
+from components.core.provenance import code_hash, data_hashes, git_commit, path_hash
 from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
@@ -136,7 +136,7 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
         new = method.new(hyper)
         learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
+    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep, code_hash("train"))
     run = Run(
         title=job.entry.name,
         model=model,

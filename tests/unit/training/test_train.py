@@ -319,6 +319,15 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     assert same == known[0]
 
 
+def test_a_run_starts_over_when_its_code_has_changed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for code, said in (("one", 0), ("one", 0), ("other", 1)):
+        monkeypatch.setattr(train, "code_hash", lambda stage, code=code: f"{stage}-{code}")
+        _checkpoints_of(world, {"method": "paraclip", "warmup_steps": 2}, tmp_path)
+        assert sum("made by other code" in record.getMessage() for record in caplog.records) == said
+
+
 def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options: Any) -> str:
     """The name of the folder that a run which cannot finish leaves its checkpoint in."""
     before = set((world.folder / "state").glob("tried-*"))
