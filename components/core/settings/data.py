@@ -18,6 +18,20 @@ class World(Block):
     seed: Seed = 0
 
 
+_NONE = Path("components/__init__.py")
+"""Stands for no file: DVC's templates need a path that exists."""
+
+
+class Depends(Block):
+    """Files that no stage makes and that dvc.yaml lists among a stage's dependencies; folders count whole."""
+
+    prepare: Path = _NONE
+    base: Path = _NONE
+    students: Path = _NONE
+    synthesize: Path = _NONE
+    train: Path = _NONE
+
+
 class Counts(Block):
     """Pairs per split."""
 
