@@ -56,6 +56,7 @@ class Job:
 
     Attributes:
         base: the base encoder's weights where they are to be averaged with, else none.
+        from_base: whether all weights begin as the base's.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
 
@@ -65,6 +66,7 @@ class Job:
     base: dict[str, Tensor]
     data: Data
     hashes: dict[str, str]
+    from_base: bool = True
 
     @property
     def fingerprint(self) -> str:
@@ -113,7 +115,9 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
         beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
-        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()) | beside | data.streamed)
+        hashes = data_hashes(inputs.values()) | beside | data.streamed
+        from_base = encoder is base and entry.hyper.image_tower != "random"
+        job = Job(settings, entry, encoder, kept, data, hashes, from_base)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
@@ -206,6 +210,7 @@ def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
         "method": job.entry.method.name,
         "settings": asdict(job.entry.hyper),
         "data_hashes": job.hashes,
+        "from_base": job.from_base,
         "git_commit": git_commit(),
     }
     job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)

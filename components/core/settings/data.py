@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Seed
+from components.core.settings.block import Block, Device, Seed
 from components.core.settings.scale import Scale
 
 
@@ -133,7 +133,7 @@ class Embed(Block):
     batch_size: PositiveInt
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
-    device: str = "auto"
+    device: Device = "auto"
     part: PositiveInt = 4096
     """Pairs that are embedded together and kept, so that a stage that was stopped goes on after them."""
     state: Path = Path("state/embed")

@@ -97,6 +97,20 @@ def pixel_statistics(config: dict[str, Any]) -> tuple[Sequence[float], Sequence[
     return vision.get("mean", MEAN), vision.get("std", STD)
 
 
+def own_image_tower(name: str, config: dict[str, Any]) -> str:
+    """How a configuration's image tower differs from the known configuration of that name; empty where it does not."""
+    try:
+        known = model_config(name)
+    except InputError:
+        known = {}
+    ours, theirs = (
+        {key: value for key, value in one.get("vision_cfg", {}).items() if key not in ("mean", "std")}
+        | {"quick_gelu": has_quick_gelu(one)}
+        for one in (config, known)
+    )
+    return "" if ours == theirs else json.dumps(ours, sort_keys=True)
+
+
 def _expect_pixels(tower: nn.Module, config: dict[str, Any]) -> None:
     """Let the tower change pixels with CLIP's mean and deviation to its own, so that all are prepared alike."""
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in pixel_statistics(config))
@@ -149,11 +163,12 @@ def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
     settings = _offline(config)
     custom = settings.pop("custom_text", False)
     name = settings["text_cfg"].get("hf_model_name")
-    if not name:
-        return (open_clip.CustomTextCLIP if custom else open_clip.CLIP)(**settings)
-    settings["text_cfg"]["hf_model_name"] = str(text_files or name)
+    if name:
+        settings["text_cfg"]["hf_model_name"] = str(text_files or name)
     try:
-        return open_clip.CustomTextCLIP(**settings)
+        return (open_clip.CustomTextCLIP if name or custom else open_clip.CLIP)(**settings)
+    except TypeError as error:
+        raise InputError(f"open_clip does not know this configuration ({error}): correct the model's JSON") from None
     except (OSError, ValueError) as error:
         raise InputError(
             f"no language model configuration at '{text_files or name}' ({str(error).splitlines()[0]}): download it "
@@ -176,6 +191,8 @@ def _refuse(config: dict[str, Any]) -> None:
         raise InputError("a CoCa model is not supported: choose a dual encoder")
     if {"mean", "std"} & set(config["vision_cfg"]) and "timm_model_name" not in config["vision_cfg"]:
         raise InputError("vision_cfg.mean and std are for timm's image towers alone: leave them out")
+    if config["text_cfg"].get("embed_cls"):
+        raise InputError("a text tower with a class token (text_cfg.embed_cls) is not supported: choose another model")
     if config["text_cfg"].get("no_causal_mask"):
         raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
     if config["text_cfg"].get("pool_type") == "last":

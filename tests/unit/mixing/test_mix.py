@@ -58,6 +58,10 @@ def test_a_mix_is_an_encoder_with_a_run(
     assert make_client().get_run(run_id).data.params["first"] == "one"
     with pytest.raises(InputError, match=r"no block mixes\.none"):
         run(settings, "none", tmp_path / "models")
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"from_base": False})
+    tiny_encoder.save(tmp_path / "models" / "other")
+    with pytest.raises(InputError, match="'other' cannot be mixed with the base: a tower of it was not trained from"):
+        run(settings, "both", tmp_path / "models")
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,14 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
 
 
+@pytest.mark.parametrize(("method", "from_base"), [("paraclip", True), ("clip_scratch", False)])
+def test_an_encoder_says_whether_it_began_as_the_base(
+    method: str, from_base: bool, world: World, tmp_path: Path
+) -> None:
+    entry = {"method": method, "warmup_steps": 1, "image_tower": "frozen"}
+    assert Encoder.load(_run(world, entry, tmp_path)).sidecar.from_base == from_base
+
+
 def test_the_run_tells_what_was_dropped_for_published_test_sets(world: World, tmp_path: Path) -> None:
     counts = LeakCounts(
         benchmarks="sets",
