@@ -26,6 +26,15 @@ def _messages(inputs: Inputs) -> Chat:
     return chat("You answer with one word.", question)
 
 
+def _published(inputs: Inputs) -> Chat:
+    """As `src/data_generation.py` of the authors asks."""
+    question = (
+        "Name an object that is not mentioned in the caption, but is likely to be in the image corresponding to the "
+        f"caption '{inputs['caption']}'."
+    )
+    return chat("You are a helpful chatbot that answers with only one word.", question)
+
+
 def _parse(answer: str) -> str | None:
     """The name in lower case without its article and a full stop; None for more than three words, which are no name."""
     line = first_line(answer)
@@ -35,11 +44,12 @@ def _parse(answer: str) -> str | None:
 
 TASK = PromptTask(
     name="name_absent",
-    citation="NegationCLIP (Park et al., ICCV 2025), the first step of its data; wording ours",
+    citation="NegationCLIP (Park et al., ICCV 2025), the first step of its data",
     inputs=("caption",),
     reads=read_captions,
     accepts=anything,
     messages=_messages,
+    published=_published,
     parse=_parse,
     outputs=("absent_object",),
 )

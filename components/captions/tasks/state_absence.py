@@ -22,13 +22,27 @@ def _messages(inputs: Inputs) -> Chat:
     return few_shot("You rewrite captions.", shown, _ASKED.format(**inputs))
 
 
+_PUBLISHED = "Add the absence of the {absent_object} to the caption '{caption}'."
+_SHOWN = (
+    ("a woman riding a horse in a field", "hat", "a woman not wearing a hat riding a horse in a field"),
+    ("a child playing with a ball in the park", "tree", "a child playing with a ball in the park with no tree"),
+)
+
+
+def _published(inputs: Inputs) -> Chat:
+    """As `src/data_generation.py` of the authors asks."""
+    shown = [(_PUBLISHED.format(caption=caption, absent_object=name), answer) for caption, name, answer in _SHOWN]
+    return few_shot("You are a helpful chatbot that generates a concise caption.", shown, _PUBLISHED.format(**inputs))
+
+
 TASK = PromptTask(
     name="state_absence",
-    citation="NegationCLIP (Park et al., ICCV 2025), the last step of its data; wording ours",
+    citation="NegationCLIP (Park et al., ICCV 2025), the last step of its data",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
     accepts=anything,
     messages=_messages,
+    published=_published,
     parse=first_line,
     outputs=("absence",),
 )

@@ -71,6 +71,7 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
             text["strategy"],
             text.get("alignment_layers", 0),
             text.get("adapter_norm", False),
+            text.get("adapter_placement", "layers"),
         )
         return LanguageClip(image_tower(config), tower)
     model = _open_clip(config, text_files)
