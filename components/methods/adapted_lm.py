@@ -27,8 +27,8 @@ class Hyper(Optimisation):
             `bottleneck` adapters in each layer, `alignment` new layers on top.
         alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
         adapter_norm: whether the adapters of `bottleneck` begin with a layer norm, as Bapna and Firat's do.
-        adapter_placement: `layers` puts one adapter behind each layer, as Bapna and Firat do; `residuals` two into each,
-            as Houlsby et al. do. The paper cites both designs and does not say which it took.
+        adapter_placement: `layers` puts one adapter behind each layer, as Bapna and Firat do; `residuals` puts two into
+            each, as Houlsby et al. do. The paper cites both designs and does not say which it took.
         language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
             None for all-MiniLM-L6-v2, which comes with this package.
     """

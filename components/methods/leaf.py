@@ -3,8 +3,8 @@
 The error is searched anew for each text at each step, with the weights as they are then: `tries` places are tried with
 a space or by leaving the character out, then `tries` characters at the place that moved the text most. An error must
 leave fewer dictionary words than the text has, as the authors' `utils_attacks.py` has it with `--constrain`. They look
-words up in NLTK's list, which does not come with a package; here they are the words of three letters or more that CLIP's
-vocabulary holds as one token. In their code an underscore is never put between two characters; here it can be.
+words up in NLTK's list, which does not come with a package; here they are the words of three letters or more that
+CLIP's vocabulary holds as one token. In their code an underscore is never put between two characters; here it can be.
 """
 
 from __future__ import annotations

@@ -103,6 +103,8 @@ class Method:
             raise InputError(where.format("key", key, fault["msg"])) from None
         if hyper.image_tower != "frozen" and IMAGES.keys().isdisjoint(self.columns(hyper)):
             raise InputError(where.format("key", "image_tower", "no loss reads images: set it to frozen"))
+        if hyper.image_tower == "frozen" and hyper.least_crop < 1:
+            raise InputError(where.format("key", "least_crop", "a frozen image tower reads embeddings: set it to 1"))
         return hyper
 
     def needs(self, hyper: Optimisation) -> frozenset[str]:

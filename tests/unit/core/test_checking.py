@@ -56,6 +56,10 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["methods"]["semclip"].update(image_tower="random", contrastive_weight=0),
         "key 'methods.semclip.image_tower': no loss reads images",
     ),
+    "crops of a frozen image tower": (
+        lambda raw: raw["methods"]["leaf"].update(least_crop=0.9),
+        "key 'methods.leaf.least_crop': a frozen image tower reads embeddings: set it to 1",
+    ),
     "device": (
         lambda raw: raw["train"].update(device="gpu"),
         "key 'train.device': Input should be 'auto', 'cpu' or 'cuda'",
