@@ -11,7 +11,7 @@ from pathlib import Path
 import open_clip
 
 from components.base.fitted import fit_towers
-from components.base.published import check_published, warn_of_activation
+from components.base.published import check_file_pixels, check_published, warn_of_activation
 from components.base.scratch import pretrain
 from components.base.timm_tower import timm_encoder
 from components.core import folders
@@ -139,8 +139,9 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
     """An encoder of an open_clip configuration with the weights of a file.
 
     Raises:
-        InputError: the model is unknown, or the file is missing, broken or does not fit it.
+        InputError: the model is unknown or wants other pixels, or the file is missing, broken or does not fit it.
     """
+    check_file_pixels(plain_name(model), file)
     encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
     load_weights(encoder.model, file)
     warn_of_activation(plain_name(model), file)

@@ -13,6 +13,7 @@ from components.base.naming import Naming
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.hardware import pick_autocast, pick_device
 from components.core.files import content_hash
+from components.core.provenance import code_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.tokens import Tokenizer
@@ -73,7 +74,7 @@ def contrast(
     base, train = settings.base, settings.train
     device = pick_device(train.device)
     fingerprint = content_hash(base.model_dump_json(), str(train.seed), train.precision, *depends_on)
-    checkpoints = Checkpoints(train.state / f"base-{fingerprint[:16]}")
+    checkpoints = Checkpoints(train.state / f"base-{fingerprint[:16]}", code=code_hash("base"))
     model.to(device)
     extra = nn.Module() if naming is None else naming.to(device)
     beside = {f"extra.{name}": weights for name, weights in extra.named_parameters()}

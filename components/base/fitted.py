@@ -22,6 +22,7 @@ from components.core.errors import InputError, told_of
 from components.core.files import atomic_file, content_hash, file_hash
 from components.core.pictures import PICTURE, Pictures
 from components.core.progress import bar
+from components.core.provenance import code_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder, Vectors
@@ -93,7 +94,7 @@ def trunk_features(encoder: Encoder, width: int, pairs: Path, folder: Path) -> d
         InputError: an image cannot be decoded, its feature is not finite, or a block in `folder` is damaged.
     """
     seeing = Encoder(encoder.model, encoder.sidecar.model_copy(update={"embed_dim": width}), encoder.tokenizer)
-    folder = folder / seeing.image_tower_hash()[:16]
+    folder = folder / content_hash(seeing.image_tower_hash(), code_hash("embed"))[:16]
     found: dict[str, Vectors] = {}
     with bar("look at images", PAIRS.count(pairs), "pair") as progress, Pictures() as pictures:
         for block in PAIRS.blocks(pairs, PICTURE, rows=_BLOCK):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _OVER = "vit-b-32"
 _STEPS = 4
 """Of an epoch, at least: with batches of its profile's size a small folder has none."""
+_LISTS = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
+"""Endings of the files that list captions: DVC watches these, and never shards or pictures, which take long to read."""
 _FEWEST = 2
 """Rows without which a contrastive batch compares nothing."""
 
@@ -63,9 +65,11 @@ def import_folder(
             _show(place, found)
         if dry_run:
             return
-        content = {"prepare": {"folder": str(place)}}
+        content: dict[str, Any] = {"prepare": {"folder": str(place)}}
         if known != found.source:
             content = _content(chosen, place, found, under) | _fitting_batches(found, under)
+        if (place / found.file).suffix in _LISTS:
+            content["depends"] = {"prepare": str(place / found.file)}
         with told_of(f"over profile '{over or _OVER}'"):
             check_settings(settings_with(over or _OVER, content))
         with atomic_file(path) as temporary:

@@ -5,23 +5,27 @@ DVC's own dry run ends at the first stage whose inputs no earlier run has made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from components.core.checking import check_methods, check_names, table_files
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.processes import CommandError
-from components.core.settings import Settings, load_settings
-from components.core.stage_graph import Graph, changes, is_locked, ran, read_all, read_graph
+from components.core.provenance import locked_stages
+from components.core.settings import PARAMS, Settings, load_settings
+from components.core.stage_graph import Graph, changes, is_locked, read_all, read_graph
 from components.doctor.check import Surroundings
 from components.doctor.checks import data
 from components.doctor.examine import Line, examine
 
 NEVER_RAN = "it has not run yet"
-_UNWATCHED = ("language_model", "distractor_data")
-"""Keys of an entry of `methods` that name files which are no output of a stage."""
+_OWN = "state"
+"""Setting that names a folder which a stage writes and reads itself, outside of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def plan(targets: Iterable[str]) -> list[Planned]:
         asked = other.submit(_ask_dvc, list(targets))
         check_methods(settings.methods, table_files(settings))
         graph, wanted, changed = asked.result()
-    touched, known = graph.downstream(changed), ran()
+    touched, known = graph.downstream(changed), locked_stages()
     planned = []
     for stage in wanted:
         # What an earlier stage has yet to make tells nothing new about a later one.
@@ -82,20 +86,44 @@ def _check_gate(settings: Settings) -> None:
 
 
 def unwatched(stages: Iterable[Planned]) -> list[str]:
-    """What DVC cannot tell a change of, a line for each training that is up to date and may read such files."""
-    settings, lines = load_settings(), []
+    """The files that settings of up-to-date stages name and DVC does not watch, a line for each of these stages.
+
+    dvc.lock has the settings and dependencies of each stage with which it last ran.
+    """
+    locked = locked_stages()
+    made = [_absolute(out["path"]) for stage in locked.values() for out in stage.get("outs", [])]
+    lines = []
     for stage in (one.stage for one in stages if one.state == "up to date"):
-        group, _, name = stage.partition("@")
-        entry = settings.methods.get(name, {}) if group == "train" else {}
-        files = [f"methods.{name}.{key}" for key in _UNWATCHED if entry.get(key) is not None]
-        if entry and settings.train.shards is not None and entry.get("image_tower") != "frozen":
-            files.append("train.shards (unless its image tower is frozen)")
-        if files:
+        own = locked.get(stage, {})
+        watched = [*made, *(_absolute(dep["path"]) for dep in own.get("deps", []))]
+        named = dict.fromkeys(
+            key
+            for key, place in _places(own.get("params", {}).get(str(PARAMS), {}))
+            if not any(path.is_relative_to(place) or place.is_relative_to(path) for path in watched)
+        )
+        if named:
             lines.append(
-                f"dvc does not watch {' and '.join(files)}: after a change of these files run "
-                f"`dvc repro --force --single-item {stage}`"
+                f"dvc does not watch {' and '.join(named)}: name the files in `depends` of params.yaml, or after a "
+                f"change of them run `dvc repro --force --single-item {stage}`"
             )
     return lines
+
+
+def _places(setting: Any, key: str = "") -> Iterator[tuple[str, Path]]:
+    """The files and folders that a setting names, each with its key; what a stage keeps in its `state` is its own."""
+    if isinstance(setting, dict):
+        for name, below in setting.items():
+            if name != _OWN:
+                yield from _places(below, f"{key}.{name}".removeprefix("."))
+    elif isinstance(setting, list):
+        for below in setting:
+            yield from _places(below, key)
+    elif isinstance(setting, str) and (setting.startswith("s3://") or os.path.exists(setting.partition("{")[0])):
+        yield key, _absolute(setting.partition("{")[0])
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(path))
 
 
 def _ask_dvc(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:

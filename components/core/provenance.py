@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,6 +16,7 @@ LOCK = Path("dvc.lock")
 DIRTY = "-dirty"
 """Behind a commit whose tree had changes."""
 _CODE = "components"
+_ROOT = Path(__file__).parents[2]
 
 
 def git_commit() -> str:
@@ -41,8 +43,15 @@ def path_hash(path: Path) -> str:
     """Hash of a file's bytes, or of the names and bytes of all files below a folder."""
     if path.is_file():
         return file_hash(path)
-    files = sorted(entry for entry in path.rglob("*") if entry.is_file())
+    files = sorted(entry for entry in path.rglob("*") if entry.is_file() and "__pycache__" not in entry.parts)
     return content_hash(*(part for entry in files for part in (str(entry.relative_to(path)), file_hash(entry))))
+
+
+def code_hash(stage: str) -> str:
+    """Hash of the code that dvc.yaml lists for a stage: resume state that other code made must not be used."""
+    listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
+    code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
+    return content_hash(*(part for name in code for part in (name, path_hash(_ROOT / name))))
 
 
 def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
@@ -56,12 +65,25 @@ def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
     Raises:
         InputError: the file is damaged.
     """
+    stages = locked_stages(lock).values()
+    entries = [entry for kind in ("deps", "outs") for stage in stages for entry in stage.get(kind, [])]
+    return {entry["path"]: str(entry.get("md5", "")) for entry in entries}
+
+
+def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
+    """Stage -> what dvc.lock says of its last run; empty where there is none.
+
+    Raises:
+        InputError: the file is damaged.
+    """
     try:
         # With twenty encoders it has 5,000 lines, for which the loader in Python takes half a second.
         stages = (yaml.load(lock.read_text("utf-8"), yaml.CSafeLoader) or {}).get("stages", {})
-        entries = [entry for kind in ("deps", "outs") for stage in stages.values() for entry in stage.get(kind, [])]
-        return {str(entry["path"]): str(entry.get("md5", "")) for entry in entries}
+        for stage in stages.values():
+            for entry in (*stage.get("deps", []), *stage.get("outs", [])):
+                entry["path"] = str(entry["path"])
     except FileNotFoundError:
         return {}
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise InputError(f"{lock} is damaged ({str(error).splitlines()[0]}): restore it with git") from None
+    return dict(stages)

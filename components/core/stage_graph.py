@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from pathlib import Path
 from typing import Any
 
 from components.core.processes import CommandError
@@ -18,8 +17,6 @@ from components.core.processes import CommandError
 DVC = (sys.executable, "-m", "dvc")
 # `--wait-for-lock` waits for the lock of the checkout alone, not for those of a stage's files.
 _BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
-LOCK = Path("dvc.lock")
-_LOCKED = re.compile(r"""^  ['"]?([^\s'"]+)['"]?:$""", re.MULTILINE)
 _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
@@ -93,11 +90,6 @@ def read_all() -> tuple[Graph, dict[str, str]]:
         told = other.submit(_ask, "--wait-for-lock", "status", "--json")
         graph = read_graph()
         return graph, _of_stages(graph, told.result())
-
-
-def ran() -> set[str]:
-    """The stages that dvc.lock knows: those that came to their end in this checkout, or in the one that it is from."""
-    return set(_LOCKED.findall(LOCK.read_text("utf-8"))) if LOCK.is_file() else set()
 
 
 def outdated(graph: Graph, wanted: list[str]) -> set[str]:

@@ -49,9 +49,19 @@ ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrase
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:
-    """The tables that hold some of the `wanted` columns, which may be images' or neighbours'."""
+    """The tables that hold some of the `wanted` columns, which may be images' or neighbours'.
+
+    Raises:
+        InputError: no table has one of them.
+    """
     bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
     needed = {IMAGES.get(name, name) for name in bare}
+    known = {"id", "caption", *(column for _, columns in HOLDERS.values() for column in columns)}
+    for unknown in sorted(needed - known):
+        raise InputError(
+            f"no training table has the column '{unknown}': known are {', '.join(sorted({*known, *IMAGES} - {'id'}))}; "
+            "a new one is declared in HOLDERS of components/core/training_columns.py"
+        )
     return [name for name, (_, only) in HOLDERS.items() if needed & set(only)]
 
 

@@ -39,6 +39,7 @@ from components.core.files import atomic_file, atomic_folder, content_hash, file
 from components.core.pictures import PICTURE, Pictures, place_of
 from components.core.progress import bar
 from components.core.project import run_in_project, start
+from components.core.provenance import code_hash
 from components.core.record_files import write_record
 from components.core.records import PAIRS, SPLITS
 from components.core.settings import Embed, Settings
@@ -117,7 +118,8 @@ def run(
 def _split(name: str, pairs_folder: Path, settings: Settings, tower: str) -> _Split:
     pairs, embed = pairs_folder / f"{name}.parquet", settings.embed
     sha256 = file_hash(pairs) if pairs.exists() else ""
-    key = content_hash(tower, sha256, str(embed.part), str(embed.batch_size), str(embed.squash))[:32]
+    parts = (tower, sha256, str(embed.part), str(embed.batch_size), str(embed.squash), code_hash("embed"))
+    key = content_hash(*parts)[:32]
     return _Split(name, pairs, sha256, PAIRS.count(pairs), embed.state / f"{name}-{key}")
 
 

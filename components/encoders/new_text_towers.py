@@ -13,6 +13,7 @@ from components.encoders.adapter.language_tower import (
     EMBEDDED,
     LanguageClip,
     LanguageTower,
+    Placement,
     Strategy,
     embedded_model,
     load_pretrained,
@@ -26,6 +27,7 @@ def with_language_tower(
     strategy: Strategy,
     alignment_layers: int = 0,
     adapter_norm: bool = False,
+    adapter_placement: Placement = "layers",
 ) -> Encoder:
     """The base encoder with another text side; projections, adapters, added layers and logit scale are new.
 
@@ -35,6 +37,7 @@ def with_language_tower(
         strategy: how the language model is adapted.
         alignment_layers: how many layers the strategy `alignment` adds.
         adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
+        adapter_placement: where these adapters are.
 
     Raises:
         InputError: there is no such language model or tokenizer, or the two do not fit each other.
@@ -61,9 +64,10 @@ def with_language_tower(
             "strategy": strategy,
             "alignment_layers": added,
             "adapter_norm": adapter_norm,
+            "adapter_placement": adapter_placement,
         },
     }
-    tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm)
+    tower = LanguageTower(language, config["embed_dim"], strategy, added, adapter_norm, adapter_placement)
     model = LanguageClip(base.model.visual, tower)
     encoder = Encoder.of(model, tokenizer, base.sidecar.name, base.sidecar.model, config, base.sidecar.method)
     # The same image tower: embeddings that were made with it stay good.

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.language_tower import Strategy, folder_of, trained
+from components.encoders.adapter.language_tower import Placement, Strategy, folder_of, trained
 from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.features import Features
 from components.methods.contract.losses import info_nce
@@ -26,8 +26,9 @@ class Hyper(Optimisation):
         strategy: what trains besides the text projection: `finetuned` all of the language model, `frozen` nothing,
             `bottleneck` adapters in each layer, `alignment` new layers on top.
         alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
-        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm; the paper cites a design with one
-            and a design without, and does not say which it took.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm, as Bapna and Firat's do.
+        adapter_placement: `layers` puts one adapter behind each layer, as Bapna and Firat do; `residuals` puts two into
+            each, as Houlsby et al. do. The paper cites both designs and does not say which it took.
         language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
             None for all-MiniLM-L6-v2, which comes with this package.
     """
@@ -43,11 +44,13 @@ class Hyper(Optimisation):
     strategy: Strategy = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6
     adapter_norm: bool = False
+    adapter_placement: Placement = "layers"
     language_model: str | None = None
 
 
 def _tower(base: Encoder, hyper: Hyper) -> Encoder:
-    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, hyper.adapter_norm)
+    adapters = hyper.adapter_norm, hyper.adapter_placement
+    return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, *adapters)
 
 
 def _files(hyper: Hyper) -> dict[str, Path]:

@@ -56,7 +56,8 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
         tables: the file of each validated table that params.yaml names.
 
     Raises:
-        InputError: a method is unknown, has another key or value, or needs a table that `reads` does not cover.
+        InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that
+            `reads` does not cover.
     """
     from components.methods.registry import find_method
 
@@ -67,7 +68,9 @@ def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str,
             method = find_method(str(given.pop("method", name)))
         reads = given.pop("reads", None)
         hyper = method.settings(given, name)
-        _check_reads(name, reads, holders_of(method.needs(hyper)), tables)
+        with told_of(f"params.yaml: methods.{name}"):
+            needed = holders_of(method.needs(hyper))
+        _check_reads(name, reads, needed, tables)
         if not method.weighted(hyper):
             unweighted.append(name)
     return unweighted

@@ -28,7 +28,8 @@ class Hyper(Optimisation):
     """The values of the released configuration for COCO; betas, eps and the cosine are those of every method here.
 
     It warms up for three of the five epochs, from a tenth of the rate, and ends at a hundredth; here `warmup_steps`
-    says how long, from nothing, and it ends at nothing.
+    says how long, from nothing, and it ends at nothing. They hold out a fifth of the images and keep the best epoch by
+    it: here `train.held_out`, `train.validate_every` and `train.export` say so.
 
     Attributes:
         unit_weight: of the parts' loss beside that of whole captions.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
@@ -159,6 +160,15 @@ def _neighbours(hyper: Hyper) -> Neighbours:
     return next(iter(wanted), Neighbours())
 
 
+def _files(hyper: Hyper) -> dict[str, Path]:
+    """Those of all parts: two parts may have a language model each."""
+    return {
+        f"{name}.{key}": path
+        for name, part in hyper.members.items()
+        for key, path in part.method.files(part.hyper).items()
+    }
+
+
 def _reads_neighbours(part: _Member) -> bool:
     return any(column.startswith(NEIGHBOUR) for column in part.method.columns(part.hyper))
 
@@ -173,7 +183,7 @@ METHOD = Joint(
     rows=lambda hyper: _union(part.method.rows(part.hyper) for part in hyper.members.values()),
     visits=_visits,
     neighbours=_neighbours,
-    files=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.files(part.hyper).items()},
+    files=_files,
     draws=lambda hyper: {k: v for part in hyper.members.values() for k, v in part.method.draws(part.hyper).items()},
     trains=_trains,
     new=lambda hyper: hyper.builder.method.new(hyper.builder.hyper) if hyper.builder else (),

@@ -1,9 +1,10 @@
 """LEAF: a text must keep the features that it had before training, also with the typing error that moves them most.
 
 The error is searched anew for each text at each step, with the weights as they are then: `tries` places are tried with
-a space or by leaving the character out, then `tries` characters at the place that moved the text most. Errors that
-spell another word are refused. The authors look words up in NLTK's list, which does not come with a package; here they
-are the words that CLIP's vocabulary holds as one token.
+a space or by leaving the character out, then `tries` characters at the place that moved the text most. An error must
+leave fewer dictionary words than the text has, as the authors' `utils_attacks.py` has it with `--constrain`. They look
+words up in NLTK's list, which does not come with a package; here they are the words of three letters or more that
+CLIP's vocabulary holds as one token. In their code an underscore is never put between two characters; here it can be.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import copy
 import random
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
@@ -37,6 +38,9 @@ class Hyper(Optimisation):
 
     Attributes:
         tries: places, and characters, that are tried for each text (the paper's rho).
+        protocol: `released` tries different places and characters, and leaves a character out where the one that was
+            drawn is the same. `own` draws with repetition, changes nothing there, leaves a character out where a space
+            would stand beside a space, and allows every error that does not spell another word.
     """
 
     lr: Positive = 1e-5
@@ -46,6 +50,7 @@ class Hyper(Optimisation):
     warmup_steps: NonNegativeInt = 1400
     learn_logit_scale: bool = False
     tries: PositiveInt = 50
+    protocol: Literal["released", "own"] = "released"
 
 
 _CHARACTERS = ["", " ", *string.ascii_letters, *string.digits, *string.punctuation]
@@ -65,6 +70,12 @@ def misspelt(text: str, place: int, character: str) -> str:
     return text[:start] + character + text[start + replaced :]
 
 
+def edited(text: str, place: int, character: str) -> str:
+    """As `misspelt`; a character that is there already is left out, as in the released code."""
+    start, replaced = divmod(place, 2)
+    return misspelt(text, place, "" if replaced and text[start] == character else character)
+
+
 class Search:
     """The typing error that moves each caption of a batch furthest from what the encoder made of it as training began.
 
@@ -74,6 +85,7 @@ class Search:
 
     def __init__(self, encoder: Encoder, hyper: Hyper) -> None:
         self._model, self._tokenizer, self._tries = encoder.model, encoder.tokenizer, hyper.tries
+        self._released = hyper.protocol == "released"
         # Only texts are asked of the copy.
         self._original = copy.deepcopy(encoder.model, {id(encoder.model.visual): torch.nn.Identity()})
         self._original.requires_grad_(False)
@@ -86,28 +98,37 @@ class Search:
         # Of the text alone, so that it does not matter which rank has it.
         seed = int(torch.randint(2**31, ()))
         draws = [random.Random(f"{seed}-{text}") for text in texts]
-        places = [
-            draw.choices(range(2 * len(text) + 1), k=self._tries) for draw, text in zip(draws, texts, strict=True)
-        ]
-        # A space between two spaces, or for one, changes nothing: there a character is left out.
-        first = [[_tried(text, place) for place in tried] for text, tried in zip(texts, places, strict=True)]
+        places = [self._drawn(draw, range(2 * len(text) + 1)) for draw, text in zip(draws, texts, strict=True)]
+        spaced, changed = (_spaced, edited) if self._released else (_tried, misspelt)
+        first = [[spaced(text, place) for place in tried] for text, tried in zip(texts, places, strict=True)]
         chosen = self._furthest(texts, first, clean)
         best = [tried[number] for tried, number in zip(places, chosen, strict=True)]
         second = [
-            [misspelt(text, place, character) for character in draw.choices(_CHARACTERS, k=self._tries)]
+            [changed(text, place, character) for character in self._drawn(draw, _CHARACTERS)]
             for draw, text, place in zip(draws, texts, best, strict=True)
         ]
         found = self._furthest(texts, second, clean)
         attacked = self._tokenizer([made[number] for made, number in zip(second, found, strict=True)])
         return Perturbed({"caption": attacked}, {"caption": self._tokenizer.lengths(attacked)}, {"clean": clean})
 
+    def _drawn(self, draw: random.Random, among: Sequence[Any]) -> list[Any]:
+        """`tries` of them, in protocol `released` different ones as long as there are so many."""
+        if self._released and self._tries <= len(among):
+            return draw.sample(among, self._tries)
+        return draw.choices(among, k=self._tries)
+
     def _furthest(self, texts: list[str], made: list[list[str]], clean: Tensor) -> list[int]:
         """Which of the texts `made` of each text moved its features most; a refused one becomes the text itself."""
         for text, candidates in zip(texts, made, strict=True):
-            candidates[:] = [text if makes_word(text, candidate) else candidate for candidate in candidates]
+            candidates[:] = [candidate if self._allowed(text, candidate) else text for candidate in candidates]
         found = self._features(self._model, [candidate for candidates in made for candidate in candidates])
         moved = (found.view(len(texts), -1, clean.shape[1]) - clean[:, None]).square().sum(dim=2)
         return moved.argmax(dim=1).tolist()  # type: ignore[no-any-return]
+
+    def _allowed(self, text: str, changed: str) -> bool:
+        if self._released:
+            return len(_words(changed)) < len(_words(text))
+        return not makes_word(text, changed)
 
     def _features(self, model: torch.nn.Module, texts: list[str]) -> Tensor:
         """Raw features `[texts, dim]`; each different text is computed once."""
@@ -124,11 +145,19 @@ class Search:
 
 def makes_word(text: str, changed: str) -> bool:
     """Whether `changed` has a frequent word that `text` does not have."""
-    new = set(_LETTERS.findall(changed.lower())) - set(_LETTERS.findall(text.lower()))
-    return not new.isdisjoint(whole_words())
+    return not _words(changed) <= _words(text)
+
+
+def _words(text: str) -> frozenset[str]:
+    return whole_words() & frozenset(_LETTERS.findall(text.lower()))
+
+
+def _spaced(text: str, place: int) -> str:
+    return edited(text, place, " ")
 
 
 def _tried(text: str, place: int) -> str:
+    # A space between two spaces, or for one, changes nothing: there a character is left out.
     with_space = misspelt(text, place, " ")
     return misspelt(text, place, "") if with_space.split() == text.split() else with_space
 

@@ -45,6 +45,7 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
     inputs = {role: models / member / "encoder.safetensors" for role, member in
               (("base", BASE.name), ("first", mix.first), ("second", mix.second))}  # fmt: skip
     encoder, first, second = (Encoder.load(path.parent) for path in inputs.values())
+    check_members({mix.first: first, mix.second: second})
     weights = mixed(weights_of(encoder), {mix.first: weights_of(first), mix.second: weights_of(second)}, mix.shares)
     encoder.model.load_state_dict(weights)
     params = mix.model_dump(mode="json")
@@ -72,6 +73,13 @@ def _origin(name: str, hashes: dict[str, str], members: Sequence[Sidecar]) -> di
     dirty = any(commit.endswith(DIRTY) for commit in commits)
     commit = commits[0].removesuffix(DIRTY) + DIRTY * dirty if all(commits) else ""
     return {"data_hashes": hashes, "git_commit": commit}
+
+
+def check_members(members: Mapping[str, Encoder]) -> None:
+    """Raise `InputError` when a member did not begin with the base's weights: shapes alone do not show it."""
+    for name, encoder in members.items():
+        if not encoder.sidecar.from_base:
+            raise InputError(f"'{name}' cannot be mixed with the base: a tower of it was not trained from the base's")
 
 
 def weights_of(encoder: Encoder) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from components.core.progress import track
 from components.core.settings import Mix, Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.evaluate import image_features, score
-from components.mixing.mix import mixed, weights_of
+from components.mixing.mix import check_members, mixed, weights_of
 from components.tracking import PARENT_RUN, TrackedRun, tracked_run
 
 STORE = "sqlite:///state/search.db"
@@ -125,6 +125,7 @@ class Members:
         if len(names) < 2:
             raise InputError("give at least two encoders to mix: --from paraclip --from semclip")
         encoder, made = Encoder.load(models / BASE.name), {name: Encoder.load(models / name) for name in names}
+        check_members(made)
         base = {name: weights.clone() for name, weights in weights_of(encoder).items()}
         learnt = {name: weights_of(one) for name, one in made.items()}
         mixed(base, learnt, (0.0,) * len(learnt))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
 from components.training.rows.batches import OtherImages, Source, TableSource
+from components.training.rows.crops import Crops
 from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
 from components.training.rows.query_log import has_weights
 from components.training.rows.sources import Images, Wanted, table_source
@@ -111,16 +112,17 @@ def load_data(
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
     # Column by column: of five million rows a copy of all texts is a gigabyte.
     free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
+    crops = Crops(hyper.least_crop, settings.train.seed) if hyper.least_crop < 1 else None
     training: Source
     streamed: dict[str, str] = {}
     if settings.train.shards is not None and pixels:
         if logged and world.leads:
             print(f"train.shards: shards hold neither the weights of {images.pairs} nor which images a query has")
         published = Published.read(files.leaks)
-        training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, world)
+        training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, crops, world)
         streamed = {"shards": shards_hash(settings.train.shards, world)} | published.hashes()
     else:
-        training = source(free, hyper.batch_size, world)
+        training = replace(source(free, hyper.batch_size, world), crops=crops)
     return Data(
         source=training,
         inputs=inputs,
@@ -154,6 +156,7 @@ def _shard_source(
     published: Published,
     encoder: Encoder,
     batch_size: int,
+    crops: Crops | None,
     world: World,
 ) -> ShardSource:
     shards = train.shards
@@ -171,6 +174,7 @@ def _shard_source(
         published=published,
         samples_per_epoch=shards.samples_per_epoch,
         max_error_share=shards.max_error_share,
+        crops=crops,
         world=world,
     )
 

@@ -24,7 +24,7 @@ from components.core.compute.hardware import pick_autocast, pick_device, pick_pr
 from components.core.errors import InputError
 from components.core.files import content_hash, write_json
 from components.core.project import run_in_project, start
-from components.core.provenance import data_hashes, git_commit, path_hash
+from components.core.provenance import code_hash, data_hashes, git_commit, path_hash
 from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
@@ -56,6 +56,7 @@ class Job:
 
     Attributes:
         base: the base encoder's weights where they are to be averaged with, else none.
+        from_base: whether all weights begin as the base's.
         fingerprint: changes with everything that the weights depend on, so that only its own checkpoints fit.
     """
 
@@ -65,6 +66,7 @@ class Job:
     base: dict[str, Tensor]
     data: Data
     hashes: dict[str, str]
+    from_base: bool = True
 
     @property
     def fingerprint(self) -> str:
@@ -113,7 +115,9 @@ def run(settings: Settings, name: str, files: Files | None = None) -> None:
         data = load_data(settings, entry.method, entry.hyper, encoder, files, world, device)
         inputs = {**data.inputs, "embeddings": files.embeddings, "base": files.base / "encoder.safetensors"}
         beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
-        job = Job(settings, entry, encoder, kept, data, data_hashes(inputs.values()) | beside | data.streamed)
+        hashes = data_hashes(inputs.values()) | beside | data.streamed
+        from_base = encoder is base and entry.hyper.image_tower != "random"
+        job = Job(settings, entry, encoder, kept, data, hashes, from_base)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
@@ -136,7 +140,7 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
         new = method.new(hyper)
         learnt = add_low_rank(model, in_model, hyper.lora_rank, hyper.lora_alpha, new, train.seed)
     trained = learnt | {f"extra.{key}": tensor for key, tensor in extra.named_parameters() if tensor.requires_grad}
-    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep)
+    checkpoints = Checkpoints(train.state / f"{job.entry.name}-{job.fingerprint}", train.keep, code_hash("train"))
     run = Run(
         title=job.entry.name,
         model=model,
@@ -206,6 +210,7 @@ def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
         "method": job.entry.method.name,
         "settings": asdict(job.entry.hyper),
         "data_hashes": job.hashes,
+        "from_base": job.from_base,
         "git_commit": git_commit(),
     }
     job.encoder.sidecar = job.encoder.sidecar.model_copy(update=facts)

@@ -98,12 +98,13 @@ class Torchrun:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        self.errors = folder / "errors.txt"
+        command = [sys.executable, "-m", "components.core.compute.distributed", "--standalone", "--nproc-per-node", "2"]
         self._process = subprocess.Popen(
             [*command, str(Path(__file__).with_name("train_driver.py")), str(folder)],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.errors.open("w"),
             text=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue()

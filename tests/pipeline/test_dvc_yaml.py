@@ -31,3 +31,12 @@ def test_a_stages_own_folder_is_among_its_dependencies() -> None:
         module = Path(str(stage["cmd"]).split()[2].replace(".", "/"))
         covered = [module, module.parent, module.with_suffix(".py")]
         assert any(str(path) in stage["deps"] for path in covered), name  # type: ignore[operator]
+
+
+def test_stages_that_read_files_of_the_users_watch_the_path_of_their_block() -> None:
+    watched = {name: [dep for dep in stage["deps"] if "depends." in dep] for name, stage in _stages().items()}  # type: ignore[attr-defined]
+    own = {name: [f"${{depends.{name}}}"] for name in ("prepare", "base", "students", "synthesize", "train")}
+    assert {name: paths for name, paths in watched.items() if paths} == own | {
+        "seed": ["${depends.base}"],
+        "repeat": ["${depends.train}"],
+    }

@@ -41,7 +41,7 @@ def _published(inputs: Inputs) -> Chat:
 
 TASK = PromptTask(
     name="state_absence",
-    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, `published` has its code's instruction",
+    citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, `published` has its instruction",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
     accepts=anything,

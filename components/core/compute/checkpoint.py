@@ -36,10 +36,12 @@ class Checkpoints:
 
     Attributes:
         keep: how many of the newest are kept; the best one is kept besides.
+        code: hash of the code that trains; checkpoints of other code are not resumed.
     """
 
     folder: Path
     keep: int = 2
+    code: str = ""
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -83,12 +85,15 @@ class Checkpoints:
         self._write(self.folder / "best", facts, tensors)
 
     def resume(self, restore: Callable[[Facts, dict[str, Tensor]], None]) -> Facts | None:
-        """Hand the newest sound checkpoint to `restore`; returns its facts, None without one.
+        """Hand the newest sound checkpoint to `restore`; returns its facts, None without one or with one of other code.
 
         A broken checkpoint is passed over with a warning.
         """
         for folder in reversed(self._all()):
             if (found := _read(folder)) is not None:
+                if found[0].pop("code", None) != self.code:
+                    _log.warning("checkpoint %s was made by other code of components/: the run starts over", folder)
+                    return None
                 restore(*found)
                 return found[0]
         return None
@@ -107,6 +112,7 @@ class Checkpoints:
         for left in self.folder.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
         on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        facts = {**facts, "code": self.code}
         try:
             with atomic_folder(folder) as temporary:
                 save_file(on_cpu, temporary / _TENSORS)

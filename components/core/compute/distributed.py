@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -101,9 +102,25 @@ def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
     Args:
         arguments: of `python`, such as `["-m", "components.encoders.embed"]`.
     """
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    torchrun = ["-m", __name__, "--standalone", "--nproc-per-node", str(processes)]
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *torchrun, *arguments])
+
+
+def _torchrun() -> None:
+    """torchrun, without its traceback where it is stopped by a signal or a rank ended with an error."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main
+
+    try:
+        main()
+    except SignalException as stopped:
+        signal.signal(stopped.sigval, signal.SIG_DFL)
+        signal.raise_signal(stopped.sigval)
+    except ChildFailedError as failed:
+        rank, failure = failed.get_first_failure()
+        raise SystemExit(f"rank {rank} ended with exit code {failure.exitcode}") from None
 
 
 @contextmanager
@@ -127,3 +144,7 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
         yield World(dist.get_rank(), dist.get_world_size()), device
     finally:
         dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _torchrun()

@@ -12,7 +12,7 @@ from components.core.errors import InputError
 from components.core.project import GO_THERE
 from components.core.settings.block import Block
 from components.core.settings.captions import Student, Synthesize, Task
-from components.core.settings.data import Base, Counts, Embed, Fit, Prepare, Scratch, World
+from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, World
 from components.core.settings.evaluation import Compare, Evaluate
 from components.core.settings.faults import explain_fault
 from components.core.settings.limits import Limits, Validate
@@ -24,9 +24,9 @@ from components.core.settings.training import Shards, Train
 from components.core.settings.yaml_text import explain_yaml, read_yaml
 
 __all__ = [
-    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Embed", "Evaluate", "Fit", "Limits", "Margin", "Mix",
-    "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task", "Train",
-    "Validate", "World", "explain_fault", "load_settings",
+    "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Depends", "Embed", "Evaluate", "Fit", "Limits", "Margin",
+    "Mix", "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
+    "Train", "Validate", "World", "explain_fault", "load_settings",
 ]  # fmt: skip
 
 PARAMS = Path("params.yaml")
@@ -36,6 +36,7 @@ class Settings(Block):
     """All of params.yaml."""
 
     world: World
+    depends: Depends = Depends()
     prepare: Prepare
     base: Base
     embed: Embed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """What NumPy and torch both take."""
+Device = Literal["auto", "cpu", "cuda"]
 
 
 class Block(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Seed
+from components.core.settings.block import Block, Device, Seed
 from components.core.settings.scale import Scale
 
 
@@ -16,6 +16,20 @@ class World(Block):
 
     name: str
     seed: Seed = 0
+
+
+_NONE = Path("components/__init__.py")
+"""Stands for no file: DVC's templates need a path that exists."""
+
+
+class Depends(Block):
+    """Files that no stage makes and that dvc.yaml lists among a stage's dependencies; folders count whole."""
+
+    prepare: Path = _NONE
+    base: Path = _NONE
+    students: Path = _NONE
+    synthesize: Path = _NONE
+    train: Path = _NONE
 
 
 class Counts(Block):
@@ -123,7 +137,7 @@ class Embed(Block):
     tower always do."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
-    device: str = "auto"
+    device: Device = "auto"
     part: PositiveInt = 4096
     """Pairs that are embedded together and kept, so that a stage that was stopped goes on after them."""
     state: Path = Path("state/embed")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from components.core.settings.block import Block, Seed
+from components.core.settings.block import Block, Device, Seed
 
 
 class Shards(Block):
@@ -26,7 +26,7 @@ class Train(Block):
     """The loop's settings, the same for every method; a method's own are under `methods`."""
 
     seed: Seed = 0
-    device: str = "auto"
+    device: Device = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Of the towers' passes; weights, optimiser and losses are float32. `auto`: bf16 where the GPU, or the processor
     by AVX512-BF16 or AMX, multiplies it in hardware, else fp32."""

@@ -71,6 +71,7 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
             text["strategy"],
             text.get("alignment_layers", 0),
             text.get("adapter_norm", False),
+            text.get("adapter_placement", "layers"),
         )
         return LanguageClip(image_tower(config), tower)
     model = _open_clip(config, text_files)
@@ -95,6 +96,20 @@ def pixel_statistics(config: dict[str, Any]) -> tuple[Sequence[float], Sequence[
     """Mean and deviation per channel of the pixels that a configuration's image tower expects."""
     vision = config["vision_cfg"]
     return vision.get("mean", MEAN), vision.get("std", STD)
+
+
+def own_image_tower(name: str, config: dict[str, Any]) -> str:
+    """How a configuration's image tower differs from the known configuration of that name; empty where it does not."""
+    try:
+        known = model_config(name)
+    except InputError:
+        known = {}
+    ours, theirs = (
+        {key: value for key, value in one.get("vision_cfg", {}).items() if key not in ("mean", "std")}
+        | {"quick_gelu": has_quick_gelu(one)}
+        for one in (config, known)
+    )
+    return "" if ours == theirs else json.dumps(ours, sort_keys=True)
 
 
 def _expect_pixels(tower: nn.Module, config: dict[str, Any]) -> None:
@@ -149,11 +164,12 @@ def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
     settings = _offline(config)
     custom = settings.pop("custom_text", False)
     name = settings["text_cfg"].get("hf_model_name")
-    if not name:
-        return (open_clip.CustomTextCLIP if custom else open_clip.CLIP)(**settings)
-    settings["text_cfg"]["hf_model_name"] = str(text_files or name)
+    if name:
+        settings["text_cfg"]["hf_model_name"] = str(text_files or name)
     try:
-        return open_clip.CustomTextCLIP(**settings)
+        return (open_clip.CustomTextCLIP if name or custom else open_clip.CLIP)(**settings)
+    except TypeError as error:
+        raise InputError(f"open_clip does not know this configuration ({error}): correct the model's JSON") from None
     except (OSError, ValueError) as error:
         raise InputError(
             f"no language model configuration at '{text_files or name}' ({str(error).splitlines()[0]}): download it "
@@ -176,6 +192,8 @@ def _refuse(config: dict[str, Any]) -> None:
         raise InputError("a CoCa model is not supported: choose a dual encoder")
     if {"mean", "std"} & set(config["vision_cfg"]) and "timm_model_name" not in config["vision_cfg"]:
         raise InputError("vision_cfg.mean and std are for timm's image towers alone: leave them out")
+    if config["text_cfg"].get("embed_cls"):
+        raise InputError("a text tower with a class token (text_cfg.embed_cls) is not supported: choose another model")
     if config["text_cfg"].get("no_causal_mask"):
         raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
     if config["text_cfg"].get("pool_type") == "last":

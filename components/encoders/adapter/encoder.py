@@ -16,7 +16,7 @@ from torch import Tensor
 from components.core.errors import InputError
 from components.core.files import atomic_folder, content_hash, file_hash, write_json
 from components.core.progress import bar
-from components.encoders.adapter.architecture import build, pixel_statistics, uses_quick_gelu
+from components.encoders.adapter.architecture import build, own_image_tower, pixel_statistics, uses_quick_gelu
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
@@ -129,6 +129,8 @@ class Encoder:
         parts: list[str | bytes] = [self.sidecar.model, str(self.sidecar.image_size)]
         if "mean" in self.sidecar.architecture["vision_cfg"]:
             parts.append(str(pixel_statistics(self.sidecar.architecture)))
+        if own := own_image_tower(self.sidecar.model, self.sidecar.architecture):
+            parts.append(own)
         for name in sorted(state):
             parts += [name, state[name].detach().cpu().contiguous().numpy().tobytes()]
         return content_hash(*parts)

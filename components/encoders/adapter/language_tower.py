@@ -134,6 +134,10 @@ def _ready(model: Any) -> Any:
 Strategy = Literal["finetuned", "frozen", "bottleneck", "alignment"]
 """What trains besides the projection: all of the language model, nothing, adapters in it, or layers on top of it."""
 
+Placement = Literal["layers", "residuals"]
+"""Where the adapters of `bottleneck` are: one behind each layer (Bapna and Firat), or two in each layer, on what its
+attention and its feed-forward layers give before that is added to their input (Houlsby et al., figure 2)."""
+
 REDUCTION = 2
 """How many times narrower than the language model its adapters are."""
 
@@ -161,10 +165,20 @@ class LanguageTower(nn.Module):
         strategy: which adaptation.
         alignment_layers: how many of the model's layers were added to it; zero for the other strategies.
         adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
+        placement: of these adapters.
+
+    Raises:
+        InputError: its layers are not built so that adapters fit into their residuals.
     """
 
     def __init__(
-        self, language: Any, embed_dim: int, strategy: Strategy, alignment_layers: int = 0, adapter_norm: bool = False
+        self,
+        language: Any,
+        embed_dim: int,
+        strategy: Strategy,
+        alignment_layers: int = 0,
+        adapter_norm: bool = False,
+        placement: Placement = "layers",
     ) -> None:
         super().__init__()
         self.language = language
@@ -172,7 +186,7 @@ class LanguageTower(nn.Module):
         self.pad_id: int = language.config.pad_token_id
         self.projection = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, embed_dim))
         if strategy == "bottleneck":
-            _insert_adapters(layers(language), width, adapter_norm)
+            _insert_adapters(layers(language), width, adapter_norm, placement)
         if strategy == "alignment":
             _name_alignment(layers(language), alignment_layers)
 
@@ -187,10 +201,11 @@ class LanguageTower(nn.Module):
 
 
 class Adapter(nn.Module):
-    """A bottleneck after a layer, added to what it gets; it starts as the identity.
+    """A bottleneck, added to what it gets; it starts as the identity.
 
-    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, without a
-    layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation, section 2.2, with one.
+    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, with two in
+    each layer and no layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation,
+    section 2.2, with one behind each layer that begins with a layer norm.
     """
 
     def __init__(self, width: int, norm: bool) -> None:
@@ -207,7 +222,7 @@ class Adapter(nn.Module):
 
 
 class AdaptedLayer(nn.Module):
-    """A layer of a language model with an adapter behind it."""
+    """A layer of a language model, or the last linear layer of a residual branch, with an adapter behind it."""
 
     def __init__(self, layer: nn.Module, width: int, norm: bool) -> None:
         super().__init__()
@@ -246,9 +261,25 @@ def stacked_weights(tower: LanguageTower) -> dict[str, Tensor]:
     return renamed
 
 
-def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool) -> None:
+_BRANCHES = (
+    ("attention.output.dense", "output.dense"),
+    ("attention.out_lin", "ffn.lin2"),
+    ("attention.attn.o", "output.dense"),
+)
+"""The last linear layers of a layer's two residual branches, as BERT and its kin, DistilBERT and MPNet name them."""
+
+
+def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool, placement: Placement) -> None:
     for place, layer in enumerate(stack):
-        stack[place] = AdaptedLayer(layer, width, norm)
+        if placement == "layers":
+            stack[place] = AdaptedLayer(layer, width, norm)
+            continue
+        modules = dict(layer.named_modules())
+        ends = next((ends for ends in _BRANCHES if modules.keys() >= set(ends)), None)
+        if ends is None:
+            raise InputError(f"adapters do not fit into a {type(layer).__name__}: set adapter_placement to layers")
+        for end in ends:
+            layer.set_submodule(end, AdaptedLayer(modules[end], width, norm))
 
 
 def _name_alignment(stack: nn.ModuleList, count: int) -> None:

@@ -29,6 +29,8 @@ class Sidecar(BaseModel):
     image_size: int
     tokenizer: str = "clip-bpe"
     method: str
+    from_base: bool = True
+    """Whether training began with all of the base's weights; a tower that began with others cannot be mixed with it."""
     settings: dict[str, Any] = {}
     data_hashes: dict[str, str] = {}
     git_commit: str = ""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from components.core.errors import InputError
+from components.core.training_columns import IMAGES
 from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 from components.methods.contract.features import Features
 from components.methods.contract.neighbours import Neighbours
@@ -85,7 +86,7 @@ class Method:
             entry: the block's name under `methods`, for messages.
 
         Raises:
-            InputError: an unknown key or a value of the wrong type.
+            InputError: an unknown key, a value of the wrong type, or an image tower that no loss would train.
         """
         where = f"params.yaml: {{}} 'methods.{entry or self.name}.{{}}': {{}}"
         known = [known_field.name for known_field in fields(self.hyper)]
@@ -95,11 +96,16 @@ class Method:
                 hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
                 raise InputError(where.format("unknown key", key, hint))
         try:
-            return TypeAdapter(self.hyper).validate_python(dict(given))
+            hyper = TypeAdapter(self.hyper).validate_python(dict(given))
         except ValidationError as error:
             fault = error.errors()[0]
             key = ".".join(str(part) for part in fault["loc"])
             raise InputError(where.format("key", key, fault["msg"])) from None
+        if hyper.image_tower != "frozen" and IMAGES.keys().isdisjoint(self.columns(hyper)):
+            raise InputError(where.format("key", "image_tower", "no loss reads images: set it to frozen"))
+        if hyper.image_tower == "frozen" and hyper.least_crop < 1:
+            raise InputError(where.format("key", "least_crop", "a frozen image tower reads embeddings: set it to 1"))
+        return hyper
 
     def needs(self, hyper: Optimisation) -> frozenset[str]:
         """The columns that the tables must hold, be it for the losses or so that variants train on the same rows."""

@@ -28,6 +28,8 @@ class Optimisation:
         schedule: of the learning rate after warm-up; `exponential` multiplies it by `gamma` once per epoch.
         clip_gradient: largest norm of the gradient; None to leave it alone.
         image_tower: `frozen` reads cached embeddings, `trained` starts from the base's tower, `random` from nothing.
+        least_crop: smallest share of an image's area that a random resized crop leaves, where the image tower trains;
+            1 crops nothing, CLIP's, open_clip's and NegCLIP's training has 0.9.
         learn_logit_scale: whether the logit scale moves.
         ema: decay per step of an exponential moving average of the weights, which is then what is exported.
         weight_ensemble: share of the fine-tuned weights in the exported ones, the rest is the base's
@@ -50,6 +52,7 @@ class Optimisation:
     clip_gradient: Positive | None = None
     accumulate: PositiveInt = 1
     image_tower: Literal["frozen", "trained", "random"] = "frozen"
+    least_crop: Factor = 1.0
     learn_logit_scale: bool = True
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None
     weight_ensemble: Share = 1.0

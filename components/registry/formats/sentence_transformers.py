@@ -14,7 +14,6 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import (
     AdaptedLayer,
     LanguageTower,
-    layers,
     quiet_loading,
     stacked_weights,
 )
@@ -31,7 +30,7 @@ def _refuse(encoder: Encoder) -> None:
     tower = _tower(encoder)
     if tower is None:
         clip_weights.refuse(encoder)
-    elif any(isinstance(layer, AdaptedLayer) for layer in layers(tower.language)):
+    elif any(isinstance(layer, AdaptedLayer) for layer in tower.language.modules()):
         raise InputError(
             f"'{encoder.sidecar.name}' has adapters inside its language model, for which sentence-transformers has no "
             "module: use `--format onnx`, or serve it with `mlflow models serve`"

@@ -19,6 +19,7 @@ from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.encoders.adapter.tokens import Tokens
 from components.methods.contract.visits import Visits
+from components.training.rows.crops import Crops
 from components.training.rows.query_log import QueryLog
 
 
@@ -166,6 +167,7 @@ class TableSource:
         others: the images that `neighbours` are rows of, where these are no rows of this source.
         log: what a query log says of the rows; None where they are of none.
         labels: as in `Batch`, `[rows, ...]`.
+        crops: of `pixels`; None leaves them whole.
         rank, ranks: which share of every global batch is delivered.
     """
 
@@ -183,6 +185,7 @@ class TableSource:
     others: OtherImages | None = None
     log: QueryLog | None = None
     labels: Mapping[str, Rows] = field(default_factory=dict)
+    crops: Crops | None = None
     rank: int = 0
     ranks: int = 1
 
@@ -213,6 +216,8 @@ class TableSource:
             share = len(chosen) // self.ranks
             own = slice(self.rank * share, (self.rank + 1) * share)
             batch = self._batch(chosen[own], drawn, partner, place)
+            if self.crops is not None:
+                batch = replace(batch, pixels=self._cropped(batch.pixels, chosen[own], partner, epoch))
             if self.log is not None:
                 batch = replace(batch, weights=self.log.weights_of(chosen, own), alike=self.log.alike(chosen, own))
             yield batch
@@ -239,6 +244,15 @@ class TableSource:
                 tokens[column], lengths[column] = rows_of(self.tokens[name], here), self.lengths[name][here]
         labels = {name: torch.from_numpy(values[rows]) for name, values in self.labels.items()}
         return Batch([self.names[row] for row in rows], tokens, lengths, features, pixels, cursor, labels=labels)
+
+    def _cropped(self, pixels: Mapping[str, Tensor], rows: Rows, partner: Rows | None, epoch: int) -> dict[str, Tensor]:
+        assert self.crops is not None
+        found = {}
+        for column, images in pixels.items():
+            name = column.removeprefix(NEIGHBOUR)
+            here = rows if name == column or partner is None else partner[rows]
+            found[column] = self.crops.of(images, list(map(str, self.images[name][here])), epoch)
+        return found
 
     def _drawn(self, name: str, rows: Rows, choice: Rows) -> tuple[Tokens, npt.NDArray[np.int64]]:
         columns = list(self.draws[name])

@@ -43,10 +43,8 @@ class Columns:
         Raises:
             InputError: a name is unknown.
         """
+        holders_of(wanted)
         bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
-        known = {"caption", *IMAGES, *(column for _, columns in HOLDERS.values() for column in columns)}
-        if unknown := sorted(bare - known):
-            raise InputError(f"no training table has the column '{unknown[0]}': known are {', '.join(sorted(known))}")
         return Columns(
             texts=tuple(sorted(bare - set(IMAGES))),
             images=tuple(sorted(bare & set(IMAGES))),

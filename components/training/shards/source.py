@@ -27,6 +27,7 @@ from components.core.shards.reader import Fault, RawSample, ShardReader
 from components.data.leaks.report import Published
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
+from components.training.rows.crops import Crops
 from components.training.shards.decode import Example, SampleDecoder
 from components.training.shards.order import ShardOrder
 
@@ -107,6 +108,7 @@ class ShardSource:
         workers: threads that decode.
         ahead: batches made before they are asked for.
         max_error_share: share of samples that may be left out, looked at from the first 1,000 on.
+        crops: of the images; None leaves them whole.
 
     Raises:
         InputError: shards or their sizes are missing or wrong, there are fewer shards than ranks, the ranks cannot
@@ -132,6 +134,7 @@ class ShardSource:
         workers: int = 4,
         ahead: int = 4,
         max_error_share: float = 0.05,
+        crops: Crops | None = None,
         world: World | None = None,
     ) -> None:
         self._world = world or World()
@@ -151,7 +154,7 @@ class ShardSource:
         usual = max(1, self._samples // len(listed.urls))
         reader = ShardReader(files, self._decoder.members, listed.sizes, usual)
         self._order = ShardOrder(listed.urls, reader.read, seed, buffer, self._world)
-        self._tokenizer, self._seed = tokenizer, seed
+        self._tokenizer, self._seed, self._crops = tokenizer, seed, crops
         self.held_out = 0
         """Samples of this rank that were left out because they show a held-out image."""
         self._workers, self._ahead = workers, ahead
@@ -261,7 +264,10 @@ class ShardSource:
             column: self._tokenizer.lengths(rows) for column, rows in tokens.items()
         }
         pixels = {column: torch.cat([row.pixels[column] for row in examples]) for column in examples[0].pixels}
-        return Batch([example.name for example in examples], tokens, lengths, {}, pixels, cursor, lost)
+        names = [example.name for example in examples]
+        if self._crops is not None:
+            pixels = {column: self._crops.of(images, names, epoch) for column, images in pixels.items()}
+        return Batch(names, tokens, lengths, {}, pixels, cursor, lost)
 
 
 def _needed(texts: Mapping[str, str], draws: Mapping[str, Mapping[str, float]], wanted: list[str]) -> dict[str, str]:

@@ -18,8 +18,8 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.base.base import run
-from components.base.published import check_published, warn_of_activation
+from components.base.base import run, weights_file_encoder
+from components.base.published import check_file_pixels, check_published, warn_of_activation
 from components.core.compute import hardware
 from components.core.errors import InputError
 from components.core.records import PAIRS
@@ -81,9 +81,33 @@ def test_a_model_with_one_activation_needs_no_twin() -> None:
     check_published("roberta-ViT-B-32", "laion2b_s12b_b32k", quick_gelu=True)
 
 
-def test_weights_for_differently_normalised_images_are_refused() -> None:
-    with pytest.raises(InputError, match="expect images with mean"):
-        check_published("ViT-L-14", "laion2b_s32b_b82k", quick_gelu=False)
+@pytest.mark.parametrize(
+    ("name", "tag", "told"),
+    [
+        ("ViT-L-14", "laion2b_s32b_b82k", r"mean \(0.5, 0.5, 0.5\) and std \(0.5, 0.5, 0.5\)"),
+        ("ViT-H-14-quickgelu", "dfn5b", "resize_mode squash"),
+        ("ViT-H-14-worldwide-378", "metaclip2_worldwide", "resize_mode squash"),
+        ("MobileCLIP2-S3", "dfndr2b", "interpolation bilinear"),
+    ],
+)
+def test_weights_for_images_that_are_prepared_otherwise_are_refused(name: str, tag: str, told: str) -> None:
+    with pytest.raises(InputError, match=f"expect images with {told}, which is not supported"):
+        check_published(name, tag, has_quick_gelu(model_config(name)))
+
+
+@pytest.mark.parametrize("name", ["PE-Core-T-16-384", "MobileCLIP-B", "ViT-B-16-SigLIP", "ViT-H-14-378-quickgelu"])
+def test_a_file_of_a_model_that_sees_images_otherwise_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=rf"w\.pt: weights of {name} \('.*expect images with .* are not supported"):
+        weights_file_encoder(name, Path("w.pt"))
+
+
+@pytest.mark.parametrize(("name", "tag"), [("ViT-L-14", "laion2b_s32b_b82k"), ("ViT-H-14", "dfn5b"), ("ViT-B-32", "")])
+def test_a_file_that_may_be_of_such_weights_comes_with_a_warning(
+    name: str, tag: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_file_pixels(name, Path("w.pt"))
+    assert len(caplog.messages) == bool(tag)
+    assert all(f"of the weights of {name} '{tag}' expect images with" in message for message in caplog.messages)
 
 
 def test_documents_name_the_bases_of_pc_clips_tables() -> None:

@@ -158,22 +158,41 @@ def test_the_command_names_missing_data(project: Path) -> None:
     assert "missing: prepare.folder pictures is missing: put the images and captions.tsv into pictures" in done.output
 
 
-def test_what_dvc_does_not_watch_is_told_of_trainings_that_are_up_to_date(project: Path) -> None:
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    params["methods"] |= {
-        "a": {"method": "adapted_lm", "reads": "data/pairs/train.parquet", "language_model": "models/lm"},
-        "b": {"method": "adapted_lm", "reads": "data/pairs/train.parquet", "image_tower": "frozen"},
-    }
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    _repro("compare")
-    notice = "dvc does not watch {}: after a change of these files run `dvc repro --force --single-item train@a`"
-    language_model = "methods.a.language_model"
-    done = CliRunner().invoke(app, ["plan"])
-    assert notice.format(language_model) in done.stderr
-    assert "train@b" not in done.stderr
-    params["train"]["shards"] = {"urls": "data/{0..9}.tar", "columns": {"caption": "txt"}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    shards = "train.shards (unless its image tower is frozen)"
-    assert unwatched(plan(["train"])) == [notice.format(f"{language_model} and {shards}")]
-    (project / "out" / "train@a.txt").unlink()
-    assert unwatched(plan(["train"])) == []
+def test_every_file_that_settings_name_and_dvc_does_not_watch_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    make_project(tmp_path, {"prepare": []})
+    monkeypatch.chdir(tmp_path)
+    stage = yaml.safe_load((tmp_path / "dvc.yaml").read_text())["stages"]["prepare"]
+    stage["deps"] += ["${depends.prepare}"]
+    stage["params"] = ["prepare", "base", "students", "synthesize", "train", "methods.b"]
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"vars": ["params.yaml"], "stages": {"prepare": stage}}))
+    for file in ("set/captions.tsv", "sets/x.json", "w.safetensors", "lm/w", "mine.tsv", "adapter/w", "state/train/x"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    params["depends"] |= {"prepare": "set/captions.tsv"}
+    params["prepare"] |= {"folder": "set", "benchmarks": "sets"}
+    params["base"] |= {"file": "w.safetensors"}
+    params["students"] = {"mine": {"tasks": ["rewrite"], "teacher": ["mine.tsv", "mine.tsv"], "base": "lm"}}
+    params["synthesize"]["models"] = {"own": {"engine": "embedded", "adapter": "adapter"}}
+    params["synthesize"] |= {"model": "own", "replay": "out/prepare.txt"}
+    params["train"]["shards"] = {"urls": "s3://bucket/{0..9}.tar", "columns": {"caption": "txt"}}
+    params["methods"]["b"] = {"method": "joint", "reads": "set", "parts": {"read_clip": {"language_model": "lm"}}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    _repro("prepare")
+    up_to_date = [Planned("prepare", "up to date", "")]
+    (notice,) = unwatched(up_to_date)
+    named = notice.removeprefix("dvc does not watch ").partition(": ")[0].split(" and ")
+    assert sorted(named) == [
+        "base.file",
+        "methods.b.parts.read_clip.language_model",
+        "prepare.benchmarks",
+        "students.mine.base",
+        "students.mine.teacher",
+        "synthesize.models.own.adapter",
+        "train.shards.urls",
+    ]
+    assert notice.endswith("run `dvc repro --force --single-item prepare`")
+    assert unwatched([Planned("prepare", "runs", "")]) == []
+    assert changes(read_graph(), ["prepare"]) == {}
+    (tmp_path / "set" / "captions.tsv").write_text("edited")
+    assert changes(read_graph(), ["prepare"]) == {"prepare": "set/captions.tsv modified"}

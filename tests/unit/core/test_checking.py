@@ -44,6 +44,27 @@ SLIPS: dict[str, tuple[Change, str]] = {
         lambda raw: raw["methods"]["joint"]["parts"]["semclip"].update(nn=2),
         "unknown key 'methods.joint.parts.semclip.nn'",
     ),
+    "column that no table has": (
+        lambda raw: raw["methods"]["laclip_ft"].update(rewrites=["paraphrase_1", "paraphrase2"]),
+        "methods.laclip_ft: no training table has the column 'paraphrase2': known are absence, caption,",
+    ),
+    "image tower that no loss trains": (
+        lambda raw: raw["methods"]["leaf"].update(image_tower="trained"),
+        "key 'methods.leaf.image_tower': no loss reads images: set it to frozen",
+    ),
+    "image tower of a method without its images": (
+        lambda raw: raw["methods"]["semclip"].update(image_tower="random", contrastive_weight=0),
+        "key 'methods.semclip.image_tower': no loss reads images",
+    ),
+    "crops of a frozen image tower": (
+        lambda raw: raw["methods"]["leaf"].update(least_crop=0.9),
+        "key 'methods.leaf.least_crop': a frozen image tower reads embeddings: set it to 1",
+    ),
+    "device": (
+        lambda raw: raw["train"].update(device="gpu"),
+        "key 'train.device': Input should be 'auto', 'cpu' or 'cuda'",
+    ),
+    "device of embed": (lambda raw: raw["embed"].update(device="cuda0"), "key 'embed.device': Input should be 'auto'"),
     "no encoders": (lambda raw: raw.update(encoders=[]), "encoders is empty"),
     "encoder without a method": (
         lambda raw: raw.update(encoders=["base", "paraclap"]),

@@ -129,6 +129,14 @@ def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
     released = {"protocol": "released", "distractor_data": "coco/data"}
     alone = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
     assert METHOD.neighbours(alone) == Neighbours(1, Path("coco/data"))
-    assert METHOD.files(alone) == {"distractors": Path("coco/data/embeddings")}
+    assert METHOD.files(alone) == {"conclip.distractors": Path("coco/data/embeddings")}
     with pytest.raises(InputError, match="parts conclip and negclip look for similar images in two ways"):
         METHOD.neighbours(METHOD.settings({"parts": {"conclip": released, "negclip": {}}}))
+
+
+def test_two_parts_language_models_are_both_named(tmp_path: Path) -> None:
+    models = {name: tmp_path / name for name in ("adapted_lm", "read_clip")}
+    for folder in models.values():
+        folder.mkdir()
+    hyper = METHOD.settings({"parts": {name: {"language_model": str(folder)} for name, folder in models.items()}})
+    assert METHOD.files(hyper) == {f"{name}.language_model": folder for name, folder in models.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.text_tower import text_features
-from components.methods.leaf import METHOD, Search, makes_word, misspelt
+from components.methods.leaf import METHOD, Search, edited, makes_word, misspelt
 from components.methods.registry import find_method
 from tests.unit.methods.examples import losses_of, random_columns
 
@@ -19,7 +21,7 @@ TEXTS = ["a small dog left of a cat", "two red hats", "the large boat"]
 
 
 def _search(encoder: Encoder, tries: int = 8) -> Search:
-    return Search(encoder, METHOD.settings({"tries": tries}))
+    return Search(encoder, METHOD.settings({"tries": tries, "protocol": "own"}))
 
 
 def _attacked(encoder: Encoder, texts: list[str], tries: int = 8) -> list[str]:
@@ -63,6 +65,44 @@ def test_an_error_that_spells_a_word_is_refused() -> None:
     assert makes_word("seashore", "sea shore")
     assert not makes_word("a bat", "a bxt")
     assert not makes_word("cat and bat", "cat and btt")
+
+
+@pytest.mark.parametrize(
+    ("place", "character", "released", "own"),
+    [(1, "a", "b", "ab"), (1, "x", "xb", "xb"), (2, "a", "aab", "aab"), (3, "", "a", "a"), (3, "b", "a", "ab")],
+)
+def test_a_drawn_character_that_is_there_is_left_out_as_released(
+    place: int, character: str, released: str, own: str
+) -> None:
+    assert edited("ab", place, character) == released
+    assert misspelt("ab", place, character) == own
+
+
+@pytest.mark.parametrize(
+    ("changed", "released", "own"),
+    [
+        ("a bxt on the mat", True, True),
+        ("a  bat on the mat", False, True),
+        ("a cat on the mat", False, False),
+        ("a bat on themat", True, True),
+    ],
+)
+def test_an_error_must_leave_fewer_words_as_released(
+    changed: str, released: bool, own: bool, tiny_encoder: Encoder
+) -> None:
+    allowed = {
+        protocol: Search(tiny_encoder, METHOD.settings({"protocol": protocol}))._allowed("a bat on the mat", changed)
+        for protocol in ("released", "own")
+    }
+    assert allowed == {"released": released, "own": own}
+
+
+def test_tries_differ_as_released(tiny_encoder: Encoder) -> None:
+    draw, among = random.Random(0), list(range(50))
+    released, own = (Search(tiny_encoder, METHOD.settings({"protocol": name})) for name in ("released", "own"))
+    assert sorted(released._drawn(draw, among)) == among
+    assert len(set(own._drawn(draw, among))) < len(own._drawn(draw, among)) == 50
+    assert len(released._drawn(draw, [1, 2])) == 50
 
 
 def test_errors_are_one_edit_away_and_far_in_features(tiny_encoder: Encoder) -> None:

@@ -31,25 +31,27 @@ def test_the_contrastive_terms() -> None:
     )
 
 
-def _reconstruction() -> Reconstruction:
+def _reconstruction(*, of_tokens: bool = False) -> Reconstruction:
     torch.manual_seed(0)
-    return Reconstruction(6, small_encoder().tokenizer, tiny_language_model())
+    return Reconstruction(6, small_encoder().tokenizer, tiny_language_model(), of_tokens=of_tokens)
 
 
-def test_the_language_model_says_each_text_and_its_end() -> None:
+@pytest.mark.parametrize("of_tokens", [True, False])
+def test_the_language_model_says_each_text_and_its_end(of_tokens: bool) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    extra, folder = _reconstruction(), tiny_language_model()
+    extra, folder = _reconstruction(of_tokens=of_tokens), tiny_language_model()
     model, words = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     features = torch.randn(2, 6)
-    each = []
+    each, lengths = [], []
     with torch.no_grad():
         for row, text in zip(features, SAID, strict=True):
             ids = torch.tensor([*words(text, add_special_tokens=False)["input_ids"], words.eos_token_id])
             told = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
+            lengths.append(len(ids))
             each.append(F.cross_entropy(model(inputs_embeds=told[None]).logits[0], ids).item())
         found = extra(features, small_encoder().tokenizer(SAID))
-    assert found.item() == pytest.approx(np.mean(each), rel=1e-5)
+    assert found.item() == pytest.approx(np.average(each, weights=lengths if of_tokens else None), rel=1e-5)
 
 
 def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
@@ -79,6 +81,7 @@ def test_defaults_are_the_papers() -> None:
     assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.warmup_steps) == (1e-5, 256, 5, 0.1, 50)
     assert (hyper.reconstruction_weight, hyper.alignment_weight, hyper.image_tower) == (0.1, 0.5, "trained")
     assert hyper.schedule == "cosine"
+    assert (hyper.betas, hyper.eps, hyper.clip_gradient) == ((0.9, 0.999), 1e-8, 1.0)
 
 
 def test_tokens_tell_their_texts() -> None:

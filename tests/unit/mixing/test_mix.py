@@ -96,6 +96,11 @@ def test_members_of_other_data_are_refused(trained: Callable[..., Sidecar]) -> N
         trained(data_hashes={"table of both": "older"})
 
 
+def test_a_member_with_a_tower_of_its_own_is_refused(trained: Callable[..., Sidecar]) -> None:
+    with pytest.raises(InputError, match="'other' cannot be mixed with the base: a tower of it was not trained from"):
+        trained(from_base=False)
+
+
 @pytest.mark.parametrize(
     ("mixes", "told"),
     [

@@ -148,8 +148,11 @@ def test_sentence_transformers_reads_language_models(
     assert found.images is None
 
 
-def test_sentence_transformers_has_no_adapters(tmp_path: Path, language_folders: dict[str, Path]) -> None:
-    encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "bottleneck")
+@pytest.mark.parametrize("placement", ["layers", "residuals"])
+def test_sentence_transformers_has_no_adapters(
+    placement: Any, tmp_path: Path, language_folders: dict[str, Path]
+) -> None:
+    encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "bottleneck", adapter_placement=placement)
     with pytest.raises(InputError, match="adapters inside its language model"):
         write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
 

@@ -114,6 +114,14 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
 
 
+@pytest.mark.parametrize(("method", "from_base"), [("paraclip", True), ("clip_scratch", False)])
+def test_an_encoder_says_whether_it_began_as_the_base(
+    method: str, from_base: bool, world: World, tmp_path: Path
+) -> None:
+    entry = {"method": method, "warmup_steps": 1, "image_tower": "frozen"}
+    assert Encoder.load(_run(world, entry, tmp_path)).sidecar.from_base == from_base
+
+
 def test_the_run_tells_what_was_dropped_for_published_test_sets(world: World, tmp_path: Path) -> None:
     counts = LeakCounts(
         benchmarks="sets",
@@ -317,6 +325,15 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
     assert len(set(known)) == len(known)
     same = _fingerprint(world, entry, micro_batch=4, log_every=7, checkpoint_every=2, keep=5)
     assert same == known[0]
+
+
+def test_a_run_starts_over_when_its_code_has_changed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for code, said in (("one", 0), ("one", 0), ("other", 1)):
+        monkeypatch.setattr(train, "code_hash", lambda stage, code=code: f"{stage}-{code}")
+        _checkpoints_of(world, {"method": "paraclip", "warmup_steps": 2}, tmp_path)
+        assert sum("made by other code" in record.getMessage() for record in caplog.records) == said
 
 
 def _checkpoints_of(world: World, entry: dict[str, Any], folder: Path, **options: Any) -> str:

@@ -45,6 +45,19 @@ def test_nothing_to_resume_from(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none").best() is None
 
 
+def test_a_run_of_other_code_starts_over_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _saved(tmp_path, 1, 2)
+    edited = Checkpoints(tmp_path, code="edited")
+    assert _resumed(edited) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"checkpoint {tmp_path}/step-00000002 was made by other code of components/: the run starts over"
+    ]
+    edited.save(_facts(1), _tensors(1))
+    found = _resumed(edited)
+    assert found is not None
+    assert found[0] == _facts(1)
+
+
 def test_only_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
     one, other = Checkpoints(tmp_path / "run"), Checkpoints(tmp_path / "run")
     with (

@@ -75,6 +75,10 @@ def test_models_that_cannot_be_trained_here_are_refused() -> None:
         build(model_config("ViT-B-16-SigLIP"))
     with pytest.raises(InputError, match="pools the last position"):
         build({"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TINY["text_cfg"] | {"pool_type": "last"}})
+    with pytest.raises(InputError, match=r"text_cfg\.embed_cls"):
+        build({**TINY, "text_cfg": TINY["text_cfg"] | {"embed_cls": True}})
+    with pytest.raises(InputError, match=r"open_clip does not know this configuration \(.*'hedas'\): correct"):
+        build({**TINY, "text_cfg": TINY["text_cfg"] | {"hedas": 2}})
     with pytest.raises(InputError, match="for timm's image towers alone"):
         build({**TINY, "vision_cfg": VISION | {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}})
 

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
+from tests.conftest import TINY
 
 
 def test_round_trip_keeps_features_and_sidecar(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
@@ -67,6 +68,14 @@ def test_image_tower_hash_ignores_the_text_tower(tiny_encoder: Encoder) -> None:
     tiny_encoder.model.positional_embedding.data += 1
     assert tiny_encoder.image_tower_hash() == before
     tiny_encoder.model.visual.proj.data += 1
+    assert tiny_encoder.image_tower_hash() != before
+
+
+@pytest.mark.parametrize("change", [{"vision_cfg": {**TINY["vision_cfg"], "head_width": 4}}, {"quick_gelu": True}])
+def test_image_tower_hash_knows_heads_and_activation(change: dict[str, Any], tiny_encoder: Encoder) -> None:
+    before = tiny_encoder.image_tower_hash()
+    architecture = {**tiny_encoder.sidecar.architecture, **change}
+    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": architecture})
     assert tiny_encoder.image_tower_hash() != before
 
 

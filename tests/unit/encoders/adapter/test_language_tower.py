@@ -15,7 +15,7 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.language_tower import Strategy, trained
+from components.encoders.adapter.language_tower import Placement, Strategy, layers, trained
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import trimmed
 from components.encoders.new_text_towers import with_language_tower
@@ -101,17 +101,36 @@ def test_exactly_what_the_strategy_trains_moves(
     assert {name.split(".")[1] for name in moved} == parts
 
 
+@pytest.mark.parametrize(("placement", "each"), [("layers", 1), ("residuals", 2)])
 @every_kind
-def test_adapters_start_as_the_identity(tiny_encoder: Encoder, language_folder: Path) -> None:
+def test_adapters_start_as_the_identity(
+    placement: Placement, each: int, tiny_encoder: Encoder, language_folder: Path, tmp_path: Path
+) -> None:
     frozen = _encoder(tiny_encoder, language_folder, "frozen")
-    adapted = _encoder(tiny_encoder, language_folder, "bottleneck")
+    adapted = with_language_tower(tiny_encoder, str(language_folder), "bottleneck", adapter_placement=placement)
     adapted.model.text.projection.load_state_dict(frozen.model.text.projection.state_dict())
     assert torch.equal(_features(adapted), _features(frozen))
     adapters = [module for name, module in adapted.model.named_modules() if name.endswith(".adapter")]
-    assert len(adapters) == 2
+    assert len(adapters) == 2 * each
     assert adapters[0].down.weight.shape == (8, 16)
-    torch.nn.init.ones_(adapters[1].up.weight)
+    torch.nn.init.normal_(adapters[1].up.weight)
     assert not torch.allclose(_features(adapted), _features(frozen), atol=1e-3)
+    adapted.save(tmp_path / "saved")
+    assert torch.equal(_features(Encoder.load(tmp_path / "saved")), _features(adapted))
+
+
+def test_houlsbys_adapters_are_inside_the_residuals(tiny_encoder: Encoder, language_folders: dict[str, Path]) -> None:
+    adapted = with_language_tower(
+        tiny_encoder, str(language_folders["bert"]), "bottleneck", adapter_placement="residuals"
+    )
+    layer = layers(adapted.model.text.language)[0]
+    for adapter in (layer.attention.output.dense.adapter, layer.output.dense.adapter):
+        torch.nn.init.normal_(adapter.up.weight)
+    states, before = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
+    for block in (layer.attention.output, layer.output):
+        inner = before if block is layer.attention.output else torch.randn(2, 3, block.dense.layer.in_features)
+        changed = block.dense.adapter(block.dense.layer(inner))
+        torch.testing.assert_close(block(inner, states), block.LayerNorm(changed + states))
 
 
 @every_kind
