@@ -169,9 +169,7 @@ class Reply:
         Nothing where it is empty, lacks its end, or is longer than so many tokens can be.
         """
         if len(said.text) > _LETTERS_A_TOKEN * tokens:
-            return Reply(
-                request, None, f"the answer has more letters than {tokens} tokens: the server ignores max_tokens"
-            )
+            return Reply(request, None, f"the answer is too long for {tokens} tokens: the server ignores max_tokens")
         if request.lacks_its_end(said):
             return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
         if not without_thought(said.text):

@@ -146,6 +146,12 @@ def test_a_server_says_until_when_it_wants_to_rest() -> None:
     assert 200 < fault.value.rest_s <= 300
 
 
+def test_a_message_counts_before_an_extra_text() -> None:
+    choice = {"message": {"content": "a dog"}, "text": None}
+    with response(status_code=200, json={"choices": [choice]}) as ask:
+        assert ask() == Said("a dog")
+
+
 @pytest.mark.parametrize(("content", "text"), [(None, ""), ("", ""), (" a dog \n", "a dog"), ("a\0b\ud800c", "ab?c")])
 def test_an_answer_is_text_that_a_store_can_keep(content: object, text: str) -> None:
     body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()

@@ -373,7 +373,7 @@ def test_a_cut_answer_counts_where_what_is_read_of_it_is_complete(
         (None, None, "the model said nothing"),
         (" \n", "stop", "the model said nothing"),
         ("<think>A dog?</think>\n", "stop", "the model said nothing"),
-        ("dog " * 3000, "stop", "the answer has more letters than 40 tokens: the server ignores max_tokens"),
+        ("dog " * 3000, "stop", "the answer is too long for 40 tokens: the server ignores max_tokens"),
         (None, "length", "the answer was cut at 160 tokens: raise the task's max_tokens"),
         ("A dog", "content_filter", "the server's content filter stopped the answer"),
     ],
