@@ -63,7 +63,7 @@ def settings(tmp_path: Path, track_in: Callable[[Path], None]) -> Settings:
     _write_log(tmp_path / "shop")
     done = CliRunner().invoke(app, ["import", "shop"])
     assert done.exit_code == 0, done.output
-    assert "source 'query_log', known by queries.tsv; splits are drawn" in done.output
+    assert "source 'query_log', known by queries.tsv; images of val and test are drawn" in done.output
     raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
     raw |= {"methods": {"clicks": ENTRY}, "encoders": ["base", "clicks"]}
     raw["promote"] |= {"validation": []}

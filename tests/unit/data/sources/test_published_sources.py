@@ -256,7 +256,7 @@ def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path
 
 
 def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings: Any, tmp_path: Path) -> None:
-    made = settings("huggingface", max_unusable_share=0.2, counts=COUNTS | {"train": 6})
+    made = settings("huggingface", max_unusable_share=0.4, counts=COUNTS | {"train": 6})
     path = tmp_path / "set/data/train-00000-of-00002.parquet"
     rows = pq.read_table(path).to_pylist()
     rows[0]["image"], rows[1]["caption"], rows[2]["caption"] = None, None, ["a picture", None]
