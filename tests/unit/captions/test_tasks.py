@@ -87,22 +87,6 @@ def test_published_questions_of_semclip_are_those_of_its_notebook() -> None:
     ]
 
 
-def test_published_questions_of_negation_clip_are_those_of_its_data_generation() -> None:
-    system, asked = _published("name_absent", caption="a dog")
-    assert system == ("system", "You are a helpful chatbot that answers with only one word.")
-    assert asked == (
-        "user",
-        "Name an object that is not mentioned in the caption, but is likely to be in the image corresponding to the "
-        "caption 'a dog'.",
-    )
-    turns = _published("state_absence", caption="a dog", absent_object="cat")
-    assert [role for role, _ in turns] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert turns[0][1] == "You are a helpful chatbot that generates a concise caption."
-    assert turns[1][1] == "Add the absence of the hat to the caption 'a woman riding a horse in a field'."
-    assert turns[2][1] == "a woman not wearing a hat riding a horse in a field"
-    assert turns[5][1] == "Add the absence of the cat to the caption 'a dog'."
-
-
 def test_published_differences_are_one_text_to_go_on_with() -> None:
     """PC-CLIP, appendix B.1."""
     asked = (

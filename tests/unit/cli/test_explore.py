@@ -155,8 +155,8 @@ def test_votes_are_shown_and_exported(project: Path) -> None:
     assert run("votes")[1] == "no votes yet: run `cliptune explore`, view Vote"
     store = Votes(STORE)
     known = {"first": "base", "first_sha256": "b", "second": "tuned", "second_sha256": "t", "user": "Ada"}
-    for choice in ("second", "second", "tie"):
-        store.add(Vote(**known, query="a dog", paraphrase="one hound", choice=choice, image="1.png"))
+    for query, choice in (("a dog", "second"), ("one dog", "second"), ("dogs", "tie")):
+        store.add(Vote(**known, query=query, paraphrase="one hound", choice=choice, image="1.png"))
     store.close()
     code, told = run("votes")
     assert code == 0
@@ -164,7 +164,7 @@ def test_votes_are_shown_and_exported(project: Path) -> None:
     assert "100% [34%, 100%]" in told
     assert '"won": 2' in run("votes", "--json")[1]
     assert "no such picture is a file" in run("votes", "--export", "captions.tsv")[1]
-    assert "wrote pictures/captions.tsv: 1 queries" in run("votes", "--export", "pictures/captions.tsv")[1]
+    assert "wrote pictures/captions.tsv: 3 queries" in run("votes", "--export", "pictures/captions.tsv")[1]
     assert Path("pictures/captions.tsv").read_text().splitlines()[1] == "1.png\ta dog\tone hound\ttest"
 
 

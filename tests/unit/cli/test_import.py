@@ -86,7 +86,8 @@ def test_batches_fit_a_small_folder(over: str | None, base: int | None, paraclip
 @pytest.mark.parametrize("over", ["toy", "claims", "methods"])
 def test_over_a_profile_with_a_study_the_result_can_run(over: str, project: Path) -> None:
     FORMATS["own"][1](project / "set")
-    assert _run("set", "--name", "mine", "--over", over).exit_code == 0
+    done = _run("set", "--name", "mine", "--over", over)
+    assert done.exit_code == 0, done.output
     mine = settings_with("mine")
     check_settings(mine)
     # No claim about drawings is one about photographs.

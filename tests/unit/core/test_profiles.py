@@ -191,4 +191,5 @@ def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> N
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three
         # epochs, which settings count in steps.
         expected = {"pc_clip_mse": {"epochs"}, "half_truths": {"warmup_steps"}}
-        assert differing == expected.get(entry.name, set()), entry.name
+        # Crops are a matter of image towers that train.
+        assert differing - {"least_crop"} == expected.get(entry.name, set()), entry.name

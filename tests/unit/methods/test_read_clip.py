@@ -54,6 +54,15 @@ def test_the_language_model_says_each_text_and_its_end(of_tokens: bool) -> None:
     assert found.item() == pytest.approx(np.average(each, weights=lengths if of_tokens else None), rel=1e-5)
 
 
+def test_ranks_with_unequal_texts_average_to_the_mean_over_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra, features, tokens = _reconstruction(of_tokens=True), torch.randn(2, 6), small_encoder().tokenizer(SAID)
+    counts = [extra._targets(tokens[row : row + 1])[1].sum() for row in (0, 1)]
+    assert counts[0] != counts[1]
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda total: total.copy_(sum(counts)))
+    ranks = [extra(features[row : row + 1], tokens[row : row + 1], 2) for row in (0, 1)]
+    torch.testing.assert_close(sum(ranks) / 2, extra(features, tokens))
+
+
 def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
     extra = _reconstruction()
     assert set(extra.state_dict()) == {"first.weight"}

@@ -26,7 +26,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_2_few_new_words": {"text_2": "Red background, a large cat right of a small dog."},
     "paraphrase_1_echo:lead_in": {"text_1": "Sure! A small dog left of a large cat, red background."},
     "paraphrase_2_echo:prompt": {
-        "text_2": "Concisely while preserving the meaning: tiny hound left of huge tabby, scarlet."
+        "text_2": "Concisely while preserving the meaning, tiny hound left of huge tabby, scarlet."
     },
     "paraphrase_1_leak:sentence": {"text_1": QUERY.upper()},
     "paraphrase_2_leak:sentence": {"text_2": QUERY},

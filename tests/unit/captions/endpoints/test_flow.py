@@ -13,15 +13,19 @@ from components.core.errors import InputError
 
 
 class Server:
-    """Denies one request at once, and answers the others when it has."""
+    """Denies the first request when it has all three, and then answers the others."""
 
     def __init__(self) -> None:
-        self._denied = asyncio.Event()
+        self._all, self._denied, self._waiting = asyncio.Event(), asyncio.Event(), 0
 
     async def reply(self, request: Request) -> Reply:
         if request.attempt == 0:
+            await self._all.wait()
             self._denied.set()
             raise InputError("another key")
+        self._waiting += 1
+        if self._waiting == 2:
+            self._all.set()
         await self._denied.wait()
         await asyncio.sleep(0.01)
         return Reply(request, "A dog.")
