@@ -30,7 +30,8 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
     command += ["--benchmark", "flickr30k_retrieval", "--benchmark", "zero_shot_cifar100", "--allow-partial"]
     command += ["--data", str(prepared.data), "--results", str(folder / "results"), "--again"]
     seconds = [_timed(command, folder) for _ in range(2)]
-    (own,) = (folder / "results").iterdir()
+    # The other folders hold class names and pairs for prompt tasks.
+    own = next((folder / "results").rglob("zero_shot_cifar100.json")).parent
     values: dict[str, float] = {}
     for name in ("flickr30k_retrieval", "zero_shot_cifar100"):
         report = json.loads((own / f"{name}.json").read_text())

@@ -217,6 +217,7 @@ def write_project(folder: Path, size: Size) -> None:
     epochs = 2 + size.steps * size.batch // size.rows
     raw["methods"]["paraclip"] |= {"batch_size": size.batch, "epochs": epochs}
     raw["evaluate"] |= {"benchmarks": ["paraphrased_retrieval", "retrieval"]}
+    raw["promote"] |= {"guards": {"retrieval/t2i_recall_at_5": 0.01}, "benchmarks": raw["evaluate"]["benchmarks"]}
     (folder / "params.yaml").write_text(yaml.safe_dump(raw, sort_keys=False), "utf-8")
     Encoder.create("base", "scale", _ARCHITECTURE, "random").save(inputs / "encoder")
     write_json(folder / "size.json", vars(size))

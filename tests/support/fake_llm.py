@@ -41,7 +41,7 @@ NONSENSE = (
 
 def answer_to(prompt: str) -> str:
     """What the server answers, one line."""
-    return f"a reworded caption {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
+    return f"a different picture {hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
 
 
 @dataclass

@@ -34,6 +34,11 @@ class RestartableS3:
     process: subprocess.Popen[bytes] | None = None
 
     @property
+    def endpoint(self) -> str:
+        """URL of the S3 gateway."""
+        return self.seaweed.endpoint
+
+    @property
     def environment(self) -> dict[str, str]:
         """What boto3 reads."""
         return {

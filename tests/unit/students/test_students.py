@@ -173,7 +173,7 @@ def test_students_of_several_processes_are_trained_by_torchrun(
     by_hand = {"teacher": ["set.tsv"], "processes": 2, "lr": 0.02}
     _project(raw_params, one=by_hand, two=by_hand)
     _main(output=Path("elsewhere"))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launcher = [sys.executable, "-m", "components.core.compute.distributed", "--standalone", "--nproc-per-node", "2"]
     module = ["-m", "components.students.students", "--student", "one", "--student", "two", "--output", "elsewhere"]
     assert started == [launcher + module]
     assert not Path("elsewhere").exists()
