@@ -94,7 +94,7 @@ def test_every_check_of_the_table_is_scored() -> None:
         _labelled("paraphrase_2", "A dog runs.", "A dog runs.", "bad"),
         _labelled("paraphrase_2", "Two red balls.", "A few crimson toys.", "bad"),
     ]
-    found = run(made, settings_with("coco"))
+    found = run(made, settings_with("flickr8k"))
     assert found["checks"]["copies"] == {"bad_let_through": 1, "good_stopped": 0}
     assert found["checks"]["lost_number"] == {"bad_let_through": 1, "good_stopped": 0}
     assert found["checks"]["few_new_words"] == {"bad_let_through": 1, "good_stopped": 0}

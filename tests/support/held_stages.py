@@ -56,7 +56,7 @@ def real_pipeline(*stages: str) -> dict[str, Any]:
         for template, value in {"${item}": key, "${key}": key, "${item.folder}": "data/validated/paraclip"}.items():
             written = written.replace(template, value)
         body = yaml.safe_load(written)
-        deps = [path for path in body["deps"] if not path.startswith("components")]
+        deps = [path for path in body["deps"] if not path.startswith(("components", "${depends."))]
         kept = {part: body[part] for part in ("cmd", "outs", "metrics") if part in body}
         made[f"{name}-{key}" if key else name] = kept | {"deps": deps}
     return {"stages": made}
