@@ -34,6 +34,7 @@ ELSEWHERE = {
     "xdg-open": "tests/integration/test_report_in_browser.py",
     "cliptune evaluate --encoder": "tests/unit/cli/test_evaluate.py",
     "cliptune table": "tests/unit/cli/test_evaluate.py",
+    "cliptune votes --export": "tests/unit/cli/test_explore.py",
     "cliptune search": "tests/unit/study/test_search.py",
     "cliptune profile use flickr8k": "tests/integration/test_photographs.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
@@ -42,7 +43,7 @@ ELSEWHERE = {
     "prefect deployment run": "tests/flows/test_train_flow.py",
     "python -m tests.benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",
 }
-"""Beginning of a line -> what runs it: it needs hours, weights of the network, a data set or a stack of servers."""
+"""Beginning of a line -> its test: it needs hours, weights of the network, a data set, votes or a stack of servers."""
 SERVERS = ("cliptune serve", "cliptune explore")
 WITHIN_S = 900.0
 
