@@ -84,15 +84,8 @@ def evaluate(
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
         outcomes: dict[str, list[Outcome]] = {}
-        scored: dict[str, str] = {}
         for name in names:
-            found = find_encoder(name, precision=precision)
-            if scored.setdefault(found.name, name) != name:
-                raise InputError(
-                    f"--encoder {name} would overwrite the results of {scored[found.name]}, which is called "
-                    f"'{found.name}', too: rename its folder, or score it with other --results"
-                )
-            outcomes[name] = run_all(found, chosen, plan)
+            outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
         if as_json:
             print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
         else:

@@ -71,14 +71,21 @@ class PublishedReport(BaseModel):
         return mine == (encoder_sha256, version, data_hash, options)
 
 
-def report_path(encoder: str, benchmark: str, folder: Path = FOLDER) -> Path:
-    """Where one result is: `<folder>/<encoder>/<benchmark>.json`."""
-    return folder / encoder / f"{benchmark}.json"
+def report_path(encoder: str, encoder_sha256: str, benchmark: str, folder: Path = FOLDER) -> Path:
+    """Where one result is: `<folder>/<encoder>/<start of the hash>/<benchmark>.json`.
+
+    Weights that share a name, such as before and after training again, each keep their results.
+    """
+    return folder / encoder / encoder_sha256[:8] / f"{benchmark}.json"
+
+
+def _path_of(report: PublishedReport, folder: Path) -> Path:
+    return report_path(report.encoder, report.encoder_sha256, report.benchmark, folder)
 
 
 def write_published(report: PublishedReport, scores: Scores, folder: Path = FOLDER) -> Path:
     """Write values per query as safetensors and then the report, each whole or not at all; returns its path."""
-    path = report_path(report.encoder, report.benchmark, folder)
+    path = _path_of(report, folder)
     write_values(scores, path.with_suffix(".safetensors"), report.evaluation)
     write_record(path, report)
     return path
@@ -100,7 +107,7 @@ def read_published_values(report: PublishedReport, folder: Path = FOLDER) -> Sco
     Raises:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
-    path = report_path(report.encoder, report.benchmark, folder).with_suffix(".safetensors")
+    path = _path_of(report, folder).with_suffix(".safetensors")
     return read_values(path, report.evaluation, _FIX)
 
 
@@ -114,12 +121,12 @@ def read_published(path: Path) -> PublishedReport:
 
 
 def all_published(folder: Path = FOLDER) -> list[PublishedReport]:
-    """Every result below `folder`, by encoder and benchmark.
+    """Every result below `folder`, by encoder, weights and benchmark.
 
     Raises:
         InputError: one is damaged.
     """
-    return [read_published(path) for path in sorted(folder.glob("*/*.json"))]
+    return [read_published(path) for path in sorted(folder.glob("*/*/*.json"))]
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,7 @@ def cached_report(
     under_test: EncoderUnderTest, benchmark: PublishedBenchmark, data_hash: str, chosen: Mapping[str, Any], plan: Plan
 ) -> PublishedReport | None:
     """The result that scoring would only repeat, if there is one and it may be used."""
-    path = report_path(under_test.name, benchmark.name, plan.results)
+    path = report_path(under_test.name, under_test.sha256, benchmark.name, plan.results)
     if plan.again or not path.exists():
         return None
     report = read_published(path)

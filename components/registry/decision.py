@@ -33,7 +33,7 @@ class Decision(BaseModel):
     Attributes:
         encoder: the candidate's name.
         against: the champion's version, or `base`.
-        passed_over: other candidates that were refused, by name, each with the first rule that it broke.
+        passed_over: other candidates that were refused or have no results, by name, each with the reason.
         behind: candidates that do worse on the primary metric and so were not judged, by name, each with its value.
         version: the registry version with the candidate's weights; empty when there is none.
         previous_version: the champion before.

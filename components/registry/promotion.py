@@ -55,7 +55,7 @@ def promote(
     Raises:
         InputError: results are missing, the policy names a metric that they lack, or MLflow gives no answer.
     """
-    asking = candidates(settings, folders)
+    asking, unscored = candidates(settings, folders)
     check_webhook(settings.promote)
     client = make_client()
     finished = None
@@ -63,6 +63,9 @@ def promote(
         offline_spool.send(client)
         finished = finish_killed(client, settings, folders)
     case = _first_to_pass(client, asking, settings, folders)
+    if unscored:
+        over = (*case.decision.passed_over, *unscored)
+        case = replace(case, decision=case.decision.model_copy(update={"passed_over": over}))
     decision = case.decision
     if decision.outcome == "already champion":
         own = finished is not None and finished.version == decision.version

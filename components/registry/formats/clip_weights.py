@@ -51,11 +51,11 @@ def refuse(encoder: Encoder) -> None:
     """
     name, config = encoder.sidecar.name, encoder.sidecar.architecture
     where = f"'{name}' cannot be a CLIPModel of transformers"
-    fix = "use `--format open_clip`, or serve it with `mlflow models serve`"
+    fix = "use `--format open_clip`, or serve it with `cliptune serve`"
     if "language_model" in config["text_cfg"]:
         raise InputError(
             f"{where}: its text tower is an adapted language model with a projection of its own: serve it with "
-            "`mlflow models serve`, or export an encoder with CLIP's own text tower"
+            "`cliptune serve`, or export an encoder with CLIP's own text tower"
         )
     if not isinstance(encoder.tokenizer, ClipTokenizer):
         raise InputError(f"{where}: its tokenizer is not CLIP's: {fix}")

@@ -22,7 +22,7 @@ def _refuse(encoder: Encoder) -> None:
     if "language_model" in encoder.sidecar.architecture["text_cfg"]:
         raise InputError(
             f"'{encoder.sidecar.name}' has an adapted language model as text tower, which open_clip has no class for: "
-            "serve it with `mlflow models serve`, or export an encoder with CLIP's own text tower"
+            "serve it with `cliptune serve`, or export an encoder with CLIP's own text tower"
         )
 
 

@@ -33,7 +33,7 @@ def _refuse(encoder: Encoder) -> None:
     elif any(isinstance(layer, AdaptedLayer) for layer in tower.language.modules()):
         raise InputError(
             f"'{encoder.sidecar.name}' has adapters inside its language model, for which sentence-transformers has no "
-            "module: use `--format onnx`, or serve it with `mlflow models serve`"
+            "module: use `--format onnx`, or serve it with `cliptune serve`"
         )
 
 

@@ -13,6 +13,7 @@ from components.core.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.evaluation.published import PublishedReport
 from components.report.plots import line_style, set_layout
+from components.report.published.table import encoder_names
 
 
 def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequence[str], models: Path) -> go.Figure:
@@ -22,12 +23,14 @@ def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequ
         reports: results of all encoders.
         metrics: full names.
         by: settings of the encoders' method; an encoder without any of them keeps a bar of its own.
-        models: the folder of the encoders, whose sidecars have the settings.
+        models: the folder of the encoders, whose sidecars have the settings. Where several weights share a name,
+            each keeps a bar of its own, because the folder has only the last of them.
 
     Raises:
         InputError: nothing was scored on a metric, or no encoder has a setting.
     """
-    found = {(one.encoder, name): value.value for one in reports for name, value in one.metrics.items()}
+    named = encoder_names(reports)
+    found = {(named(one), name): value.value for one in reports for name, value in one.metrics.items()}
     for metric in metrics:
         if not any(name == metric for _, name in found):
             raise InputError(f"--plot {metric}: no encoder has this metric: `cliptune table --groups` shows all")

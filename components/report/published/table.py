@@ -68,20 +68,21 @@ def paired(
     """Every encoder compared with `against` on every benchmark that both were scored on.
 
     Args:
+        against: its name as tables print it, with the start of the hash where other weights share the name.
         groups: compare metrics by group of queries, too.
 
     Raises:
         InputError: `against` has no results, or two results are of different data, options or protocol versions.
     """
-    reference = {report.benchmark: report for report in reports if report.encoder == against}
+    named = encoder_names(reports)
+    reference = {report.benchmark: report for report in reports if named(report) == against}
     if not reference:
-        known = ", ".join(dict.fromkeys(report.encoder for report in reports)) or "none"
+        known = ", ".join(f"'{name}'" for name in dict.fromkeys(map(named, reports))) or "none"
         raise InputError(f"--against '{against}' has no results: choose one of {known}")
     found: list[Pair] = []
-    named = encoder_names(reports)
     for report in reports:
         other = reference.get(report.benchmark)
-        if other is not None and report.encoder != against:
+        if other is not None and named(report) != against:
             pairs = {pair.metric: pair for pair in _pairs(report, other, (named(report), named(other)), folder, seed)}
             found += [pairs[name] for name in _shown(list(pairs), groups=groups)]
     return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from components.benchmarks.published.sugar_crepe import SUBSETS
@@ -63,12 +63,27 @@ def test_scored_then_kept_then_in_every_table(data: Path) -> None:
 
 
 def test_two_encoders_of_one_name_do_not_overwrite_each_other(data: Path) -> None:
-    shutil.copytree("models/other", "elsewhere/mine")
+    other = Encoder.load(Path("models/other"))
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1)
+    other.save(Path("elsewhere/mine"))
     common = ("evaluate", "--benchmark", NAME, "--data", str(data), "--allow-partial")
-    code, told = _run(*common, "--encoder", "mine", "--encoder", "elsewhere/mine")
+    for encoder in ("mine", "elsewhere/mine", "mine"):
+        assert _run(*common, "--encoder", encoder)[0] == 0
+    named = {f"mine {path.parent.name}" for path in Path("reports/published").glob(f"mine/*/{NAME}.json")}
+    assert len(named) == 2
+    told = _run("table")[1]
+    assert all(f"| {name}* |" in told for name in named)
+    first, second = sorted(named)
+    assert f"## {second} against {first}, same queries" in _run("table", "--against", first)[1]
+    code, told = _run("table", "--against", "mine")
     assert code == 1
-    assert "--encoder elsewhere/mine would overwrite the results of mine" in told
-    assert len(list(Path("reports/published").glob("*/*.json"))) == 1
+    assert f"--against 'mine' has no results: choose one of '{first}', '{second}'" in told
+
+
+def _result(encoder: str) -> Path:
+    (path,) = Path("reports/published").glob(f"{encoder}/*/{NAME}.json")
+    return path
 
 
 def test_without_partial_data_the_command_fails_and_names_the_fix(data: Path) -> None:
@@ -113,15 +128,15 @@ def test_results_as_json(data: Path) -> None:
 def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
     common = ("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data), "--allow-partial")
     assert _run(*common)[0] == 0
-    before = Path(f"reports/published/mine/{NAME}.json").read_text()
+    before = _result("mine").read_text()
     code, told = _run(*common, "--precision", "bf16")
     assert code == 0
     # A title that is wider than its table goes on in the next line.
     assert f"{NAME}, scored, partial data, bf16" in " ".join(told.split())
     for precision, state in (("bf16", "kept, partial data, bf16"), ("fp32", "kept, partial data ┏")):
         assert f"{NAME}, {state}" in " ".join(_run(*common, "--precision", precision)[1].split())
-    assert Path(f"reports/published/mine/{NAME}.json").read_text() == before
-    reports = {name: read_published(Path(f"reports/published/{name}/{NAME}.json")) for name in ("mine", "mine-bf16")}
+    assert _result("mine").read_text() == before
+    reports = {name: read_published(_result(name)) for name in ("mine", "mine-bf16")}
     assert [report.precision for report in reports.values()] == ["fp32", "bf16"]
     assert reports["mine"].evaluation != reports["mine-bf16"].evaluation
     assert "| mine-bf16* |" in _run("table")[1]

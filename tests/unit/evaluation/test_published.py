@@ -71,7 +71,7 @@ def _states(outcomes: list[Outcome]) -> list[str]:
 def test_values_intervals_correlations_and_scalars(plan: Plan) -> None:
     report = run_one(UNDER_TEST, BENCHMARK, plan).report
     assert report is not None
-    assert report == read_published(report_path("toy", "colours", plan.results))
+    assert report == read_published(report_path("toy", UNDER_TEST.sha256, "colours", plan.results))
     assert list(report.metrics) == ["colours/red", "colours/spearman", "colours/spread"]
     red, spread = report.metrics["colours/red"], report.metrics["colours/spread"]
     assert (red.value, red.queries, red.higher_is_better) == (pytest.approx(1 / 3), 3, True)
@@ -90,7 +90,8 @@ def test_a_result_is_kept_until_encoder_version_data_or_options_change(plan: Pla
     assert [again(), again()] == ["scored", "kept"]
     assert again(options={"for another benchmark": "x"}) == "kept"
     assert again(again=True) == "scored"
-    assert [again(replace(UNDER_TEST, sha256="other")), again()] == ["scored", "scored"]
+    # Results of other weights lie beside these.
+    assert [again(replace(UNDER_TEST, sha256="other")), again()] == ["scored", "kept"]
     assert [again(benchmark=replace(BENCHMARK, version=2)), again()] == ["scored", "scored"]
     assert [again(options={"judge": "llm"}), again(options={"judge": "llm"}), again()] == ["scored", "kept", "scored"]
     judge = plan.data / "judge.json"
@@ -210,7 +211,7 @@ def test_two_encoders_are_compared_on_the_same_queries(plan: Plan) -> None:
     (section,) = paired_sections(list(pairs.values()))
     assert section.columns == ("other", "toy", "difference", "p")
     assert section.rows[0].mark == " ▲"
-    with pytest.raises(InputError, match="'nobody' has no results: choose one of other, toy"):
+    with pytest.raises(InputError, match="'nobody' has no results: choose one of 'other', 'toy'"):
         paired(reports, "nobody", plan.results)
     for change in ({"data_hash": "x"}, {"version": 2}, {"options": {"judge": "llm"}}):
         with pytest.raises(InputError, match="different data, options or versions of colours"):
@@ -230,7 +231,7 @@ def test_a_benchmark_of_groups_alone_is_compared_by_group(plan: Plan) -> None:
 
 def test_a_damaged_result_is_named(plan: Plan) -> None:
     run_one(UNDER_TEST, BENCHMARK, plan)
-    path = report_path("toy", "colours", plan.results)
+    path = report_path("toy", UNDER_TEST.sha256, "colours", plan.results)
     path.write_text("{}")
     with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
         all_published(plan.results)

@@ -179,7 +179,7 @@ def test_onnx_gives_the_text_features(name: str, kind: str, tmp_path: Path, lang
 def test_language_model_towers_are_refused(name: str, tmp_path: Path, tiny_encoder: Any) -> None:
     config = TINY | {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
     tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
-    with pytest.raises(InputError, match=r"adapted language model.*mlflow models serve") as error:
+    with pytest.raises(InputError, match=r"adapted language model.*cliptune serve") as error:
         write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())

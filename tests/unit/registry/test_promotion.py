@@ -269,6 +269,18 @@ def test_an_encoder_that_is_trained_again_keeps_no_other_from_being_judged(proje
     assert "models/one holds no encoder" in decision.passed_over[0].reason
 
 
+def test_an_encoder_without_results_keeps_no_other_from_being_judged(project: Any) -> None:
+    """DVC removes results while stage `evaluate` scores an encoder again."""
+    project.add("one", 2, 0.6)
+    project.add("two", 3, 0.5)
+    Path("reports/metrics/one.json").unlink()
+    decision = promote(project.settings.model_copy(update={"encoders": ("base", "one", "two")}))
+    assert (decision.encoder, decision.outcome) == ("two", "promoted")
+    assert [(over.name, over.reason) for over in decision.passed_over] == [
+        ("one", "it has no results: run `dvc repro evaluate@one`")
+    ]
+
+
 def test_where_none_passes_the_best_is_refused_and_the_others_are_told(project: Any) -> None:
     project.add("one", 2, 0.41)
     project.add("two", 3, 0.9, recall=0.1)
