@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint docs claims stack stack-full captions student llm-server lock clean
+.PHONY: demo test test-all benchmarks lint docs claims stack stack-full captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -31,9 +31,15 @@ test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
 test-all: test ## also what is slow: flows, real servers, a browser, vLLM, faults, benchmarks at small size
 	@$(PYTEST) -m slow tests
 
+BENCHMARKS ?= differences evaluation explorer ingest orchestration paraphrase_checks query_expansion scale seeds serving store \
+  synthesis training training_memory validation
+benchmarks: .venv/.ready ## measure all, or some: `make benchmarks BENCHMARKS=serving OPTIONS=--help`; `gpu` is for a machine with a GPU
+	@for name in $(BENCHMARKS); do echo "# $$name"; $(PY) -m benchmarks.$$name $(OPTIONS) || failed="$$failed $$name"; done; \
+	  test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
 lint: .venv/.ready
-	@.venv/bin/ruff check components flows infra tests docs
-	@.venv/bin/ruff format --check components flows infra tests docs
+	@.venv/bin/ruff check components flows infra benchmarks tests docs
+	@.venv/bin/ruff format --check components flows infra benchmarks tests docs
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 	@.venv/bin/deptry . --no-ansi 2>.venv/deptry.log || { cat .venv/deptry.log; exit 1; }

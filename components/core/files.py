@@ -114,7 +114,7 @@ def _own_path(path: Path) -> Path:
 
     They would stay for ever, and DVC takes all that lies in a folder for a part of it.
     """
-    # Here, so that the training engine needs nothing that torch and open_clip do not bring (tests/benchmarks/gpu.py).
+    # Here, so that the training engine needs nothing that torch and open_clip do not bring (benchmarks/gpu.py).
     import psutil
 
     host = f".{path.name}.{socket.gethostname()}-"

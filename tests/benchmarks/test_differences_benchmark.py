@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.differences import _drawn
 from components.data.world.description.scenes import Scene, draw_scenes
-from tests.benchmarks.differences import _drawn
 
 SCENES = [scene for _, scene in draw_scenes(3, {"train": 200, "val": 0, "test": 0})]
 FACTS = [scene.to_json() for scene in SCENES]

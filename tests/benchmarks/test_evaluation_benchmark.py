@@ -8,11 +8,11 @@ import json
 import pytest
 from rich.console import Console
 
-from tests.benchmarks import evaluation_data
-from tests.benchmarks.evaluation import compare, measure, show
-from tests.benchmarks.evaluation_data import CAPTIONS_PER_IMAGE, CLASSES
-from tests.benchmarks.evaluation_engines import Timed
-from tests.benchmarks.evaluation_gallery import measure_gallery
+from benchmarks import evaluation_data
+from benchmarks.evaluation import compare, measure, show
+from benchmarks.evaluation_data import CAPTIONS_PER_IMAGE, CLASSES
+from benchmarks.evaluation_engines import Timed
+from benchmarks.evaluation_gallery import measure_gallery
 
 
 @pytest.mark.integration

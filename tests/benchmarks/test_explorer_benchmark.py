@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.explorer import World, measure
+from benchmarks.explorer import World, measure
 
 
 @pytest.mark.parametrize("kind", ["usearch", "ivf_pq"])

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import gpu, gpu_sides
+from benchmarks.gpu_sides import Setup
 from components.methods.contract.optimisation import Optimisation
-from tests.benchmarks import gpu, gpu_sides
-from tests.benchmarks.gpu_sides import Setup
 
 REPO = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ NOT_THERE = (
 BARE = f"""
 import runpy, sys
 sys.modules.update(dict.fromkeys({NOT_THERE}))
-runpy.run_module("tests.benchmarks.gpu", run_name="__main__")
+runpy.run_module("benchmarks.gpu", run_name="__main__")
 """
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.ingest import measure
+from benchmarks.ingest import measure
 
 
 def test_it_runs_at_a_small_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without Flickr8k, as on most machines.
-    monkeypatch.setattr("tests.benchmarks.ingest.FLICKR", tmp_path / "absent")
+    monkeypatch.setattr("benchmarks.ingest.FLICKR", tmp_path / "absent")
     found = measure(tmp_path, pictures=40, embedded=70, model="cliptune-tiny", rounds=1)
     assert found == json.loads(json.dumps(found))
     for name in ("prepare_images_per_second", "prepare_speedup_two_processes", "embed_share_of_tower"):

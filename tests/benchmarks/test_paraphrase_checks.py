@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import InputError
-from components.core.profiles import settings_with
-from components.core.records import GENERATIONS
-from components.validation.rules import Rule
-from tests.benchmarks.paraphrase_checks import Score, run, stopped_by
-from tests.benchmarks.paraphrase_labels import (
+from benchmarks.paraphrase_checks import Score, run, stopped_by
+from benchmarks.paraphrase_labels import (
     FLICKR8K,
     REASONS,
     TASKS,
@@ -30,6 +26,10 @@ from tests.benchmarks.paraphrase_labels import (
     shown,
     write_rows,
 )
+from components.core.errors import InputError
+from components.core.profiles import settings_with
+from components.core.records import GENERATIONS
+from components.validation.rules import Rule
 
 CAPTION = "A dog with two red balls runs on the beach ."
 TEXTS = st.text(st.characters(categories=("Lu", "Ll", "Zs", "Po"), max_codepoint=127), max_size=40)

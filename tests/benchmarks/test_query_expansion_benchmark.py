@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.query_expansion import EXPANSIONS, expanded, expansions
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from components.encoders.adapter.encoder import Encoder
-from tests.benchmarks.query_expansion import EXPANSIONS, expanded, expansions
 
 
 class Rewriter:

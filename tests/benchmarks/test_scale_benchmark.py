@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.scale import measure
+from benchmarks.scale_inputs import Size, texts
+from benchmarks.scale_process import run, used
 from components.core.errors import InputError
-from tests.benchmarks.scale import measure
-from tests.benchmarks.scale_inputs import Size, texts
-from tests.benchmarks.scale_process import run, used
 
 SIZE = Size(rows=2000, images=300, queries=100, batch=64, steps=10)
 STAGES = (

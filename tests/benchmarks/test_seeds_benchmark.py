@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import seeds
 from components.benchmarks.scores import Scores
 from components.core.settings import Settings
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.study.results import Results, read_results
-from tests.benchmarks import seeds
 
 AO = "paraphrased_retrieval/ao_at_10"
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.benchmarks import serving
-from tests.benchmarks.serving import compare, measure, registry, show, tell_overload
-from tests.benchmarks.serving_client import Outcome
+from benchmarks import serving
+from benchmarks.serving import compare, measure, registry, show, tell_overload
+from benchmarks.serving_client import Outcome
 
 KNOWN = {"a": np.array([0.6, 0.8], np.float32), "b": np.array([1, 0], np.float32)}
 OURS = Outcome(2.0, {"200": 20}, 0, [1.0, 2.0, 3.0], [("a", [0.6, 0.8]), ("b", [1.0, 0.001])])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.store import measure, stores
 from components.core.errors import InputError
-from tests.benchmarks.store import measure, stores
 
 
 def test_it_runs_at_a_small_size(tmp_path: Path) -> None:

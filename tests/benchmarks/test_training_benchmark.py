@@ -10,11 +10,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from tests.benchmarks import training
-from tests.benchmarks.training import compare, compare_precisions, measure, show
-from tests.benchmarks.training_memory import BATCH, BATCHES, MICRO_BATCH, MICRO_BATCHES, Point, curve, plot
-from tests.benchmarks.training_ours import Ours
-from tests.benchmarks.training_peer import Peer
+from benchmarks import training
+from benchmarks.training import compare, compare_precisions, measure, show
+from benchmarks.training_memory import BATCH, BATCHES, MICRO_BATCH, MICRO_BATCHES, Point, curve, plot
+from benchmarks.training_ours import Ours
+from benchmarks.training_peer import Peer
 
 PEER = Peer(losses=[3.0, 2.0, 1.5], seconds=[9.0, 4.0, 6.0], waits=[1.0, 1.0, 1.0], processor=[10.0, 18.0, 30.0])
 OURS = Ours(
@@ -135,10 +135,10 @@ def test_the_memory_curve_becomes_a_picture(tmp_path) -> None:
 
 @pytest.mark.integration
 def test_memory_is_measured_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.benchmarks.training_memory.BATCH", 8)
-    monkeypatch.setattr("tests.benchmarks.training_memory.MICRO_BATCH", 4)
-    monkeypatch.setattr("tests.benchmarks.training_memory.MICRO_BATCHES", (4,))
-    monkeypatch.setattr("tests.benchmarks.training_memory.BATCHES", (8,))
+    monkeypatch.setattr("benchmarks.training_memory.BATCH", 8)
+    monkeypatch.setattr("benchmarks.training_memory.MICRO_BATCH", 4)
+    monkeypatch.setattr("benchmarks.training_memory.MICRO_BATCHES", (4,))
+    monkeypatch.setattr("benchmarks.training_memory.BATCHES", (8,))
     held = torch.ones(500_000_000)
     (point,) = curve("ViT-S-32-alt", 1)
     assert (point.batch, point.micro_batch) == (8, 4)

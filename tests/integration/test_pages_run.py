@@ -41,7 +41,7 @@ ELSEWHERE = {
     "make stack-full": "tests/integration/test_stack_full.py",
     "make stack": "tests/faults/test_loopback_only.py",
     "prefect deployment run": "tests/flows/test_train_flow.py",
-    "python -m tests.benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",
+    "python -m benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",
 }
 """Beginning of a line -> its test: it needs hours, weights of the network, a data set, votes or a stack of servers."""
 SERVERS = ("cliptune serve", "cliptune explore")

@@ -19,9 +19,9 @@ import openai
 import pytest
 import torch
 
+from benchmarks.serving_client import Job, run_clients
 from components.encoders.adapter.encoder import Encoder
 from components.tracking import make_client
-from tests.benchmarks.serving_client import Job, run_clients
 from tests.conftest import REPO, TINY
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running

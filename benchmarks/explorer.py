@@ -10,8 +10,8 @@ The graph is tuned on texts, and other texts are asked: one at a time, after eac
 searches, whose peak memory is what the system says of it. Build rates hold everything: drawing, writing, the graph and
 its tuning. The last line is one JSON object.
 
-    python -m tests.benchmarks.explorer
-    python -m tests.benchmarks.explorer --rows 100000
+    python -m benchmarks.explorer
+    python -m benchmarks.explorer --rows 100000
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from components.index.exact_search import search_exact
 from components.index.image_index import ImageIndex
 from components.index.sources.source import Block, Opened
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[1]
 DEPTH = 10
 _CLUSTERS, _BLOCK = 4096, 8192
 _EXACT = 100_000
@@ -150,7 +150,7 @@ def _recall(found: Indices, best: Indices) -> float:
 
 def search(index: Path, folder: Path) -> dict[str, Any]:
     """What a process that only searches found and took."""
-    command = [sys.executable, "-m", "tests.benchmarks.explorer", "--search", str(index), "--folder", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.explorer", "--search", str(index), "--folder", str(folder)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -188,7 +188,7 @@ def main(
 ) -> None:
     """Measure the image index.
 
-    Example: python -m tests.benchmarks.explorer --rows 100000
+    Example: python -m benchmarks.explorer --rows 100000
     """
 
     def command() -> None:

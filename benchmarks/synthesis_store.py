@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from more_itertools import batched
 
+from benchmarks.synthesis_servers import requests
 from components.captions.asking.asking import ask
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
-from tests.benchmarks.synthesis_servers import requests
 
 T = TypeVar("T")
 

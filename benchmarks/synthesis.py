@@ -4,7 +4,7 @@ Both ask the same server, one that takes a fixed time for each answer and, where
 measured with an engine in this process that gives 1,000 rows/s, which is more than most GPUs do. The last line is one
 JSON object.
 
-    python -m tests.benchmarks.synthesis --real
+    python -m benchmarks.synthesis --real
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.synthesis_servers import Rates, measure_servers
+from benchmarks.synthesis_store import Overhead, measure_store
 from components.core.errors import InputError, run_command
 from components.students.save_model import save_model
-from tests.benchmarks.synthesis_servers import Rates, measure_servers
-from tests.benchmarks.synthesis_store import Overhead, measure_store
 from tests.integration.postgres import running_postgres
 from tests.integration.vllm_server import PYTHON, run_vllm_server
 from tests.support.fake_llm_process import fake_llm
@@ -144,11 +144,11 @@ def main(
 ) -> None:
     """Compare the engine `server` with a plain client, and measure what the store costs.
 
-    python -m tests.benchmarks.synthesis
+    python -m benchmarks.synthesis
 
-    python -m tests.benchmarks.synthesis --real
+    python -m benchmarks.synthesis --real
 
-    python -m tests.benchmarks.synthesis --url http://127.0.0.1:8000/v1 --model qwen --concurrency 256 --real-rows 5000
+    python -m benchmarks.synthesis --url http://127.0.0.1:8000/v1 --model qwen --concurrency 256 --real-rows 5000
     """
 
     def command() -> None:

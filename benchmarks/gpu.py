@@ -6,7 +6,7 @@ on the GPU already, in the same precision; the peer runs the locked image tower 
 pictures are embedded; then all of it compiled. A part that fails or takes too long is named, the others are told all
 the same. The last line is one JSON object.
 
-    python -m tests.benchmarks.gpu
+    python -m benchmarks.gpu
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 import open_clip
 import torch
 
+from benchmarks.gpu_sides import Setup, embed, train_ours, train_peer
 from components.core.compute.hardware import bf16_is_native
 from components.core.errors import InputError, run_command
-from tests.benchmarks.gpu_sides import Setup, embed, train_ours, train_peer
 
 DEADLINE_S = 420.0
 """For all parts together; what starts python and imports torch comes on top."""
@@ -143,7 +143,7 @@ def make_setup(arguments: argparse.Namespace) -> Setup:
 
 def main(given: list[str]) -> None:
     """Measure and print; see the module."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--model", default="ViT-B-32", help="an open_clip model with a CLIP text tower")
     parser.add_argument("--batch", type=int, help="rows of a batch; 1,024 on a GPU of 60 GB and more, else 256")
     parser.add_argument("--precision", choices=("bf16", "fp32"), help="bf16 where the GPU has it")

@@ -33,7 +33,7 @@ DIM = 512
 VALIDATION_PAIRS = 1000
 MODEL = "replayed"
 """Who answered, as the replay says; nobody is asked."""
-_REPO = Path(__file__).parents[2]
+_REPO = Path(__file__).parents[1]
 _FILE = 1_000_000
 """Rows of a file, as clip-retrieval has them by default."""
 _BLOCK = 50_000

@@ -1,6 +1,6 @@
 """What flows cost beyond DVC: a pipeline of the product's stages that take no time, on a real Prefect server.
 
-python -m tests.benchmarks.orchestration
+python -m benchmarks.orchestration
 
 Prints one JSON object: `noop_flow_seconds` (a process that runs the flow over an up-to-date pipeline, from its start
 to its end) and `seconds_per_stage` (what a stage that runs costs more in the flow than in `dvc repro -s`, without the

@@ -1,6 +1,6 @@
 """Rows per second and peak memory of the validate stage, without MiniLM, over tables of two sizes.
 
-python -m tests.benchmarks.validation
+python -m benchmarks.validation
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def main(
 ) -> None:
     """Print rows/s and peak memory for tables of 100,000 and 1,000,000 rows; the last line is one JSON object.
 
-    Example: python -m tests.benchmarks.validation --rows 100000 --rows 1000000
+    Example: python -m benchmarks.validation --rows 100000 --rows 1000000
     """
     if root is not None:
         print(json.dumps(asdict(measure(_files(root)))))

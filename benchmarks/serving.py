@@ -5,7 +5,7 @@ own. Vectors are not kept between requests (`--cache 0`), although a search's qu
 clients ask a server that lets few texts wait: each answer must be right or status 429. The champion is this checkout's
 if there is one, else a model of the embedded world's size with random weights. The last line is one JSON object.
 
-    python -m tests.benchmarks.serving
+    python -m benchmarks.serving
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.serving_client import Job, Outcome, run_clients
+from benchmarks.training_data import captions
 from components.core.errors import run_command
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
@@ -36,8 +38,6 @@ from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION
 from components.serving.alias import Alias
 from components.tracking import tracking_uri
-from tests.benchmarks.serving_client import Job, Outcome, run_clients
-from tests.benchmarks.training_data import captions
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
 from tests.support.serving_registry import MODEL, register_champion
@@ -124,7 +124,7 @@ def _not_answered(found: Outcome) -> int:
 def servers(folder: Path) -> Iterator[Servers]:
     """All servers with the champion of the current folder's registry, up and answering."""
     ports = Servers(*free_ports(3))
-    environment = {"MLFLOW_TRACKING_URI": _absolute(tracking_uri()), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {"MLFLOW_TRACKING_URI": _absolute(tracking_uri()), "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "components.cli", "serve", "--encoder", CHAMPION_NAME, "--rate", "0"]
     command += ["--cache", "0", "--port"]
     mlflow = ["mlflow", "models", "serve", "-m", f"models:/{CHAMPION_NAME}", "--env-manager", "local"]
@@ -184,9 +184,9 @@ def main(
 ) -> None:
     """Compare `cliptune serve` with `mlflow models serve` on one machine.
 
-    python -m tests.benchmarks.serving
+    python -m benchmarks.serving
 
-    python -m tests.benchmarks.serving --clients 8 --seconds 2 --rounds 1
+    python -m benchmarks.serving --clients 8 --seconds 2 --rounds 1
     """
 
     def command() -> None:

@@ -4,7 +4,7 @@ Rows go in as a worker's do: looked up, claimed and added in groups. Then all ar
 export is merged into a second store. The store lives in a temporary folder; PostgreSQL is started there too. The last
 line is one JSON object; wall time depends on what else the machine does, processor time less so.
 
-    python -m tests.benchmarks.store --rows 1000000 --database postgresql
+    python -m benchmarks.store --rows 1000000 --database postgresql
 """
 
 from __future__ import annotations

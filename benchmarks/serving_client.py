@@ -3,7 +3,7 @@
 Each has one connection of plain asyncio streams, because what a full HTTP client computes would be counted against the
 server, which shares the machine. Answers are read when all is over.
 
-    python -m tests.benchmarks.serving_client <job.json> <answers.json>
+    python -m benchmarks.serving_client <job.json> <answers.json>
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def run_clients(job: Job, folder: Path) -> Outcome:
     """Do a job in a process of its own."""
     given, made = folder / "job.json", folder / "answers.json"
     given.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    command = [sys.executable, "-m", "tests.benchmarks.serving_client", str(given), str(made)]
+    command = [sys.executable, "-m", "benchmarks.serving_client", str(given), str(made)]
     # Where this package is found, wherever the caller is.
-    root, patience = Path(__file__).parents[2], job.seconds + _PATIENCE + 120
+    root, patience = Path(__file__).parents[1], job.seconds + _PATIENCE + 120
     subprocess.run(command, check=True, timeout=patience, stdin=subprocess.DEVNULL, cwd=root)
     found = json.loads(made.read_text("utf-8"))
     return Outcome(**found)

@@ -4,7 +4,7 @@ Needs the encoders that it compares with, of `make claims` say. The student that
 `query_paraphrase`) rewrites both wordings of the first test queries, three times each (Cheng et al., arXiv 2405.03190,
 appendix B.4); its answers are kept in `state/query_expansion.db`, so that a stopped run goes on.
 
-    python -m tests.benchmarks.query_expansion --queries 300
+    python -m benchmarks.query_expansion --queries 300
 """
 
 from __future__ import annotations

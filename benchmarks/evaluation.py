@@ -4,7 +4,7 @@ Text retrieval and zero-shot classification of one model with random weights on 
 engine's whole command. Then the same for a second encoder of the same image tower, whose image features are cached;
 and COCO-PE's size by synthetic embeddings. The last line is one JSON object.
 
-    python -m tests.benchmarks.evaluation
+    python -m benchmarks.evaluation
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.evaluation_data import prepare
+from benchmarks.evaluation_engines import Timed, largest_difference, run_ours, run_peer
+from benchmarks.evaluation_gallery import measure_gallery
 from components.core.errors import run_command
-from tests.benchmarks.evaluation_data import prepare
-from tests.benchmarks.evaluation_engines import Timed, largest_difference, run_ours, run_peer
-from tests.benchmarks.evaluation_gallery import measure_gallery
 
 
 def measure(model: str, images: int) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def main(
 ) -> None:
     """Compare with clip_benchmark, and measure the largest gallery.
 
-    Example: python -m tests.benchmarks.evaluation --images 100 --gallery 0
+    Example: python -m benchmarks.evaluation --images 100 --gallery 0
     """
 
     def command() -> None:

@@ -1,11 +1,11 @@
 """How many bad paraphrases of real captions does each check of validation let through, and how many good ones stop?
 
 Reads the answers that a student wrote to Flickr8k's captions and a reader labelled, see
-`tests.benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Nobody
+`benchmarks.paraphrase_labels`, and puts them to the checks of their tables with the limits of a profile. Nobody
 knows of photographs what the embedded world knows of its scenes, so the check of facts is off. The last line is one
 JSON object.
 
-    python -m tests.benchmarks.paraphrase_checks
+    python -m benchmarks.paraphrase_checks
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
 from components.core.errors import run_command
 from components.core.profiles import settings_with
 from components.core.settings import Settings
 from components.validation.measuring.probes import find_probes
 from components.validation.rules import Rule, add_columns, measured, row_rules
 from components.validation.tables import find_table
-from tests.benchmarks.paraphrase_labels import LABELS, TASKS, Labelled, read_captions, read_labels
 
 _CONTEXT = 77
 """CLIP's, in tokens."""

@@ -1,6 +1,6 @@
 """The command `clip_benchmark` with one line fixed: its accuracy makes a scalar of an array, as NumPy no longer does.
 
-python -m tests.benchmarks.clip_benchmark_command eval ...
+python -m benchmarks.clip_benchmark_command eval ...
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Both train the text tower of one model with random weights on the same images an
 the same batch, optimiser and number of threads. A data set is one batch, so every step's loss can be compared whatever
 the order. Where bfloat16 is in hardware, both also train in it. The last line is one JSON object.
 
-    python -m tests.benchmarks.training --batch 64
+    python -m benchmarks.training --batch 64
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.training_data import Prepared, prepare
+from benchmarks.training_memory import curve, plot
+from benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
+from benchmarks.training_peer import Peer, run_peer
 from components.core.compute.hardware import bf16_is_native, pick_device
 from components.core.errors import InputError, run_command
-from tests.benchmarks.training_data import Prepared, prepare
-from tests.benchmarks.training_memory import curve, plot
-from tests.benchmarks.training_ours import Ours, embed_images, hyper_parameters, run_ours
-from tests.benchmarks.training_peer import Peer, run_peer
 
 EPOCHS = (1, 5, 10, 32)
 """Lengths of a training for which the speed-up is also told with the embedding counted in."""
@@ -230,11 +230,11 @@ def main(
 ) -> None:
     """Compare this engine with open_clip_train on one machine.
 
-    python -m tests.benchmarks.training
+    python -m benchmarks.training
 
-    python -m tests.benchmarks.training --batch 128 --memory --plot reports/training_memory.png
+    python -m benchmarks.training --batch 128 --memory --plot reports/training_memory.png
 
-    python -m tests.benchmarks.training --model ViT-S-32-alt --batch 8 --steps 2 --rounds 1
+    python -m benchmarks.training --model ViT-S-32-alt --batch 8 --steps 2 --rounds 1
     """
 
     def command() -> None:

@@ -4,7 +4,7 @@ A row has the caption's key `<image>#<n>` and hash, the task, and the answer wit
 among the caption's words: `{2}`, or `{2^}` where the answer has it with a capital. Only who has the data set can read
 it.
 
-    python -m tests.benchmarks.paraphrase_labels --captions data/captions --output drawn.tsv
+    python -m benchmarks.paraphrase_labels --captions data/captions --output drawn.tsv
 
 draws rows to label among what stage `synthesize` wrote, before validation, and prints them.
 """
@@ -26,7 +26,7 @@ from components.core.files import content_hash
 from components.core.records import GENERATIONS
 
 LABELS = Path(__file__).parent / "assets" / "paraphrase_labels.tsv"
-FLICKR8K = Path(__file__).parents[3] / "shared" / "data" / "flickr8k"
+FLICKR8K = Path(__file__).parents[2] / "shared" / "data" / "flickr8k"
 TASKS = {"paraphrase_1": "paraphrases", "paraphrase_2": "paraphrases"}
 """The tasks that are labelled, and the folder of each one's answers."""
 

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.evaluation_data import Prepared
 from components.core.errors import InputError
-from tests.benchmarks.evaluation_data import Prepared
 
 KS = (1, 5, 10)
 
@@ -44,7 +44,7 @@ def run_ours(prepared: Prepared, model: str, folder: Path) -> tuple[Timed, Timed
 
 def run_peer(prepared: Prepared, model: str, folder: Path) -> Timed:
     """`clip_benchmark eval` for both tasks, in float32 as ours."""
-    common = [sys.executable, "-m", "tests.benchmarks.clip_benchmark_command", "eval", "--model", model, "--no_amp"]
+    common = [sys.executable, "-m", "benchmarks.clip_benchmark_command", "eval", "--model", model, "--no_amp"]
     common += ["--pretrained", str(prepared.weights), "--num_workers", "2"]
     retrieval = [*common, "--dataset", "wds/flickr30k", "--dataset_root", str(prepared.retrieval)]
     retrieval += ["--task", "zeroshot_retrieval", "--recall_k", *map(str, KS), "--output", str(folder / "r.json")]

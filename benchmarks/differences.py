@@ -6,7 +6,7 @@ Besides the benchmark, whose frames no training has, every encoder is asked abou
 `dvc repro embed` first, and `dvc repro validate@differences` for the row of the language model. The last line is one
 JSON object.
 
-    python -m tests.benchmarks.differences --rows 945 --rows 20000
+    python -m benchmarks.differences --rows 945 --rows 20000
 """
 
 from __future__ import annotations

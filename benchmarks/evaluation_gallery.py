@@ -21,7 +21,7 @@ def measure_gallery(images: int, queries: int) -> dict[str, float]:
         images: of the gallery.
         queries: each has a paraphrase.
     """
-    command = [sys.executable, "-m", "tests.benchmarks.evaluation_gallery", str(images), str(queries)]
+    command = [sys.executable, "-m", "benchmarks.evaluation_gallery", str(images), str(queries)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.training_data import Prepared
 from components.core.progress import bar
 from components.methods.contract.optimisation import Optimisation
-from tests.benchmarks.training_data import Prepared
 
 _RECORDER = Path(__file__).parent / "recorder"
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 import typer
 
+from benchmarks.training_data import captions
+from benchmarks.training_ours import hyper_parameters
 from components.core.compute.hardware import peak_memory
 from components.core.progress import track
 from components.encoders.adapter.architecture import model_config
@@ -23,8 +25,6 @@ from components.methods.registry import find_method
 from components.training.engine.loop import fit
 from components.training.engine.run import Engine, Run
 from components.training.rows.batches import Sampler, TableSource
-from tests.benchmarks.training_data import captions
-from tests.benchmarks.training_ours import hyper_parameters
 
 BATCH, MICRO_BATCH = 3072, 128
 MICRO_BATCHES = (64, 128, 256, 512)
@@ -127,7 +127,7 @@ def main(
 ) -> None:
     """Train for one step and print the process's peak memory as one JSON object.
 
-    Example: python -m tests.benchmarks.training_memory --micro-batch 256
+    Example: python -m benchmarks.training_memory --micro-batch 256
     """
     torch.manual_seed(0)
     print(json.dumps(asdict(one_step(model, batch, micro_batch, full_length))))

@@ -5,8 +5,8 @@ the same bases: does that change its results? All are scored in float32. Needs `
 seeds share. Every seed's results are kept below `state/seeds`, so that a stopped run continues. The last line is one
 JSON object.
 
-    python -m tests.benchmarks.seeds --seeds 3 --precision bf16
-    python -m tests.benchmarks.seeds --encoder base --encoder paraclip --encoder joint
+    python -m benchmarks.seeds --seeds 3 --precision bf16
+    python -m benchmarks.seeds --encoder base --encoder paraclip --encoder joint
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ noise of that size; beyond the first thousand they come again with a comment, so
 `prepare` is timed as a whole command with nothing kept from before; `embed` without loading the model, beside the same
 tower on the same pixels once they are decoded. The last line is one JSON object.
 
-    python -m tests.benchmarks.ingest
+    python -m benchmarks.ingest
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from components.encoders import embed
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, Vectors
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[1]
 FLICKR = REPO.parent / "shared" / "data" / "flickr8k" / "images"
 SIZE = (500, 375)
 _HELD_OUT = 10
@@ -172,7 +172,7 @@ def main(
 ) -> None:
     """Measure prepare and embed on photographs.
 
-    Example: python -m tests.benchmarks.ingest
+    Example: python -m benchmarks.ingest
     """
 
     def command() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from benchmarks.training_data import Prepared
 from components.core.compute.distributed import World
 from components.core.compute.hardware import pick_autocast
 from components.core.records import PAIRS
@@ -29,7 +30,6 @@ from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import Engine, Run
 from components.training.rows.batches import Batch
-from tests.benchmarks.training_data import Prepared
 
 
 @dataclass(frozen=True)

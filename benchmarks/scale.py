@@ -5,7 +5,7 @@ group whose memory and disk are watched. Nothing here is about quality: the towe
 about data. A folder keeps everything; a second run with it goes on after the last stage that was done. The last lines
 are one JSON object per stage.
 
-    python -m tests.benchmarks.scale --rows 5000000 --folder /tmp/scale
+    python -m benchmarks.scale --rows 5000000 --folder /tmp/scale
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from components.core.errors import InputError, run_command
-from components.core.files import write_json
-from tests.benchmarks.scale_inputs import (
+from benchmarks.scale_inputs import (
     Size,
     read_size,
     write_embeddings,
@@ -35,9 +33,11 @@ from tests.benchmarks.scale_inputs import (
     write_queries,
     write_replay,
 )
-from tests.benchmarks.scale_process import run
+from benchmarks.scale_process import run
+from components.core.errors import InputError, run_command
+from components.core.files import write_json
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def stages(folder: Path, size: Size) -> Iterator[Stage]:
         yield Stage(f"synthesize {task}", synthesize, size.rows, before=lambda: write_replay(folder, size.rows))
     validate = ("-m", "components.validation.validate", "--table", "paraphrases")
     yield Stage("validate", validate, size.rows, before=lambda: write_queries(folder, size))
-    yield Stage("tokens", ("-c", "from tests.benchmarks.scale import load_rows; load_rows()"), size.rows)
+    yield Stage("tokens", ("-c", "from benchmarks.scale import load_rows; load_rows()"), size.rows)
     checkpoints = folder / "state" / "train"
     yield Stage(
         "train",
@@ -165,7 +165,7 @@ def main(
 
     Five million pairs take about 45 GB of disk, going by the figures of fewer.
 
-    Example: python -m tests.benchmarks.scale --rows 500000 --folder /tmp/scale
+    Example: python -m benchmarks.scale --rows 500000 --folder /tmp/scale
     """
 
     def command() -> None:
