@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from components.core.progress import track
 
 _WEIGHTS = frozenset({".safetensors", ".bin", ".gguf"})
 _KINDS = _WEIGHTS | {".jinja"}
-"""Weights and chat template. Configuration files are left out: saving the same model anew changes them."""
+"""Weights and chat template. Other settings are left out: saving the same model again changes them."""
 _SLOW = 4 << 30
 
 
@@ -73,4 +75,16 @@ def _folder_hash(folder: Path) -> str:
         raise InputError(f"model folder {folder} holds no weights: save a model there, or correct its path")
     large = sum(path.stat().st_size for path in files) > _SLOW
     hashed = track(files, f"reading {folder.name}", len(files), "file") if large else iter(files)
-    return content_hash(*(part for path in hashed for part in (path.name, file_hash(path))))[:16]
+    parts = [part for path in hashed for part in (path.name, file_hash(path))]
+    return content_hash(*parts, *_template_in_settings(folder / "tokenizer_config.json"))[:16]
+
+
+def _template_in_settings(path: Path) -> Iterator[str]:
+    """The chat template of a model that has it among the tokenizer's settings instead of a file of its own."""
+    try:
+        template = json.loads(path.read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        # Without readable settings the model cannot be loaded, which is reported then.
+        return
+    if template:
+        yield json.dumps(template)
