@@ -82,7 +82,7 @@ def test_cliptune_takes_what_is_documented(page: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize(("page", "words"), MODULES, ids=_ids(MODULES))
 def test_modules_are_there_and_know_their_options(page: str, words: list[str]) -> None:
-    if not words[0].startswith(("components", "flows", "infra", "tests")):
+    if not words[0].startswith(("benchmarks", "components", "flows", "infra", "tests")):
         pytest.skip(f"{words[0]} is another project's")
     path = REPO / words[0].replace(".", "/")
     file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
