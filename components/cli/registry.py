@@ -111,7 +111,7 @@ def _print_decision(decision: Decision, outcome: str, mood: str, as_json: bool) 
             table.add_row(rule.name, "[green]pass[/green]" if rule.passed else "[red]fail[/red]", escape(rule.reason))
         print_table(table, 80)
     for other in decision.passed_over:
-        console.print(f"also refused: {other.name}: {other.reason}", highlight=False, markup=False)
+        console.print(f"passed over: {other.name}: {other.reason}", highlight=False, markup=False)
     for other in decision.behind:
         console.print(f"behind it: {other.name}: {other.reason}", highlight=False, markup=False)
     version = f" (version {decision.version} of {decision.model})" if decision.version else ""

@@ -84,7 +84,7 @@ class Decision(BaseModel):
             ]
             lines.append("")
         if self.passed_over:
-            lines += ["Also refused:", "", *(f"- **{one.name}**: {one.reason}" for one in self.passed_over), ""]
+            lines += ["Passed over:", "", *(f"- **{one.name}**: {one.reason}" for one in self.passed_over), ""]
         if self.behind:
             lines += ["Behind it:", "", *(f"- **{one.name}**: {one.reason}" for one in self.behind), ""]
         facts = {

@@ -63,10 +63,7 @@ def promote(
         offline_spool.send(client)
         finished = finish_killed(client, settings, folders)
     case = _first_to_pass(client, asking, settings, folders)
-    if unscored:
-        over = (*case.decision.passed_over, *unscored)
-        case = replace(case, decision=case.decision.model_copy(update={"passed_over": over}))
-    decision = case.decision
+    decision = case.decision.model_copy(update={"passed_over": (*case.decision.passed_over, *unscored)})
     if decision.outcome == "already champion":
         own = finished is not None and finished.version == decision.version
         return finished if finished is not None and own else decision
