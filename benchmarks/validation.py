@@ -28,7 +28,7 @@ from components.core.settings import Settings, load_settings
 from components.encoders.adapter.sidecar import SIDECAR, Sidecar
 from components.validation import validate
 from components.validation.measuring.probes import Probes
-from components.validation.validate import Files
+from components.validation.validate import ValidationFiles
 
 ROWS = (100_000, 1_000_000)
 TABLE = "paraphrases"
@@ -52,7 +52,7 @@ class Point:
     peak_mb: int
 
 
-def write_world(root: Path, rows: int) -> Files:
+def write_world(root: Path, rows: int) -> ValidationFiles:
     """Two tasks' answers about `rows / SAMPLES` captions: a fifth of the rows have a fault; all in one seeded draw."""
     files = _files(root)
     pairs = rows // SAMPLES
@@ -74,9 +74,9 @@ def write_world(root: Path, rows: int) -> Files:
     return files
 
 
-def _files(root: Path) -> Files:
+def _files(root: Path) -> ValidationFiles:
     inside = ("captions", "train.parquet", "evaluation", "base", ".", "quarantine", "docs")
-    return Files(*(root / name for name in inside))
+    return ValidationFiles(*(root / name for name in inside))
 
 
 def _answers(rows: tuple[int, ...], number: int) -> dict[str, list[object]]:
@@ -117,7 +117,7 @@ def _name(number: int) -> str:
     return word
 
 
-def measure(files: Files) -> Point:
+def measure(files: ValidationFiles) -> Point:
     """Run the stage here."""
     idle = _memory("VmHWM")
     start = time.perf_counter()

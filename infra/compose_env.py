@@ -1,10 +1,11 @@
-"""Passwords for infra/compose.yaml, made once: infra/.env, which nobody else may read.
+"""Makes the passwords for infra/compose.yaml once and writes them to infra/.env, which only its owner can read.
 
 python -m infra.compose_env
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,6 @@ from typing import Annotated
 import typer
 
 from components.core.errors import InputError, run_command
-from infra.credentials import write_private
 
 ENV = Path("infra/.env")
 NAMES = (
@@ -33,15 +33,19 @@ def write_env(path: Path = ENV) -> None:
     """Write a new secret for each of `NAMES`.
 
     Raises:
-        InputError: the file is there; new passwords would not fit the databases that exist.
+        InputError: the file exists; new passwords would not fit the existing databases.
     """
     if path.exists():
-        raise InputError(f"{path} is there already: remove it and the volumes first if you want new passwords")
-    write_private(path, "".join(f"{name}={secrets.token_hex(24)}\n" for name in NAMES))
+        raise InputError(f"{path} already exists: remove it and the volumes first if you want new passwords")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Other users must not be able to read it at any moment.
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write("".join(f"{name}={secrets.token_hex(24)}\n" for name in NAMES))
 
 
-def main(path: Annotated[Path, typer.Argument(help="The file to write.")] = ENV) -> None:
-    """Make the passwords that infra/compose.yaml asks for.
+def main(path: Annotated[Path, typer.Argument(help="File to write.")] = ENV) -> None:
+    """Make the passwords that infra/compose.yaml needs.
 
     Example: python -m infra.compose_env && docker compose --file infra/compose.yaml up --detach
     """

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -21,7 +20,7 @@ from components.core.errors import InputError
 from components.core.processes import signal_group
 
 GRACE = 25.0
-"""Seconds to stop before being killed; more than a flow gives its stage."""
+"""Seconds between SIGTERM and SIGKILL; more than a flow gives its stage."""
 
 
 @dataclass
@@ -31,19 +30,18 @@ class Service:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    stopped_by: signal.Signals = signal.SIGTERM
 
     def check(self) -> None:
-        """Raise `InputError` when the process has ended; the message carries the last line of its log."""
+        """Raise `InputError` when the process has ended; the message has the last line of its log."""
         if self.process.poll() is not None:
             raise InputError(
-                f"{self.name} ended with code {self.process.returncode}: {last_line(self.log)} (see {self.log})"
+                f"{self.name} ended with code {self.process.returncode}: {_last_line(self.log)} (see {self.log})"
             )
 
 
 @dataclass
 class Services:
-    """All services of a stack; leaving the block stops them, the last one first."""
+    """All services of a stack; the end of the block stops them, in the reverse order of their start."""
 
     logs: Path
     environment: Mapping[str, str]
@@ -57,45 +55,34 @@ class Services:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A second Ctrl-C must not leave half of the children behind.
+        # A second Ctrl-C must not interrupt the end of the other services.
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             for service in reversed(self.running):
-                stop(service.process, service.stopped_by)
+                stop(service.process)
         finally:
             self._files.close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-    def start(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        user: int | None = None,
-        stopped_by: signal.Signals = signal.SIGTERM,
-    ) -> Service:
-        """Start a service; what it prints goes to `<logs>/<name>.log`.
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Service:
+        """Start a service; its output goes to `<logs>/<name>.log`.
 
         Args:
-            name: of its log.
-            command: its command line, which everybody on this machine can read: secrets belong elsewhere.
-            environment: what it sees besides the environment of all.
-            user: who runs it; oneself when not given.
-            stopped_by: the signal at which it ends in good order.
+            name: name of the log.
+            command: command line, which every user of this machine can read: it must hold no secret.
+            environment: variables in addition to those of all services.
         """
         log = self.logs / f"{name}.log"
-        stream = self._files.enter_context(log.open("wb"))
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=stream,
+            stdout=self._files.enter_context(log.open("wb")),
             stderr=subprocess.STDOUT,
             env={**self.environment, **(environment or {})},
             start_new_session=True,
-            user=user,
         )
-        service = Service(name, process, log, stopped_by)
+        service = Service(name, process, log)
         self.running.append(service)
         return service
 
@@ -105,7 +92,7 @@ class Services:
             service.check()
 
     def watch(self) -> None:
-        """Stay until Ctrl-C; raise `InputError` when any service has ended by itself."""
+        """Wait for Ctrl-C; raise `InputError` when a service ends."""
         while True:
             self.check()
             time.sleep(1)
@@ -114,38 +101,52 @@ class Services:
         """Run a command to its end, logged like a service.
 
         Raises:
-            InputError: it failed.
+            InputError: the command failed, or a service ended.
         """
         service = self.start(name, command, environment)
-        while service.process.poll() is None:
-            self.check_others(service)
-            time.sleep(0.1)
         self.running.remove(service)
+        try:
+            while service.process.poll() is None:
+                self.check()
+                time.sleep(0.1)
+        finally:
+            if service.process.poll() is None:
+                stop(service.process)
         if service.process.returncode != 0:
             service.check()
 
-    def check_others(self, service: Service) -> None:
-        """Raise `InputError` when a service other than this one has ended."""
-        for other in self.running:
-            if other is not service:
-                other.check()
+    def wait_until(self, healthy: Callable[[], bool], seconds: float, name: str, tick: Callable[[], None]) -> None:
+        """Wait for a service, and call `tick` twice a second.
+
+        Raises:
+            InputError: it is not healthy in time, or a service ended.
+        """
+        deadline = time.monotonic() + seconds
+        while not healthy():
+            self.check()
+            if time.monotonic() > deadline:
+                raise InputError(f"{name} did not answer within {seconds:.0f} s: see {self.logs}")
+            tick()
+            time.sleep(0.5)
 
 
-def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """End a service with all its descendants, those in sessions of their own (the worker's flow runs) first.
 
-    They get SIGTERM, the service itself the signal `by`, and time to end their own children; what outlasts the grace is
-    killed.
+    All get SIGTERM and time to end their children; processes that outlast the grace are killed.
     """
-    family = _descendants(process.pid)
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
     sessions = [member for member in family if _leads_session(member.pid)]
     for member in sessions:
         signal_group(member.pid, signal.SIGTERM)
     deadline = time.monotonic() + GRACE
     while any(runs(member) for member in sessions) and time.monotonic() < deadline:
         time.sleep(0.1)
-    signal_group(process.pid, by)
-    # Waiting through `process` keeps its exit code, which psutil would take.
+    signal_group(process.pid, signal.SIGTERM)
+    # psutil's wait would take the exit code from `process`.
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE)
     signal_group(process.pid, signal.SIGKILL)
@@ -155,29 +156,12 @@ def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) 
             member.kill()
 
 
-def wait_until(
-    healthy: Callable[[], bool], services: Services, seconds: float, what: str, tick: Callable[[], None]
-) -> None:
-    """Wait for a service, calling `tick` now and then.
-
-    Raises:
-        InputError: it did not become healthy in time, or a service ended meanwhile.
-    """
-    deadline = time.monotonic() + seconds
-    while not healthy():
-        services.check()
-        if time.monotonic() > deadline:
-            raise InputError(f"{what} did not answer within {seconds:.0f} s: see {services.logs}")
-        tick()
-        time.sleep(0.5)
-
-
-def answers(url: str) -> bool:
+def is_healthy(url: str) -> bool:
     """Whether a GET of `url` succeeds."""
     try:
         with urllib.request.urlopen(url, timeout=5) as response:
             return bool(response.status == 200)
-    except (OSError, urllib.error.URLError):
+    except OSError:
         return False
 
 
@@ -195,7 +179,7 @@ def assert_ports_free(ports: Mapping[str, int]) -> None:
         if other := next((name for name, value in ports.items() if value == port and name != option), None):
             raise InputError(f"{option} and {other} are both {port}: give another port with {option}")
         with socket.socket() as probe:
-            # Servers set this too; without it a port of a just stopped stack looks taken.
+            # Servers set this too; otherwise the port of a stack that has just ended looks taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
@@ -205,31 +189,23 @@ def assert_ports_free(ports: Mapping[str, int]) -> None:
 
 def _owner(port: int) -> str:
     """The process that listens on a port and how to stop it; a killed stack leaves its servers running."""
-    found = [one.pid for one in psutil.net_connections("tcp") if one.laddr.port == port and one.pid]
+    pids = [it.pid for it in psutil.net_connections("tcp") if it.laddr.port == port and it.pid]
     with suppress(IndexError, psutil.Error):
-        return f" by process {found[0]} ({' '.join(psutil.Process(found[0]).cmdline())[:80]}): run `kill {found[0]}`"
+        return f" by process {pids[0]} ({' '.join(psutil.Process(pids[0]).cmdline())[:80]}): run `kill {pids[0]}`"
     return ": stop the program that uses it"
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether a process is alive; one that is dead and not yet waited for is not."""
+    """Whether a process is alive; a zombie is not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
 
-def last_line(log: Path) -> str:
-    """The last non-empty line of a log."""
+def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []
+    return lines[-1] if lines else "its log is empty"
 
 
 def _leads_session(pid: int) -> bool:

@@ -21,27 +21,27 @@ from rich.console import Console
 
 from components.core.errors import InputError, run_command
 from components.tracking import STORE, tracking_uri
-from infra.services import Services, answers, assert_ports_free, wait_until
+from infra.services import Services, assert_ports_free, is_healthy
 
 HOST = "127.0.0.1"
 STATE = Path("state")
 POOLS = ("local", "gpu")
 START_SECONDS = 300
-"""A server's first start makes its database, which takes a minute on a small machine."""
+"""The first start of a server makes its database, which takes a minute on a small machine."""
 
 
 def run(prefect_port: int, mlflow_port: int) -> None:
-    """Start everything, print the addresses, and stay until told to stop.
+    """Start everything, print the addresses, and run until Ctrl-C.
 
     Raises:
-        InputError: a port is taken, or a service does not start or ends by itself.
+        InputError: a port is taken, or a service does not start or ends early.
     """
     if not Path("prefect.yaml").is_file():
         raise InputError("prefect.yaml is missing: run the command in the project's folder")
     assert_ports_free({"--prefect-port": prefect_port, "--mlflow-port": mlflow_port})
-    # Set for SIGINT too: a shell starts background commands with Ctrl-C ignored.
+    # SIGINT too: a shell starts background commands with Ctrl-C ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+        signal.signal(number, _interrupt)
     console = Console()
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
     with Services(STATE / "logs", environment(prefect, mlflow)) as services:
@@ -55,7 +55,7 @@ def run(prefect_port: int, mlflow_port: int) -> None:
 
 
 def environment(prefect: str, mlflow: str = "") -> Mapping[str, str]:
-    """What the services see: the checkout, its own Prefect home, where the MLflow pages are, no analytics."""
+    """Environment of the services: the checkout, a Prefect home in `state`, the address of the MLflow pages."""
     return {
         **os.environ,
         "CLIPTUNE_MLFLOW_PAGES": mlflow,
@@ -64,13 +64,13 @@ def environment(prefect: str, mlflow: str = "") -> Mapping[str, str]:
         "PREFECT_HOME": str((STATE / "prefect").resolve()),
         "PREFECT_API_URL": f"{prefect}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        # SQLite has one writer at a time; on a busy machine the default of 10 s is too short.
+        # SQLite allows one writer at a time; on a busy machine the default of 10 s is too short.
         "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
         "DO_NOT_TRACK": "1",
-        # Otherwise MLflow keeps half a dozen processes for jobs that nobody here submits.
+        # Otherwise MLflow starts half a dozen processes for jobs that this project never submits.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONUNBUFFERED": "1",
-        # One page width for logs that nobody watches on a terminal.
+        # The page width of logs.
         "COLUMNS": "160",
     }
 
@@ -80,27 +80,41 @@ def _start(services: Services, console: Console, prefect: str, mlflow: str) -> N
     with console.status("Prefect server: starting (the first start takes a minute)") as status:
         started = time.monotonic()
 
-        def tick(what: str) -> None:
-            status.update(f"{what}: starting, {time.monotonic() - started:.0f} s (the first start takes a minute)")
+        def wait(name: str, address: str) -> None:
+            def tick() -> None:
+                status.update(f"{name}: starting, {time.monotonic() - started:.0f} s (the first start takes a minute)")
+
+            services.wait_until(lambda: is_healthy(address), START_SECONDS, name, tick)
 
         port = prefect.rpartition(":")[2]
         services.start("prefect-server", [*tool, "server", "start", "--host", HOST, "--port", port])
-        # Not on the command line, which everybody on this machine can read: it may hold a password.
+        # The address may hold a password, which a command line would show to every user of this machine.
         services.start("mlflow", _mlflow(mlflow), {"MLFLOW_BACKEND_STORE_URI": tracking_uri()})
-        wait_until(
-            lambda: answers(f"{prefect}/api/health"), services, START_SECONDS, "Prefect", lambda: tick("Prefect")
-        )
+        wait("Prefect", f"{prefect}/api/health")
         status.update("Prefect: making work pools and deployments")
         for pool in POOLS:
             command = [*tool, "work-pool", "create", pool, "--type", "process", "--overwrite"]
             services.call(f"work-pool-{pool}", command)
-        if shutil.which("nvidia-smi"):
-            services.call("gpu-tokens", [sys.executable, "-m", "infra.gpu_tokens"])
+        _limit_gpus(f"{prefect}/api")
         services.call("deploy", [*tool, "--no-prompt", "deploy", "--all"])
         services.start(
             "worker", [*tool, "worker", "start", "--pool", POOLS[0], "--type", "process", "--name", POOLS[0]]
         )
-        wait_until(lambda: answers(f"{mlflow}/health"), services, START_SECONDS, "MLflow", lambda: tick("MLflow"))
+        wait("MLflow", f"{mlflow}/health")
+
+
+def _limit_gpus(api: str) -> None:
+    """Set the global concurrency limit of stages that compute on GPUs to the number of GPUs; without GPUs, set none."""
+    if shutil.which("nvidia-smi") is None:
+        return
+    from prefect import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    from flows.gpus import DEFAULT_LIMIT, LIMIT, gpus
+
+    if devices := gpus():
+        with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+            client.upsert_global_concurrency_limit_by_name(os.environ.get(LIMIT, DEFAULT_LIMIT), len(devices))
 
 
 def _mlflow(address: str) -> list[str]:
@@ -115,20 +129,20 @@ def _announce(console: Console, prefect: str, mlflow: str) -> None:
     console.print("\nIn another terminal, in this folder:", highlight=False)
     console.print(
         f"  export PREFECT_API_URL={prefect}/api\n"
-        f"  {programs()}/prefect deployment run train-paraclip/local --watch\n\n"
+        f"  {_programs()}/prefect deployment run train-paraclip/local --watch\n\n"
         "Ctrl-C stops all of it.",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def programs() -> Path:
-    """The folder of this environment's commands, as short as it can be written."""
+def _programs() -> Path:
+    """The folder of this environment's commands, relative to the current folder where possible."""
     folder = Path(sys.executable).parent
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
-def interrupt(_number: int, _frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """Handle a signal as Ctrl-C."""
     raise KeyboardInterrupt
 

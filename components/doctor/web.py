@@ -60,7 +60,7 @@ def ask_prefect(environment: Mapping[str, str], path: str, body: Mapping[str, An
     """
     url = prefect_url(environment) + path
     login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
-    fix = "start it with `make stack` or `make stack-full`, or correct PREFECT_API_URL"
+    fix = "start it with `make stack`, or correct PREFECT_API_URL"
     answer = ask(url, fix, _authorization(login, token), body)
     if answer.status_code != 200 or "json" not in answer.headers.get("content-type", "json"):
         # Without /api Prefect's pages answer, whatever the path.
@@ -76,7 +76,7 @@ def ask_mlflow(environment: Mapping[str, str], uri: str, path: str) -> httpx.Res
     """
     user, password = (environment.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
     login = f"{user}:{password}" if user and password else ""
-    fix = "start it with `make stack` or `make stack-full`, or correct MLFLOW_TRACKING_URI"
+    fix = "start it with `make stack`, or correct MLFLOW_TRACKING_URI"
     headers = _authorization(login, environment.get("MLFLOW_TRACKING_TOKEN", ""))
     return ask(f"{uri.rstrip('/')}/api/2.0/mlflow/{path}", fix, headers)
 

@@ -16,7 +16,7 @@ from components.encoders.adapter.architecture import model_config
 from components.students.questions import Answered
 from components.validation.measuring.probes import Probes
 from components.validation.rules import Rule, measured, row_rules
-from components.validation.table import Answer, Synthesised, View
+from components.validation.table import Synthesised, TableAnswer, View
 from components.validation.tables import synthesised_tables
 
 
@@ -80,7 +80,7 @@ def _check(
     return good
 
 
-def _rows(answer: Answer, sources: Sequence[Source], facts: Mapping[str, str]) -> pd.DataFrame:
+def _rows(answer: TableAnswer, sources: Sequence[Source], facts: Mapping[str, str]) -> pd.DataFrame:
     """What checks may look at besides an answer's own text, one row per source."""
     inputs = find_task(answer.task).inputs
     columns: dict[str, list[str | None]] = {

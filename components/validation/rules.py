@@ -12,10 +12,10 @@ import pandas as pd
 from components.captions.tasks import find_task
 from components.core.settings import Limits
 from components.validation.measuring.probes import Probes
-from components.validation.table import Answer, Synthesised, View
+from components.validation.table import Synthesised, TableAnswer, View
 
 
-def measured(name: str, answer: Answer) -> str:
+def measured(name: str, answer: TableAnswer) -> str:
     """The column that holds what the check with column `name` measures of an answer."""
     return f"{name}{answer.suffix}"
 

@@ -36,7 +36,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Check:
+class TextCheck:
     """One column measured of an answer and what it must be.
 
     Attributes:
@@ -75,7 +75,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Answer:
+class TableAnswer:
     """One answer of a row: its column in the validated table, the task that gives it, and its checks.
 
     `suffix` stands behind the names of the columns that are measured of it.
@@ -83,7 +83,7 @@ class Answer:
 
     column: str
     task: str
-    checks: tuple[Check, ...]
+    checks: tuple[TextCheck, ...]
     suffix: str = ""
 
     @property
@@ -103,7 +103,7 @@ class Synthesised:
     """
 
     table: Table
-    answers: tuple[Answer, ...]
+    answers: tuple[TableAnswer, ...]
     about: Literal["captions", "classes", "queries"] = "captions"
 
     @property

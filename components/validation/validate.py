@@ -1,4 +1,4 @@
-"""Stage `validate`: the synthesised texts of one table that training may see, and a quarantine for the rest.
+"""Stage `validate`: splits the synthesised texts of one table into rows for training and a quarantine.
 
 python -m components.validation.validate --table paraphrases
 """
@@ -6,11 +6,15 @@ python -m components.validation.validate --table paraphrases
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
@@ -19,30 +23,33 @@ from components.core.checking import load_checked
 from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import write_json
+from components.core.progress import bar
 from components.core.project import run_in_project, start
-from components.core.records import SKIPPED
-from components.core.settings import Settings
+from components.core.records import SKIPPED, quarantine_of
+from components.core.settings import Limits, Settings
+from components.core.table import Table
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.tracking import TrackedRun, tracked_run
-from components.validation.joining.answers import join_answers
+from components.validation.joining import JoinedAnswers, join_answers
 from components.validation.measuring.probes import Probes, find_probes
-from components.validation.reporting.docs import Documented, write_docs
-from components.validation.reporting.report import Outcome, broken_limits, metrics_of, show
-from components.validation.rules import row_rules, share_rules
-from components.validation.shards import TableCheck
+from components.validation.reporting.histograms import TextHistograms
+from components.validation.reporting.report import RejectedRow, TableReport, Tally, sample_rows
+from components.validation.rules import Rule, add_columns, measured, row_rules, share_rules
 from components.validation.suites import Suites
 from components.validation.table import Synthesised
 from components.validation.tables import find_table
 
 REJECTED = "rejected.parquet"
+_ROW_GROUP = 50_000
+_Write = Callable[[pd.DataFrame], None]
 
 
 @dataclass(frozen=True)
-class Files:
-    """What the stage reads and writes; in `captions`, `quarantine` and `docs` each table has a folder of its own.
+class ValidationFiles:
+    """Inputs and outputs of the stage; `captions`, `quarantine` and `docs` have a folder for each table.
 
-    The folders of accepted rows, which params.yaml names, are below `project`.
+    The folders of accepted rows, which params.yaml names, are in `project`.
     """
 
     captions: Path = Path("data/captions")
@@ -55,45 +62,52 @@ class Files:
     leaks: Path = LEAKS_FOLDER
 
     def inputs(self, table: str) -> dict[str, Path]:
-        """What a table's results depend on."""
-        read = {"captions": self.captions / table, "pairs": self.pairs}
-        read |= {"evaluation": self.evaluation, "leaks": self.leaks}
-        return read | {"encoder": self.encoder / SIDECAR}
+        """The inputs of a table's results."""
+        inputs = {"captions": self.captions / table, "pairs": self.pairs}
+        inputs |= {"evaluation": self.evaluation, "leaks": self.leaks}
+        return inputs | {"encoder": self.encoder / SIDECAR}
 
 
 def run(
     settings: Settings,
     name: str,
-    files: Files | None = None,
+    files: ValidationFiles | None = None,
     probes: Probes | None = None,
     tracked: TrackedRun | None = None,
 ) -> None:
     """Write the table `name`, its quarantine with `summary.json`, and its Data Docs.
 
-    Every joined row ends in the table or in its quarantine. When a share breaks its limit everything is still
-    written, so that the user can look, and logged to `tracked` if there is one.
+    Every joined row is in the table or in its quarantine. If a share breaks its limit, everything is still written
+    for inspection, and logged to `tracked` if there is one.
 
     Raises:
-        InputError: params.yaml has no such table, an input is missing or damaged, or a table-level limit of `validate`
-            is broken.
+        InputError: params.yaml has no such table, an input is missing or damaged, or a limit of a share is broken.
     """
-    files = files or Files()
+    files = files or ValidationFiles()
     table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
-    checked = _validate(table, settings, files, probes, Suites())
-    _report(files, checked, tracked)
-    if broken := broken_limits(checked.outcome, settings.validation):
-        pages = files.docs / name / "index.html"
-        raise InputError(f"{'; '.join(broken)}: look at {pages} and {files.quarantine / name}")
+    report = _validate(table, settings, files, probes)
+    summary, docs = files.quarantine / name / folders.SUMMARY, files.docs / name
+    write_json(summary, report.summary())
+    report.write_docs(docs)
+    report.show()
+    if tracked is not None:
+        tracked.log_metrics(report.metrics())
+        for path in (summary, docs):
+            tracked.log_artifact(path)
+    if broken := report.broken_limits(settings.validation):
+        raise InputError(f"{'; '.join(broken)}: look at {docs / 'index.html'} and {files.quarantine / name}")
 
 
-def run_tracked(settings: Settings, name: str, files: Files | None = None, probes: Probes | None = None) -> None:
-    """`run` as an MLflow run, with the counts as metrics, and the summary, the Data Docs and pictures as artifacts.
+def run_tracked(
+    settings: Settings, name: str, files: ValidationFiles | None = None, probes: Probes | None = None
+) -> None:
+    """`run` as an MLflow run, with the counts as metrics, and the summary and the Data Docs as artifacts.
 
     Raises:
         InputError: see `run`; the MLflow run ends as failed.
     """
-    files = files or Files()
+    files = files or ValidationFiles()
     params = settings.validation.model_dump(mode="json", exclude={"tables"})
     if own := settings.validation.tables.get(name):
         params |= own.model_dump(mode="json", exclude_unset=True)
@@ -101,8 +115,8 @@ def run_tracked(settings: Settings, name: str, files: Files | None = None, probe
         run(settings, name, files, probes, tracked)
 
 
-def _validate(table: Synthesised, settings: Settings, files: Files, probes: Probes, suites: Suites) -> Documented:
-    """Check the table and write its accepted and its rejected rows."""
+def _validate(table: Synthesised, settings: Settings, files: ValidationFiles, probes: Probes) -> TableReport:
+    """TextCheck the table and write its accepted and its rejected rows."""
     limits = settings.validation.limits(table.name)
     table = table if limits.judged else table.unjudged()
     answers, quarantine = files.captions / table.name, files.quarantine / table.name
@@ -110,17 +124,19 @@ def _validate(table: Synthesised, settings: Settings, files: Files, probes: Prob
         if settings.validation.check_facts and table.about == "captions":
             joined.require_facts(files.pairs)
         rules = row_rules(table, limits, read_sidecar(files.encoder).context_length)
-        check = TableCheck(table, limits, rules, probes, suites, settings.validation.shard_rows)
+        checker = _Checker(table, limits, rules, probes, Suites())
         accepted = files.project / settings.validation.file(table.name)
-        checked = check.run(joined, accepted, quarantine / REJECTED)
-    shares = pd.DataFrame([checked.tally.shares()]).assign(row=0)
-    result = suites.check_shares(f"{table.name}_shares", shares, share_rules(limits))
-    outcome = Outcome(table.name, checked.tally, result, _skipped(table, answers))
-    return Documented(outcome, checked.sample, rules, share_rules(limits), checked.quality)
+        sample = checker.run(joined, accepted, quarantine / REJECTED, settings.validation.shard_rows)
+    shares = pd.DataFrame([checker.tally.shares()]).assign(row=0)
+    result = checker.suites.check_shares(f"{table.name}_shares", shares, share_rules(limits))
+    return TableReport(
+        table.name, checker.tally, result, _skipped(table, answers), sample, rules, share_rules(limits),
+        checker.histograms,
+    )  # fmt: skip
 
 
 def _skipped(table: Synthesised, folder: Path) -> dict[str, dict[str, int]]:
-    """Rows that the table's tasks did not ask about, by task and reason, as the synthesize stage counted them."""
+    """Number of rows without a question, by task and reason, as counted by stage `synthesize`."""
     counts = {}
     for answer in table.answers:
         metadata = pq.read_metadata(folder / f"{answer.task}.parquet").metadata or {}
@@ -128,20 +144,87 @@ def _skipped(table: Synthesised, folder: Path) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _report(files: Files, checked: Documented, tracked: TrackedRun | None) -> None:
-    outcome = checked.outcome
-    summary, docs = files.quarantine / outcome.table / folders.SUMMARY, files.docs / outcome.table
-    write_json(summary, outcome.summary())
-    write_docs(docs, checked)
-    show(outcome)
-    if tracked is not None:
-        tracked.log_metrics(metrics_of(outcome))
-        for path in (summary, docs):
-            tracked.log_artifact(path)
+class _Checker:
+    """Checks one table shard by shard; memory holds one shard and the counts of the others."""
+
+    def __init__(self, table: Synthesised, limits: Limits, rules: list[Rule], probes: Probes, suites: Suites) -> None:
+        self.suites, self.tally, self.histograms = suites, Tally(), TextHistograms(table.name)
+        self._table, self._limits, self._rules, self._probes = table, limits, rules, probes
+
+    def run(self, joined: JoinedAnswers, accepted: Path, quarantine: Path, shard_rows: int) -> pd.DataFrame:
+        """Write the rows that keep the rules to `accepted` and the others, with reasons, to `quarantine`, in order.
+
+        Returns:
+            A uniform sample of the rows, with the columns of the rules.
+        """
+        sampled, repeated, samples = sample_rows(joined.rows), joined.repeated(), []
+        with (
+            _writer(self._table.table, accepted) as keep,
+            _writer(quarantine_of(self._table.table), quarantine) as reject,
+            bar(self._table.name, joined.rows, "row") as progress,
+        ):
+            for shard in joined.shards(shard_rows):
+                frame = add_columns(shard, self._table, self._limits, self._probes, repeated)
+                failing = self._judge(frame, keep, reject)
+                samples.append(frame.loc[frame["row"].isin(sampled), ["row", *(rule.column for rule in self._rules)]])
+                self._count_texts(frame, ~failing)
+                progress.update(len(frame))
+        return pd.concat(samples)
+
+    def _judge(self, frame: pd.DataFrame, keep: _Write, reject: _Write) -> pd.Series[bool]:
+        """Write the rows of a shard to their files and count them; returns which rows fail."""
+        name, tally = self._table.name, self.tally
+        result = self.suites.check_rows(f"{name}_answers", frame, self._rules)
+        failing = frame["row"].isin(list(result.failures))
+        accepted, rejected = frame[~failing], frame[failing]
+        keep(accepted)
+        reject(rejected.assign(reason=[";".join(result.failures[row]) for row in rejected["row"]]))
+        tally.rows += len(frame)
+        tally.shards += 1
+        tally.add_suite(result)
+        # Fails only if a rule and its reasons disagree.
+        tally.add_suite(self.suites.check_rows(f"{name}_accepted", accepted, self._rules))
+        tally.reasons.update(reason for reasons in result.failures.values() for reason in reasons)
+        tally.marked["accepted"] += len(accepted)
+        for mark in ("echo", "leak"):
+            columns = [column for answer in self._table.answers if (column := measured(mark, answer)) in frame]
+            tally.marked[mark] += int(frame[columns].notna().any(axis=1).sum())
+        texts = self._table.texts
+        for row, pair, sample, *values in rejected[["row", "id", "sample", *texts]].itertuples(index=False, name=None):
+            shown = {column: text for column, text in zip(texts, values, strict=True) if text is not None}
+            tally.examples.add([RejectedRow(row, pair, sample, shown, tuple(result.failures[row]))])
+        return failing
+
+    def _count_texts(self, frame: pd.DataFrame, accepted: pd.Series[bool]) -> None:
+        for answer in self._table.answers:
+            present = frame[frame[answer.column].notna() & frame[answer.source].notna()]
+            similarities = present.get(measured("similarity", answer), pd.Series(np.nan, index=present.index))
+            texts, sources = present[answer.column].tolist(), present[answer.source].tolist()
+            self.histograms.add(texts, sources, similarities.tolist(), accepted[present.index].tolist())
+
+
+@contextmanager
+def _writer(table: Table, path: Path) -> Iterator[_Write]:
+    """Write frames to a table; all its row groups have one size, so that the file does not depend on the shards."""
+    with table.writer(path) as append:
+        held = table.schema.empty_table()
+
+        def write(frame: pd.DataFrame) -> None:
+            nonlocal held
+            # A similarity that is not measured has no column, and is null.
+            columns = frame.reindex(columns=table.schema.names)
+            more = pa.Table.from_pandas(columns, schema=table.schema, preserve_index=False).replace_schema_metadata()
+            held = pa.concat_tables([held, more])
+            while held.num_rows >= _ROW_GROUP:
+                append(held.slice(0, _ROW_GROUP).combine_chunks())
+                held = held.slice(_ROW_GROUP)
+
+        yield write
+        append(held.combine_chunks())
 
 
 def main(table: Annotated[str, typer.Option(help="A key of validate.tables.")]) -> None:
-    """Check what language models wrote for a table.
+    """TextCheck the texts that language models wrote for a table.
 
     Example: python -m components.validation.validate --table paraphrases
     """

@@ -10,7 +10,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ import psutil
 import pytest
 import yaml
 
-from infra.postgres import Postgres, find_binaries, server_user
-from infra.seaweed import PORT_NAMES, Seaweed
 from tests.integration.conftest import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -88,41 +85,24 @@ def test_the_stack(tmp_path: Path) -> None:
     assert stack.returncode == 0
 
 
-def test_postgresql_and_s3_of_the_full_stack() -> None:
-    # Sockets of S3 lie in its folder, and their paths may not be long; root's PostgreSQL runs as nobody.
-    with tempfile.TemporaryDirectory(prefix="loop-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        port, *others = free_ports(1 + len(PORT_NAMES))
-        postgres = Postgres(find_binaries(trigrams=False), folder / "postgres", port)
-        postgres.initialise(secrets.token_hex(8))
-        s3 = Seaweed(folder / "s3", dict(zip(PORT_NAMES, others, strict=True)), volumes=8)
-        s3.write_config(secrets.token_hex(8), secrets.token_hex(8))
-        for command, ports, options in (
-            (postgres.command(), {port}, {"user": server_user()}),
-            (s3.command(), set(others), {"env": os.environ | s3.environment}),
-        ):
-            log = folder / "log"
-            with _started(command, log, **options) as server:
-                _wait_until(server, log, ports)
-                assert set().union(*_listening(server.pid).values()) <= LOOPBACK, command[0]
-        for path in s3.litter:
-            path.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("path", sorted(INFRA.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_module_holds_a_password(path: Path) -> None:
-    found = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.keyword):
-            found.append((node.arg or "", node.value))
-        elif isinstance(node, ast.Assign):
-            found += [(ast.unparse(target), node.value) for target in node.targets]
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            found.append((ast.unparse(node.target), node.value))
-        elif isinstance(node, ast.Dict):
-            found += [(ast.unparse(key), value) for key, value in zip(node.keys, node.values, strict=True) if key]
-    literals = [name for name, value in found if SECRET_NAME.search(name) and isinstance(value, ast.Constant)]
+def test_no_module_holds_a_password() -> None:
+    literals = []
+    for path in sorted(INFRA.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            pairs: list[tuple[str, ast.expr]] = []
+            if isinstance(node, ast.keyword):
+                pairs = [(node.arg or "", node.value)]
+            elif isinstance(node, ast.Assign):
+                pairs = [(ast.unparse(target), node.value) for target in node.targets]
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                pairs = [(ast.unparse(node.target), node.value)]
+            elif isinstance(node, ast.Dict):
+                pairs = [(ast.unparse(key), value) for key, value in zip(node.keys, node.values, strict=True) if key]
+            literals += [
+                (path.name, name)
+                for name, value in pairs
+                if SECRET_NAME.search(name) and isinstance(value, ast.Constant)
+            ]
     assert literals == []
 
 

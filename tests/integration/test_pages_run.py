@@ -38,7 +38,6 @@ ELSEWHERE = {
     "cliptune search": "tests/unit/study/test_search.py",
     "cliptune profile use flickr8k": "tests/integration/test_photographs.py",
     "python docs/examples": "tests/pipeline/test_examples.py",
-    "make stack-full": "tests/integration/test_stack_full.py",
     "make stack": "tests/faults/test_loopback_only.py",
     "prefect deployment run": "tests/flows/test_train_flow.py",
     "python -m benchmarks.scale": "tests/benchmarks/test_scale_benchmark.py",

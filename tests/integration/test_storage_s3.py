@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
-import ssl
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -54,20 +51,6 @@ def test_file_there_and_back_and_sent_once(bucket: str, size: int, tmp_path: Pat
     path.write_bytes(os.urandom(size + 1))
     assert S3().put(path, url) == size + 1
     assert S3().read(url) == path.read_bytes()
-
-
-def test_every_port_demands_a_key_or_the_certificate(s3: Any, bucket: str) -> None:
-    s3.client().put_object(Bucket=bucket, Key="a", Body=b"secret")
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    for name, port in s3.seaweed.ports.items():
-        if name == "s3.port":
-            assert httpx.get(f"{s3.seaweed.endpoint}/{bucket}/a").status_code == 403
-            continue
-        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as stream:
-            stream.sendall(f"GET /buckets/{bucket}/a HTTP/1.1\r\nHost: s3\r\n\r\n".encode())
-            with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
-                stream.recv(1)
 
 
 def test_damaged_object_is_refused_and_the_file_stays(s3: Any, bucket: str, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ ASSETS = {
     "components/study/templates": "components.study.page",
     "components/students/assets": "components.students.teacher",
     "components/core/function_words.json": "components.core.words",
-    "components/validation/reporting/templates": "components.validation.reporting.docs",
+    "components/validation/reporting/templates": "components.validation.reporting.report",
 }
 """Files that are no modules, or their folders, and the module that opens them."""
 _SCAN = re.compile(r"\b(\w+\.)?__path__")

@@ -21,7 +21,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_API_URL, temporary_settings
 
-from infra.services import answers
+from infra.services import is_healthy
 from infra.services import stop as stop_service
 from infra.stack import environment
 from tests.integration.conftest import free_ports
@@ -52,7 +52,7 @@ class PrefectStack:
     def start_server(self) -> None:
         """Start the server and wait until it answers."""
         self._start("server", ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)])
-        self.wait_for("the server", lambda: answers(f"{self.address}/api/health"))
+        self.wait_for("the server", lambda: is_healthy(f"{self.address}/api/health"))
 
     def kill_server(self) -> None:
         """End the server as a power cut does."""

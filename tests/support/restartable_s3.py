@@ -1,14 +1,15 @@
-"""An S3 server that a test kills and starts again, on the same ports and with the same data."""
+"""An S3 server (SeaweedFS) that a test can kill and start again on the same ports and with the same data."""
 
 from __future__ import annotations
 
-import os
+import json
 import secrets
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,17 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.seaweed import PORT_NAMES, Seaweed
-
 _UP_WITHIN = 180.0
+_PARTS = ("master", "volume", "filer", "s3")
 
 
 @dataclass
 class RestartableS3:
-    """The server's keys, and its process while it runs."""
+    """The server's folder, ports and keys, and its process while it runs."""
 
-    seaweed: Seaweed
+    folder: Path
+    ports: Mapping[str, int]
+    volumes: int
     access_key: str
     secret_key: str
     process: subprocess.Popen[bytes] | None = None
@@ -36,13 +38,13 @@ class RestartableS3:
     @property
     def endpoint(self) -> str:
         """URL of the S3 gateway."""
-        return self.seaweed.endpoint
+        return f"http://127.0.0.1:{self.ports['s3.port']}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What boto3 reads."""
+        """The variables that boto3 reads."""
         return {
-            "AWS_ENDPOINT_URL_S3": self.seaweed.endpoint,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -52,7 +54,7 @@ class RestartableS3:
         """A client that does not retry."""
         return boto3.client(
             "s3",
-            endpoint_url=self.seaweed.endpoint,
+            endpoint_url=self.endpoint,
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             region_name="us-east-1",
@@ -61,15 +63,17 @@ class RestartableS3:
 
     def start(self) -> None:
         """Start the server, without waiting."""
-        with (self.seaweed.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.seaweed.command(),
-                cwd=self.seaweed.folder,
-                env=os.environ | self.seaweed.environment,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
+        command = [
+            *(str(Path(sys.executable).with_name("weed")), "server", f"-dir={self.folder}", "-master.telemetry=false"),
+            *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64", f"-volume.max={self.volumes}"),
+            # By default it waits ten seconds for other readers.
+            *("-volume.preStopSeconds=1", "-s3", f"-s3.config={self.folder / 's3.json'}"),
+            *("-s3.port.iceberg=0", "-s3.port.lance=0"),
+            *(f"-{part}.localSocket={self.folder / part}.sock" for part in ("s3", "filer")),
+            *(f"-{name}={port}" for name, port in self.ports.items()),
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
         """End the server at once."""
@@ -83,39 +87,42 @@ class RestartableS3:
         client, end = self.client(), time.monotonic() + _UP_WITHIN
         while True:
             try:
-                # After a restart the bucket is there, and making it again is refused in more than one way.
+                # After a restart the bucket exists, and making it again is refused in more than one way.
                 with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
                     client.create_bucket(Bucket="ready")
                 client.put_object(Bucket="ready", Key="ready", Body=b"ready")
                 return
             except (BotoCoreError, ClientError) as error:
                 if time.monotonic() > end:
-                    log = (self.seaweed.folder / "log").read_text(errors="replace")
+                    log = (self.folder / "log").read_text(errors="replace")
                     pytest.fail(f"the S3 server did not start ({error}): {log[-4000:]}")
                 time.sleep(0.2)
 
 
 @contextmanager
 def restartable_s3(volumes: int = 100) -> Iterator[RestartableS3]:
-    """A new, running server; its data goes when the block ends."""
+    """A new, running server; its data is deleted when the block ends."""
+    names = [f"{part}.port{kind}" for part in _PARTS for kind in ("", ".grpc")]
     # Its sockets need a path shorter than pytest's folders.
-    with tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True) as name:
-        ports = dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
-        seaweed = Seaweed(Path(name), ports, volume_mb=64, volumes=volumes)
-        server = RestartableS3(seaweed, secrets.token_hex(8), secrets.token_hex(16))
-        seaweed.write_config(server.access_key, server.secret_key)
+    with tempfile.TemporaryDirectory(prefix="s3-", ignore_cleanup_errors=True) as folder:
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        server = RestartableS3(Path(folder), ports, volumes, secrets.token_hex(8), secrets.token_hex(16))
+        keys = {"accessKey": server.access_key, "secretKey": server.secret_key}
+        user = {"name": "cliptune", "actions": ["Admin"], "credentials": [keys]}
+        (server.folder / "s3.json").write_text(json.dumps({"identities": [user]}))
         server.start()
         try:
             server.wait()
             yield server
         finally:
             server.kill()
-            for path in seaweed.litter:
-                path.unlink(missing_ok=True)
+            for part in _PARTS:
+                # A killed server leaves these sockets behind.
+                Path(f"/tmp/seaweedfs-{part}-grpc-{ports[f'{part}.port.grpc']}.sock").unlink(missing_ok=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on; all different."""
+    """Different ports of 127.0.0.1 on which nothing listens."""
     with ExitStack() as stack:
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [server.getsockname()[1] for server in taken]

@@ -1,46 +1,60 @@
-"""What became of a table's rows: for summary.json, for the terminal, and for the error when a limit is broken.
+"""The report of a table's validation: counts and reasons, the terminal's table, MLflow metrics, Data Docs.
 
-Rows stand for a whole table there; which ones does not depend on how the table is cut into shards.
+Data Docs are a page per suite by Great Expectations, a page of rejected rows, and an index. The index and the rejected
+rows are self-contained; the pages of Great Expectations fetch styles, scripts and a logo from public servers, and stay
+readable without them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as View
+from rich.table import Table as TerminalTable
 
+from components.core.files import atomic_folder
 from components.core.settings import Validate
-from components.validation.suites import SuiteResult
+from components.validation.reporting.histograms import TextHistograms
+from components.validation.rules import Rule
+from components.validation.suites import SuiteResult, make_context, row_expectation, share_expectation
 
 DOCUMENTED = 10_000
-"""Rows of a table that its Data Docs look at, at most."""
-
+"""Largest number of a table's rows in its Data Docs."""
 MOST_REASONS = 200
-"""Reasons of a table that its reports name, at most: reasons may hold text from outside."""
+"""Largest number of a table's reasons in its reports: reasons may contain text from outside."""
 
-_EXAMPLES = 5
+_EXAMPLES, _TOP_REASONS = 5, 3
+_NO_METRIC, _LONGEST = r"[^A-Za-z0-9_\-. /]", 120
+"""Characters that MLflow refuses in a metric's name, and the longest reason in one."""
+_TEMPLATES = Path(__file__).parent / "templates"
+_DOCS_RESULTS = {
+    "result_format": "SUMMARY", "unexpected_index_column_names": ["row"], "return_unexpected_index_query": False
+}  # fmt: skip
 
 
 def sample_rows(rows: int, most: int = DOCUMENTED) -> npt.NDArray[np.int64]:
-    """Numbers of `most` of the rows, each as likely as any other, sorted; of all rows when there are no more."""
+    """Sorted numbers of `most` rows, drawn uniformly; all rows if there are fewer."""
     if rows <= most:
         return np.arange(rows)
     return np.sort(np.random.default_rng(0).choice(rows, most, replace=False)).astype(np.int64)
 
 
 @dataclass(frozen=True)
-class Example:
-    """A rejected row: its pair and sample, its texts by column, and every reason that applied."""
+class RejectedRow:
+    """A rejected row: its pair and sample, its texts by column, and all its reasons."""
 
     row: int
     id: str
@@ -50,76 +64,51 @@ class Example:
 
 
 @dataclass
-class Examples:
-    """A few rejected rows for each reason, each as likely as any other with that reason.
+class RejectedRows:
+    """Five rejected rows for each reason, drawn uniformly, for the first `MOST_REASONS` reasons."""
 
-    Only the first `MOST_REASONS` reasons that occur get examples.
-    """
+    _kept: dict[str, list[tuple[int, int, RejectedRow]]] = field(default_factory=dict)
 
-    _kept: dict[str, list[tuple[int, int, Example]]] = field(default_factory=dict)
-
-    def add(self, examples: Iterable[Example]) -> None:
-        """Consider rejected rows."""
-        for example in examples:
-            place = _place(example.row)
-            for reason in example.reasons:
-                kept = self._kept.get(reason)
-                if kept is None and len(self._kept) >= MOST_REASONS:
+    def add(self, rows: Iterable[RejectedRow]) -> None:
+        """Add the rejected rows of a shard; the draw does not depend on the shards."""
+        for row in rows:
+            digest = hashlib.blake2b(row.row.to_bytes(8, "big"), digest_size=8).digest()
+            for reason in row.reasons:
+                if reason not in self._kept and len(self._kept) >= MOST_REASONS:
                     continue
                 kept = self._kept.setdefault(reason, [])
-                heapq.heappush(kept, (-place, -example.row, example))
+                heapq.heappush(kept, (-int.from_bytes(digest, "big"), -row.row, row))
                 if len(kept) > _EXAMPLES:
                     heapq.heappop(kept)
 
-    def of(self, reason: str) -> list[Example]:
+    def of(self, reason: str) -> list[RejectedRow]:
         """The examples of a reason, in the order of the table."""
-        return sorted((example for *_, example in self._kept.get(reason, [])), key=lambda example: example.row)
-
-
-def _place(row: int) -> int:
-    """A place in an order of chance that is the same in every run."""
-    return int.from_bytes(hashlib.blake2b(row.to_bytes(8, "big"), digest_size=8).digest(), "big")
-
-
-_TOP_REASONS = 3
-_NO_METRIC = r"[^A-Za-z0-9_\-. /]"
-_LONGEST = 120
-"""Characters of a reason in a metric's name."""
-
-
-@dataclass
-class Account:
-    """One suite over a table's shards: each expectation with its failing rows in all of them."""
-
-    success: bool = True
-    expectations: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def add(self, result: SuiteResult) -> None:
-        """Add what the suite found in a shard."""
-        self.success &= result.success
-        for found in result.expectations:
-            known = self.expectations.setdefault(found["column"], found | {"success": True, "failing_rows": 0})
-            known["success"] &= found["success"]
-            known["failing_rows"] += found["failing_rows"]
+        return sorted((row for *_, row in self._kept.get(reason, [])), key=lambda row: row.row)
 
 
 @dataclass
 class Tally:
-    """What is counted of a table, shard by shard.
+    """Counts of a table, added shard by shard.
 
     Attributes:
-        marked: rows by mark: those that are accepted, that echo the prompt, that give evaluation away.
-        answers: the row suite over all rows.
-        kept: the row suite over the accepted rows, which fulfils itself unless a rule and its reasons disagree.
+        marked: rows by mark: `accepted`, `echo` (repeats the prompt), `leak` (contains evaluation text).
+        expectations: results of the row suites, over all rows and over the accepted rows, by suite and column.
     """
 
     rows: int = 0
     shards: int = 0
     marked: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: Examples = field(default_factory=Examples)
-    answers: Account = field(default_factory=Account)
-    kept: Account = field(default_factory=Account)
+    examples: RejectedRows = field(default_factory=RejectedRows)
+    expectations: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def add_suite(self, result: SuiteResult) -> None:
+        """Add the results of a suite over one shard."""
+        for new in result.expectations:
+            key = (new["suite"], new["column"])
+            total = self.expectations.setdefault(key, new | {"success": True, "failing_rows": 0})
+            total["success"] &= new["success"]
+            total["failing_rows"] += new["failing_rows"]
 
     def shares(self) -> dict[str, float]:
         """The share of rows with each mark."""
@@ -127,90 +116,135 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One table's rows, the suite of its shares, and how many rows its tasks did not ask about, by task and reason."""
+class TableReport:
+    """The results of one table.
+
+    Attributes:
+        table: name of the table.
+        tally: counts of its rows.
+        shares: result of the suite over the shares.
+        skipped: number of rows without a question, by task and reason.
+        sample: a uniform sample of the rows, with the columns of the rules.
+        rules: rules of every row.
+        share_rules: rules of the shares.
+        histograms: of the texts.
+    """
 
     table: str
     tally: Tally
     shares: SuiteResult
     skipped: Mapping[str, Mapping[str, int]]
-
-    @property
-    def rows(self) -> int:
-        """How many rows the table has, accepted or not."""
-        return self.tally.rows
+    sample: pd.DataFrame
+    rules: list[Rule]
+    share_rules: list[Rule]
+    histograms: TextHistograms
 
     @property
     def accepted(self) -> int:
-        """How many rows training may see."""
+        """Number of rows for training."""
         return self.tally.marked["accepted"]
-
-    @property
-    def reasons(self) -> Counter[str]:
-        """How many rows were rejected for each reason; a row may have several."""
-        return self.tally.reasons
 
     @property
     def passed(self) -> bool:
         """Whether every share keeps its limit and every accepted row its rules."""
-        return self.shares.success and self.tally.kept.success
+        kept = (result for (suite, _), result in self.tally.expectations.items() if suite == f"{self.table}_accepted")
+        return self.shares.success and all(result["success"] for result in kept)
 
     def summary(self) -> dict[str, Any]:
         """Counts, reasons and expectations, for JSON."""
         tally = self.tally
         return {
             "passed": self.passed,
-            "rows": self.rows,
+            "rows": tally.rows,
             "accepted": self.accepted,
-            "quarantined": self.rows - self.accepted,
+            "quarantined": tally.rows - self.accepted,
             "shards": tally.shards,
-            "rejected_by_reason": dict(self.reasons),
+            "rejected_by_reason": dict(tally.reasons),
             "skipped_questions": {task: dict(reasons) for task, reasons in self.skipped.items()},
-            "expectations": [
-                *tally.answers.expectations.values(), *self.shares.expectations, *tally.kept.expectations.values()
-            ],
-        }  # fmt: skip
+            "expectations": [*tally.expectations.values(), *self.shares.expectations],
+        }
 
+    def metrics(self) -> dict[str, float]:
+        """Counts as MLflow metrics `validate/<table>/...`; reasons that look alike to MLflow are added up."""
+        tally, rejected = self.tally, Counter[str]()
+        for reason, count in tally.reasons.most_common(MOST_REASONS):
+            rejected[f"rejected/{re.sub(_NO_METRIC, '_', reason)[:_LONGEST]}"] += count
+        values: dict[str, float] = {"rows": tally.rows, "accepted": self.accepted}
+        values |= {"quarantined": tally.rows - self.accepted}
+        values |= {f"{mark}_share": share for mark, share in tally.shares().items()}
+        values |= {"skipped_questions": sum(sum(reasons.values()) for reasons in self.skipped.values()), **rejected}
+        return {f"validate/{self.table}/{name}": float(value) for name, value in values.items()}
 
-def show(outcome: Outcome) -> None:
-    """Print how many rows of the table are accepted, and the reasons for the rest."""
-    view = View(title="synthesised tables")
-    for heading in ("table", "reason"):
-        view.add_column(heading)
-    for heading in ("rows", "share"):
-        view.add_column(heading, justify="right")
-    share = f"{outcome.accepted / outcome.rows:.1%}"
-    view.add_row(outcome.table, f"accepted of {outcome.rows}", str(outcome.accepted), share, style="bold")
-    for reason, count in outcome.reasons.most_common():
-        view.add_row("", escape(reason), str(count), f"{count / outcome.rows:.1%}")
-    Console().print(view)
-
-
-def broken_limits(outcome: Outcome, settings: Validate) -> list[str]:
-    """One sentence for each table-level limit that a table breaks, with the commonest reasons."""
-    limits = settings.limits(outcome.table).model_dump()
-    own = settings.tables[outcome.table].model_fields_set if outcome.table in settings.tables else set()
-    top = ", ".join(f"{reason} ({count})" for reason, count in outcome.reasons.most_common(_TOP_REASONS))
-    faults = []
-    for fault in outcome.shares.expectations:
-        if not fault["success"]:
+    def broken_limits(self, settings: Validate) -> list[str]:
+        """One sentence for each broken limit of a share, with the commonest reasons."""
+        limits = settings.limits(self.table).model_dump()
+        own = settings.tables[self.table].model_fields_set if self.table in settings.tables else set()
+        top = ", ".join(f"{reason} ({count})" for reason, count in self.tally.reasons.most_common(_TOP_REASONS))
+        faults = []
+        for fault in (result for result in self.shares.expectations if not result["success"]):
             name = fault["reason"]
-            where = f"validate.tables.{outcome.table}.{name}" if name in own else f"validate.{name}"
-            share = f"{outcome.table}: {fault['column']} share {fault['observed']:.3f}"
+            where = f"validate.tables.{self.table}.{name}" if name in own else f"validate.{name}"
+            share = f"{self.table}: {fault['column']} share {fault['observed']:.3f}"
             faults.append(f"{share} breaks {where} {limits[name]} (top reasons: {top})")
-    return faults
+        return faults
+
+    def show(self) -> None:
+        """Print the number of accepted rows and the reasons of the others."""
+        view, rows = TerminalTable("table", "reason", title="synthesised tables"), self.tally.rows
+        for heading in ("rows", "share"):
+            view.add_column(heading, justify="right")
+        share = f"{self.accepted / rows:.1%}"
+        view.add_row(self.table, f"accepted of {rows}", str(self.accepted), share, style="bold")
+        for reason, count in self.tally.reasons.most_common():
+            view.add_row("", escape(reason), str(count), f"{count / rows:.1%}")
+        Console().print(view)
+
+    def write_docs(self, folder: Path) -> None:
+        """Write the Data Docs, all or none; start reading at `index.html`."""
+        context, (answers, shares) = make_context(), (f"{self.table}_answers", f"{self.table}_shares")
+        # The pages of Great Expectations print values unescaped.
+        texts = self.sample.select_dtypes(object).columns
+        harmless = {name: self.sample[name].map(html.escape, na_action="ignore") for name in texts}
+        _run_suite(context, answers, self.sample.assign(**harmless), self.rules, row_expectation)
+        frame = pd.DataFrame([self.tally.shares()]).assign(row=0)
+        _run_suite(context, shares, frame, self.share_rules, share_expectation)
+        with atomic_folder(folder) as temporary:
+            store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(temporary.resolve())}
+            site = {"class_name": "SiteBuilder", "show_how_to_buttons": False, "store_backend": store}
+            context.add_data_docs_site(
+                "captions", site | {"site_index_builder": {"class_name": "DefaultSiteIndexBuilder"}}
+            )
+            context.build_data_docs()
+            picture = self.histograms.write(temporary / "quality" / f"{self.table}.png")
+            self._write_pages(temporary, answers, shares, picture)
+
+    def _write_pages(self, folder: Path, answers: str, shares: str, picture: Path) -> None:
+        loader = FileSystemLoader(_TEMPLATES)
+        environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+        shown: dict[str, Any] = {"report": self, "documented": DOCUMENTED, "reasons_shown": MOST_REASONS}
+        shown["style"] = (_TEMPLATES / "docs.css").read_text("utf-8")
+        for name, suite in (("answers", answers), ("shares", shares)):
+            (found,) = (folder / "validations" / suite).rglob("*.html")
+            shown[name] = found.relative_to(folder).as_posix()
+        shown["picture"] = picture.relative_to(folder).as_posix()
+        for template, name in (("index", "index"), ("rejected", f"rejected_{self.table}")):
+            (folder / f"{name}.html").write_text(
+                environment.get_template(f"{template}.html.j2").render(**shown), "utf-8"
+            )
 
 
-def metrics_of(outcome: Outcome) -> dict[str, float]:
-    """Counts of a table as MLflow metrics `validate/<table>/...`.
+def _run_suite(
+    context: Any, name: str, frame: pd.DataFrame, rules: list[Rule], expectation: Callable[[Rule], Any]
+) -> None:
+    """Run a suite as a checkpoint, of which the context makes a page."""
+    import great_expectations as gx
+    from great_expectations.core.run_identifier import RunIdentifier
 
-    Reasons keep the characters that MLflow takes; the rarest of very many are left out.
-    """
-    metrics: Counter[str] = Counter()
-    for reason, count in outcome.reasons.most_common(MOST_REASONS):
-        metrics[f"rejected/{re.sub(_NO_METRIC, '_', reason)[:_LONGEST]}"] += count
-    shares = {f"{mark}_share": share for mark, share in outcome.tally.shares().items()}
-    counts = {"rows": outcome.rows, "accepted": outcome.accepted, "quarantined": outcome.rows - outcome.accepted}
-    skipped = {"skipped_questions": sum(sum(reasons.values()) for reasons in outcome.skipped.values())}
-    found = counts | shares | skipped | metrics
-    return {f"validate/{outcome.table}/{name}": float(value) for name, value in found.items()}
+    assets = context.data_sources.add_pandas(name).add_dataframe_asset(name)
+    batches = assets.add_batch_definition_whole_dataframe("sample")
+    suite = context.suites.add(gx.ExpectationSuite(name, expectations=[expectation(rule) for rule in rules]))
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=name, data=batches, suite=suite))
+    checkpoint = gx.Checkpoint(name=name, validation_definitions=[definition], result_format=_DOCS_RESULTS)
+    context.checkpoints.add(checkpoint).run(
+        batch_parameters={"dataframe": frame}, run_id=RunIdentifier(run_name="validate")
+    )

@@ -1,4 +1,4 @@
-"""Synthesised tables: each file exports `TABLES`, those of one kind; their columns are in `core/records.py`."""
+"""Synthesised tables: each file exports `TABLES` of one kind; their columns are in `core/records.py`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def find_table(name: str) -> Synthesised:
     """The table of that name.
 
     Raises:
-        InputError: there is none; the message lists those that are.
+        InputError: there is no such table; the message lists all tables.
     """
     return synthesised_tables()[choose(list(synthesised_tables()), name, "synthesised table")]

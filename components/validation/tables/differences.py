@@ -1,4 +1,6 @@
-"""PC-CLIP's comparisons of two pictures, filtered in the manner of its appendix B.2, and a judge's scores of them."""
+"""PC-CLIP's texts: comparisons of two pictures, filtered as in its appendix B.2, scores of them by a judge, and
+descriptions and differences of classes for prompts.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,22 @@ import json
 import re
 from typing import Any
 
-from components.core.records import DIFFERENCE_SCORES, DIFFERENCES, DIFFERENCES_CUB
+from components.core.records import (
+    CLASS_DESCRIPTIONS,
+    CLASS_DIFFERENCES,
+    DIFFERENCE_SCORES,
+    DIFFERENCES,
+    DIFFERENCES_CUB,
+)
 from components.core.words import content_words, normalised
-from components.validation.checks.general import COMMON, NO_STRANGER
-from components.validation.table import Answer, Check, Synthesised, View, each
+from components.validation.checks.general import ABOUT_CLASSES, COMMON, NO_STRANGER
+from components.validation.table import Synthesised, TableAnswer, TextCheck, View, each
 
 _JUNK = re.compile(r"^(?:[-*•#]|\d+[.):])|#\w|<\w+/?>|[*|{}=\\^~]|_{2,}|(\S)\1{4,}|\bdescription:", re.IGNORECASE)
 
 
 def _one_sided(view: View) -> list[Any]:
-    """`first` or `second` when that picture goes unmentioned."""
+    """`first` or `second` if the text does not mention that picture."""
     facts = view.probes.facts
 
     def mentions(text: str, row: Any) -> tuple[bool, bool]:
@@ -38,23 +46,25 @@ def _same(view: View) -> list[Any]:
     return ["caption" if normalised(one) == normalised(other) else None for one, other in pairs]
 
 
-COMPARED = (
+_COMPARED = (
     *COMMON,
-    Check("characters", "short", each(lambda text, _: float(len(text))), low="min_characters", paper=True),
-    Check("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter"), paper=True),
-    Check("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
-    Check("one_sided", "one_sided", _one_sided),
+    TextCheck("characters", "short", each(lambda text, _: float(len(text))), low="min_characters", paper=True),
+    TextCheck("not_ascii", "not_ascii", each(lambda text, _: None if text.isascii() else "letter"), paper=True),
+    TextCheck("junk", "junk", each(lambda text, _: "list" if _JUNK.search(text) else None), paper=True),
+    TextCheck("one_sided", "one_sided", _one_sided),
     NO_STRANGER,
-    Check("same", "same", _same),
+    TextCheck("same", "same", _same),
 )
-"""What a comparison of two captions must fulfil. `_JUNK` stands for the some 70 strings of the authors' released
+"""Checks of a comparison of two captions. `_JUNK` replaces the some 70 strings of the authors' released
 data/filter_comparatives.py, most of them slips of their LLaMA2."""
 
-SCORE = Check("score", "score", each(lambda judgement, _: float(json.loads(judgement)["score"])), low="min_score")
-"""Finds the difference good enough."""
+_SCORE = TextCheck("score", "score", each(lambda judgement, _: float(json.loads(judgement)["score"])), low="min_score")
+"""The judge's score."""
 
 TABLES = (
-    Synthesised(DIFFERENCES, (Answer("difference", "difference", COMPARED),)),
-    Synthesised(DIFFERENCES_CUB, (Answer("difference", "difference_cub", COMPARED),)),
-    Synthesised(DIFFERENCE_SCORES, (Answer("judgement", "score_difference", (SCORE,)),)),
+    Synthesised(DIFFERENCES, (TableAnswer("difference", "difference", _COMPARED),)),
+    Synthesised(DIFFERENCES_CUB, (TableAnswer("difference", "difference_cub", _COMPARED),)),
+    Synthesised(DIFFERENCE_SCORES, (TableAnswer("judgement", "score_difference", (_SCORE,)),)),
+    Synthesised(CLASS_DESCRIPTIONS, (TableAnswer("description", "class_description", ABOUT_CLASSES),), about="classes"),
+    Synthesised(CLASS_DIFFERENCES, (TableAnswer("difference", "class_difference", ABOUT_CLASSES),), about="classes"),
 )

@@ -1,24 +1,25 @@
-"""Texts in other words, true to the picture: ParaCLIP's pairs, LaCLIP's rewrites, SemCLIP's judged paraphrases, and
-those of evaluation queries, to expand a query with, or a test set once a human has read it.
+"""Paraphrases that are true of the picture: ParaCLIP's pairs, LaCLIP's rewrites, SemCLIP's judged paraphrases.
+
+Paraphrases of evaluation queries serve to expand a query, or as a test set after a human has read them.
 """
 
 from __future__ import annotations
 
 from components.core.records import PARAPHRASES, QUERY_PARAPHRASES, REWRITES, SEMCLIP_PARAPHRASES
 from components.validation.checks.general import COMMON, FAITHFUL, KEPT, NEW_WORDS, UNSEEN
-from components.validation.table import Answer, Synthesised
+from components.validation.table import Synthesised, TableAnswer
 
-TRUE = (*COMMON, *KEPT, FAITHFUL)
+_TRUE = (*COMMON, *KEPT, FAITHFUL)
 
 TABLES = (
     Synthesised(
         PARAPHRASES,
         (
-            Answer("paraphrase_1", "paraphrase_1", TRUE, suffix="_1"),
-            Answer("paraphrase_2", "paraphrase_2", (*TRUE, NEW_WORDS), suffix="_2"),
+            TableAnswer("paraphrase_1", "paraphrase_1", _TRUE, suffix="_1"),
+            TableAnswer("paraphrase_2", "paraphrase_2", (*_TRUE, NEW_WORDS), suffix="_2"),
         ),
     ),
-    Synthesised(REWRITES, (Answer("rewrite", "rewrite", (*TRUE, NEW_WORDS)),)),
-    Synthesised(SEMCLIP_PARAPHRASES, (Answer("semclip_paraphrase", "judge_paraphrase", TRUE),)),
-    Synthesised(QUERY_PARAPHRASES, (Answer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),), about="queries"),
+    Synthesised(REWRITES, (TableAnswer("rewrite", "rewrite", (*_TRUE, NEW_WORDS)),)),
+    Synthesised(SEMCLIP_PARAPHRASES, (TableAnswer("semclip_paraphrase", "judge_paraphrase", _TRUE),)),
+    Synthesised(QUERY_PARAPHRASES, (TableAnswer("paraphrase", "query_paraphrase", (*UNSEEN, *KEPT)),), about="queries"),
 )

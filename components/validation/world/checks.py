@@ -1,4 +1,4 @@
-"""Checks that only the embedded world allows: its facts, its evaluation frames and its last tier of words."""
+"""Checks that only the embedded world allows: by its facts, its evaluation frames and its last tier of words."""
 
 from __future__ import annotations
 
@@ -15,56 +15,55 @@ from components.validation.world import facts
 
 
 def find_leak(text: str) -> str | None:
-    """`word` when `text` holds a last-tier word, `frame` when it fits an evaluation frame, else None."""
+    """`word` if `text` has a word of the last tier, `frame` if it fits an evaluation frame, else None."""
     if _unseen_words().search(text):
         return "word"
     return "frame" if any(frame.search(text.strip()) for frame in evaluation_frames()) else None
 
 
-def find_fault(text: str, scene_facts: str) -> str | None:
-    """The first fact of the scene that `text` gets wrong, omits or adds; None when it is faithful."""
-    return facts.find_fault(text, Scene.from_json(scene_facts))
+class FactChecks:
+    """Checks of texts against the facts of pictures, which are given as JSON."""
 
+    def find_fault(self, text: str, scene_facts: str) -> str | None:
+        """The first fact that `text` gets wrong, omits or adds; None if it is faithful."""
+        return facts.find_fault(text, Scene.from_json(scene_facts))
 
-def find_part_fault(text: str, scene_facts: str) -> str | None:
-    """The first fact of the scene that `text`, which may tell a part of it alone, gets wrong or adds."""
-    return facts.find_part_fault(text, Scene.from_json(scene_facts))
+    def find_part_fault(self, text: str, scene_facts: str) -> str | None:
+        """The first fact that `text`, which may omit any, gets wrong or adds; `nothing` if it has no fact."""
+        return facts.find_part_fault(text, Scene.from_json(scene_facts))
 
+    def tells_another(self, text: str, scene_facts: str) -> bool:
+        """Whether `text` is certainly false: it describes another scene of the same objects completely.
 
-def tells_another(text: str, scene_facts: str) -> bool:
-    """Whether `text` is certainly false: it says all about another scene of the same objects.
+        A fault proves nothing: a text without the colour has one and is true.
+        """
+        scene = Scene.from_json(scene_facts)
+        described = scene
+        for fault, variants in _VARIANTS.items():
+            fitting = (variant for variant in variants(described) if facts.find_fault(text, variant) != fault)
+            described = next(fitting, scene)
+        return described.canonical() != scene.canonical() and facts.find_fault(text, described) is None
 
-    A fault alone proves nothing: a text that omits the colour has one and is true.
-    """
-    scene = Scene.from_json(scene_facts)
-    told = scene
-    for fault, variants in _VARIANTS.items():
-        fitting = (variant for variant in variants(told) if facts.find_fault(text, variant) != fault)
-        told = next(fitting, scene)
-    return told.canonical() != scene.canonical() and facts.find_fault(text, told) is None
+    def find_stranger(self, text: str, scenes_facts: Sequence[str]) -> str | None:
+        """`object`, `colour`, `count` or `size` if `text` mentions one that none of the scenes has, else None."""
+        scenes = [Scene.from_json(scene_facts) for scene_facts in scenes_facts]
+        shown = {
+            "object": {name for scene in scenes for name in scene.names},
+            "colour": {scene.colour for scene in scenes},
+            "count": {scene.count or ("two" if scene.second else "one") for scene in scenes},
+            "size": {thing.size for scene in scenes for thing in (scene.first, scene.second) if thing is not None},
+        }
+        text = _BEING_PRESENT.sub(" ", text)
+        rest = _object_words().sub(" ", text)
+        kinds = {"colour": tuple(load_lexicon().colours), "count": COUNTS, "size": SIZES}
+        mentioned = {"object": _objects_named(text)}
+        mentioned |= {kind: facts.words_found(rest, names) for kind, names in kinds.items()}
+        return next((kind for kind, names in mentioned.items() if names - shown[kind]), None)
 
-
-def find_stranger(text: str, scenes_facts: Sequence[str]) -> str | None:
-    """`object`, `colour`, `count` or `size` when `text` speaks of one that none of the scenes has, else None."""
-    scenes = [Scene.from_json(scene_facts) for scene_facts in scenes_facts]
-    shown = {
-        "object": {name for scene in scenes for name in scene.names},
-        "colour": {scene.colour for scene in scenes},
-        "count": {scene.count or ("two" if scene.second else "one") for scene in scenes},
-        "size": {thing.size for scene in scenes for thing in (scene.first, scene.second) if thing is not None},
-    }
-    text = _BEING_PRESENT.sub(" ", text)
-    rest = _object_words().sub(" ", text)
-    kinds = {"colour": tuple(load_lexicon().colours), "count": COUNTS, "size": SIZES}
-    said = {"object": _objects_named(text)}
-    said |= {kind: facts.words_found(rest, names) for kind, names in kinds.items()}
-    return next((kind for kind, names in said.items() if names - shown[kind]), None)
-
-
-def names(text: str, scene_facts: str, other_facts: str) -> bool:
-    """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
-    own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
-    return bool(_objects_named(text) & ((own - other) or own))
+    def names(self, text: str, scene_facts: str, other_facts: str) -> bool:
+        """Whether `text` names an object of the first scene, one that the other lacks if there is one."""
+        own, other = (set(Scene.from_json(scene).names) for scene in (scene_facts, other_facts))
+        return bool(_objects_named(text) & ((own - other) or own))
 
 
 def _colours(scene: Scene) -> Iterator[Scene]:
@@ -94,11 +93,11 @@ def _relations(scene: Scene) -> Iterator[Scene]:
 _VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
     "colour": _colours, "count": _counts, "size": _sizes, "position": _places, "relation": _relations,
 }  # fmt: skip
-"""Other scenes by what they differ in, in the order in which `facts.find_fault` looks."""
+"""Other scenes by their difference, in the order of the checks of `facts.find_fault`."""
 
 
 _BEING_PRESENT = re.compile(r"\b(?:is|are|be|being|not|nor) present\b", re.IGNORECASE)
-"""Not the gift that the lexicon's "present" is."""
+"""The lexicon's "present" is a gift."""
 
 
 @cache
@@ -112,9 +111,9 @@ def _object_words() -> re.Pattern[str]:
 
 
 def _objects_named(text: str) -> set[str]:
-    """Objects that `text` names; of overlapping words the longest counts, as in "teddy bear"."""
-    found = _object_words().findall(text)
-    return {name for name in load_lexicon().objects for word in found if facts.object_pattern(name).fullmatch(word)}
+    """Objects that `text` names; of overlapping words only the longest counts, as in "teddy bear"."""
+    words = _object_words().findall(text)
+    return {name for name in load_lexicon().objects for word in words if facts.object_pattern(name).fullmatch(word)}
 
 
 _SLOT = re.compile(r"\\\{\w+\\\}")

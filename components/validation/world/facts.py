@@ -1,4 +1,4 @@
-"""Does a sentence say exactly what a scene shows? The embedded world can check, where the web cannot."""
+"""Checks whether a sentence describes a scene of the embedded world exactly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from components.data.world.description.lexicon import TIERS, Concept, load_lexicon, word_pattern
-from components.data.world.description.scenes import COUNTS, INVERSE, RELATIONS, SIZES, Scene, Thing
+from components.data.world.description.scenes import COUNTS, INVERSE, RELATIONS, SIZES, Scene
 
 Span = tuple[int, int]
 _POSITION_WORDS = {
@@ -27,13 +27,13 @@ _RELATION_WORDS = {
 
 
 def find_fault(text: str, scene: Scene) -> str | None:
-    """The first fact that `text` gets wrong, omits or adds; None when it is faithful to `scene`."""
+    """The first fact that `text` gets wrong, omits or adds; None if it is faithful to `scene`."""
     lowered = text.lower()
     mentions = {name: _spans(lowered, name) for name in scene.names}
-    for found in mentions.values():
-        if len(found) != 1:
-            return "object_repeated" if found else "object_missing"
-    spans = {name: found[0] for name, found in mentions.items()}
+    for places in mentions.values():
+        if len(places) != 1:
+            return "object_repeated" if places else "object_missing"
+    spans = {name: places[0] for name, places in mentions.items()}
     if _names_another_object(lowered, scene, list(spans.values())):
         return "object_added"
     outside = _blank(lowered, list(spans.values()))
@@ -43,18 +43,18 @@ def find_fault(text: str, scene: Scene) -> str | None:
 
 
 def find_part_fault(text: str, scene: Scene) -> str | None:
-    """The first fact that `text`, which may leave out any, gets wrong or adds; None when all it says is true.
+    """The first fact that `text`, which may omit any, gets wrong or adds; None if all its facts are true.
 
-    `nothing` where it names neither an object nor the colour of the scene.
+    `nothing` if it names neither an object nor the colour of the scene.
     """
     lowered = text.lower()
     mentions = {name: _spans(lowered, name) for name in scene.names}
-    spans = [span for found in mentions.values() for span in found]
+    spans = [span for places in mentions.values() for span in places]
     if _names_another_object(lowered, scene, spans):
         return "object_added"
     if len(spans) > sum(map(bool, mentions.values())):
         return "object_repeated"
-    outside, named = _blank(lowered, spans), {name: found[0] for name, found in mentions.items() if found}
+    outside, named = _blank(lowered, spans), {name: places[0] for name, places in mentions.items() if places}
     colours = words_found(outside, tuple(load_lexicon().colours))
     if colours - {scene.colour}:
         return "colour"
@@ -71,16 +71,16 @@ def _find_wrong_arrangement(outside: str, scene: Scene, named: dict[str, Span]) 
             return "size"
     if scene.second is None:
         return "position" if _positions_in(outside) - set(scene.position.split()) else None
-    told = len(named) == len(scene.names) and _relations_in(outside)
+    related = len(named) == len(scene.names) and _relations_in(outside)
     first, second = scene.first.name, scene.second.name
-    return "relation" if told and not _relation_holds(outside, scene, named[first], named[second]) else None
+    return "relation" if related and not _relation_holds(outside, scene, named[first], named[second]) else None
 
 
 def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) -> str | None:
     if scene.kind == "group":
         return None if words_found(outside, COUNTS) == {scene.count} else "count"
     for thing in (scene.first, scene.second):
-        if thing is not None and not _size_stands_before(outside, spans[thing.name], thing):
+        if thing is not None and _sizes_before(outside, spans[thing.name]) != {thing.size}:
             return "size"
     if scene.second is None:
         return None if _positions_in(outside) == set(scene.position.removesuffix(" corner").split()) else "position"
@@ -88,12 +88,12 @@ def _find_arrangement_fault(outside: str, scene: Scene, spans: dict[str, Span]) 
 
 
 def known_words(concept: Concept) -> list[str]:
-    """The words for a concept that training may use."""
+    """The words for a concept that may occur in training texts."""
     return [word for tier, word in concept.words.items() if tier in TIERS[:3]]
 
 
 def any_word(words: Iterable[str]) -> re.Pattern[str]:
-    """Matches each of the words; of overlapping ones the longest, as in "teddy bear"."""
+    """Matches each of the words; of overlapping words the longest, as in "teddy bear"."""
     longest_first = sorted(words, key=len, reverse=True)
     return re.compile("|".join(word_pattern(word).pattern for word in longest_first), re.IGNORECASE)
 
@@ -129,37 +129,33 @@ def _positions_in(text: str) -> set[str]:
     return {word for word, body in _POSITION_WORDS.items() if re.search(rf"\b(?:{body})\b", text)}
 
 
-def _size_stands_before(text: str, span: Span, thing: Thing) -> bool:
-    return _sizes_before(text, span) == {thing.size}
-
-
 def _sizes_before(text: str, span: Span) -> set[str]:
     before = text[max(0, text.rfind("\x00", 0, span[0])) : span[0]].split()[-2:]
     return words_found(" ".join(before), SIZES)
 
 
 def _relation_holds(text: str, scene: Scene, first: Span, second: Span) -> bool:
-    """Whether the sentence's one relation phrase, read in its order, is the scene's."""
+    """Whether the sentence's only relation phrase, in its order, is the scene's."""
     swapped = first > second
     near, far = sorted((first, second))
-    said = _relations_in(text[near[1] : far[0]])
-    inverted = not said
+    relations = _relations_in(text[near[1] : far[0]])
+    inverted = not relations
     if inverted:
         lead = text[: near[0]]
         if re.search(r"\bits\b|\bit\b", lead):
             return False
-        said = _relations_in(lead)
-    if len(said) != 1:
+        relations = _relations_in(lead)
+    if len(relations) != 1:
         return False
-    relation = said[0]
+    (relation,) = relations
     return (INVERSE[relation] if swapped != inverted else relation) == scene.relation
 
 
 def _relations_in(text: str) -> list[str]:
-    found = sorted(
+    places = sorted(
         (match.start(), name)
         for name in RELATIONS
         for match in re.finditer(rf"\b(?:{_RELATION_WORDS[name]})(?![a-z])", text)
     )
-    names = [name for _, name in found]
+    names = [name for _, name in places]
     return [name for name, later in pairwise([*names, ""]) if name != later]

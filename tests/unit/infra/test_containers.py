@@ -107,7 +107,7 @@ def test_passwords_are_made_once(tmp_path: Path) -> None:
     values = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
     assert (set(values), len(set(values.values()))) == (set(NAMES), len(NAMES))
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         write_env(tmp_path / ".env")
 
 

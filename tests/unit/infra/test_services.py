@@ -13,7 +13,7 @@ import pytest
 
 import infra.services
 from components.core.errors import InputError
-from infra.services import Services, assert_ports_free, wait_until
+from infra.services import Services, assert_ports_free
 
 # A worker and a flow run in a session of its own, which needs a moment to write down how it ended.
 _WORKER = """
@@ -47,7 +47,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
 
 def _started(services: Services, flow: str) -> int:
     services.start("worker", [sys.executable, "-c", _WORKER, flow])
-    wait_until(lambda: Path("flow").exists() and Path("flow").read_text() != "", services, 30, "flow", lambda: None)
+    services.wait_until(lambda: Path("flow").exists() and Path("flow").read_text() != "", 30, "flow", lambda: None)
     return int(Path("flow").read_text())
 
 
@@ -98,7 +98,7 @@ def test_failed_call_is_named(services: Services) -> None:
 
 def test_unhealthy_service_times_out(services: Services) -> None:
     with services, pytest.raises(InputError, match="Prefect did not answer within 0 s"):
-        wait_until(lambda: False, services, 0, "Prefect", lambda: None)
+        services.wait_until(lambda: False, 0, "Prefect", lambda: None)
 
 
 def test_taken_port_is_named_with_its_process() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from components.data.world.description.scenes import Scene
 from components.validation.checks.general import says_name
-from components.validation.tables.absences import find_denial_fault
+from components.validation.tables.negations import find_denial_fault
 from components.validation.world.checks import find_leak
 from components.validation.world.facts import find_fault, find_part_fault
 from tests.unit.students.test_teacher_edits import _scene

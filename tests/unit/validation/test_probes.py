@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,51 +16,58 @@ from components.core.records import (
     SWAPS,
     TEXT_PAIRS,
 )
+from components.core.table import Table
 from components.data.leaks.guard import Guard, KnownSet
 from components.data.leaks.keys import text_key
-from components.validation import validate
 from components.validation.measuring.probes import evaluation_sentences
 from tests.unit.validation.conftest import (
     GOOD_1,
     Answer,
     fake_probes,
-    read_outcome,
     strict_settings,
-    write_inputs,
+    validated,
+    write_paraphrases,
 )
 
 
 def test_sentences_of_every_table(tmp_path: Path) -> None:
+    assert evaluation_sentences(tmp_path) == frozenset(), "a source without benchmark tables has none"
     CAPTION_QUERIES.write(
         tmp_path / "caption_queries.parquet",
         {"image_id": ["i", "i"], "text": ["A plain one.", "IMG_7 alt"], "register": ["plain", "alt_text"]},
     )
-    query = {"image_id": "i", "query": "Que-ry!", "paraphrase": "Other Words", "tier": "rare", "held_out": "pair"}
-    PARAPHRASE_QUERIES.write(tmp_path / "paraphrase_queries.parquet", {name: [text] for name, text in query.items()})
-    swap = {"image_id": "i", "true_caption": "So.", "false_caption": "Not so", "kind": "relation", "group": "left"}
-    SWAPS.write(tmp_path / "swaps.parquet", {name: [text] for name, text in swap.items()})
-    denied = {
-        "image_id": "i", "caption": "True.", "negation": "No truth", "paraphrase": "Quite so", "cue": "no",
-        "tier": "rare",
+    tables: dict[str, tuple[Table, dict[str, object]]] = {
+        "paraphrase_queries": (
+            PARAPHRASE_QUERIES,
+            {"image_id": "i", "query": "Que-ry!", "paraphrase": "Other Words", "tier": "rare", "held_out": "pair"},
+        ),
+        "swaps": (
+            SWAPS,
+            {"image_id": "i", "true_caption": "So.", "false_caption": "Not so", "kind": "relation", "group": "left"},
+        ),
+        "negations": (
+            NEGATION_QUERIES,
+            {"image_id": "i", "caption": "True.", "negation": "No truth", "paraphrase": "Quite so", "cue": "no",
+             "tier": "rare"},
+        ),
+        "comparisons": (
+            COMPARISONS,
+            {"first_id": "i", "second_id": "j", "true_difference": "One", "false_difference": "Another",
+             "kind": "size", "answer": "first"},
+        ),
+        "text_pairs": (TEXT_PAIRS, {"sentence": "This", "other_sentence": "That!", "shared": 0.5, "tier": "rare"}),
+        "half_truths": (
+            HALF_TRUTHS,
+            {"image_id": "i", "truth": "In short", "half_truth": "And false", "full_truth": "Both so",
+             "kind": "object"},
+        ),
     }  # fmt: skip
-    NEGATION_QUERIES.write(tmp_path / "negations.parquet", {name: [text] for name, text in denied.items()})
-    compared = {
-        "first_id": "i", "second_id": "j", "true_difference": "One", "false_difference": "Another", "kind": "size",
-        "answer": "first",
-    }  # fmt: skip
-    COMPARISONS.write(tmp_path / "comparisons.parquet", {name: [text] for name, text in compared.items()})
-    alike = {"sentence": "This", "other_sentence": "That!", "shared": 0.5, "tier": "rare"}
-    TEXT_PAIRS.write(tmp_path / "text_pairs.parquet", {name: [value] for name, value in alike.items()})
-    said = {"image_id": "i", "truth": "In short", "half_truth": "And false", "full_truth": "Both so", "kind": "object"}
-    HALF_TRUTHS.write(tmp_path / "half_truths.parquet", {name: [text] for name, text in said.items()})
+    for name, (table, row) in tables.items():
+        table.write(tmp_path / f"{name}.parquet", {column: [value] for column, value in row.items()})
     assert evaluation_sentences(tmp_path) == {
         "aplainone", "query", "otherwords", "so", "notso", "true", "notruth", "quiteso", "one", "another", "this",
         "that", "inshort", "andfalse", "bothso",
     }  # fmt: skip
-
-
-def test_source_without_benchmark_tables(tmp_path: Path) -> None:
-    assert evaluation_sentences(tmp_path) == frozenset()
 
 
 def test_damaged_table_is_named(tmp_path: Path) -> None:
@@ -82,20 +88,13 @@ def _known(folder: Path) -> None:
 
 
 def test_a_text_of_a_test_set_is_quarantined_with_the_set_as_reason(tmp_path: Path) -> None:
-    _known(tmp_path / "leaks")
     leak = PUBLISHED.upper().replace(" ", "  ").replace(".", "!")
-    files = write_inputs(tmp_path, [Answer(text_1=leak), Answer(pair=1), Answer(pair=2, text_2=leak)])
-    files, settings = replace(files, leaks=tmp_path / "leaks"), strict_settings()
-    validate.run(settings, "paraphrases", files, fake_probes(settings, files))
-    outcome = read_outcome(files)
-    assert [row["paraphrase_1"] for row in outcome.accepted] == [GOOD_1]
-    reasons = {row["id"]: row["reason"].split(";") for row in outcome.quarantine}
+    files = write_paraphrases(tmp_path, [Answer(text_1=leak), Answer(pair=1), Answer(pair=2, text_2=leak)])
+    assert fake_probes(strict_settings(), files).find_leak(PUBLISHED) is None
+    _known(files.leaks)
+    written = validated(files)
+    assert [row["paraphrase_1"] for row in written.accepted] == [GOOD_1]
+    reasons = {row["id"]: row["reason"].split(";") for row in written.quarantine}
     assert "paraphrase_1_leak:published_vg_relation" in reasons["pair0"]
     assert "paraphrase_2_leak:published_vg_relation" in reasons["pair2"]
     assert set(reasons) == {"pair0", "pair2"}
-
-
-def test_without_test_sets_nothing_is_a_leak(tmp_path: Path) -> None:
-    files, settings = write_inputs(tmp_path, [Answer(text_1=PUBLISHED)]), strict_settings()
-    files = replace(files, leaks=tmp_path / "leaks")
-    assert fake_probes(settings, files).find_leak(PUBLISHED) is None

@@ -1,7 +1,8 @@
-"""Every table that one task makes: a good text is accepted, and every reason has a text that triggers it."""
+"""Every table: a good text is accepted, every reason has a text that triggers it, and filters can be switched off."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,26 @@ import pytest
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.errors import InputError
-from components.core.records import SYNTHESISED
+from components.core.records import SYNTHESISED, quarantine_of
 from components.core.settings import Limits, Settings
+from components.validation.checks.general import says_name
 from components.validation.tables import find_table, synthesised_tables
+from components.validation.tables.negations import find_denial_fault
+from tests.unit.validation.conftest import (
+    CAPTION,
+    EVALUATION_QUERY,
+    GOOD_2,
+    OTHER_CAPTION,
+    missed,
+    validated,
+    write_rows,
+    write_steps,
+    write_texts,
+)
 
 GOOD = {
-    "rewrites": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
-    "semclip_paraphrases": "Scarlet backdrop; a tiny hound waits to the left of one huge tabby.",
+    "rewrites": GOOD_2,
+    "semclip_paraphrases": GOOD_2,
     "negations": "The small dog is not left of any cat, and nothing here is red.",
     "negated_terms": "A small dog without a large cat to its right, red background.",
     "hard_negatives": "A large dog left of a small cat, red background.",
@@ -27,7 +41,7 @@ COMMON_FAULTS = {
     "tokens": "A verbose {good}",
     "copies:source": "img 7 SMALL dog left of large cat, red bg, jpg!",
     "echo:lead_in": "Sure! {good}",
-    "leak:sentence": "Hidden query: a little pup beside some big kitty, all scarlet.",
+    "leak:sentence": EVALUATION_QUERY,
     "leak:word": "{good} Canine.",
     "similarity": "{good} All unrelated.",
 }
@@ -80,87 +94,41 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("difference_stranger:count", "A small dog and a large cat on red in the first, but four little bees on blue."),
     ],
 }
+MORE_NEGATIONS = [
+    "No cat is right of the small dog, and red is nowhere.",
+    "The small dog stands alone, lacking any large cat, on red.",
+    "A small dog isn't left of a large cat on red.",
+    "A large rooster left of a small dog, red background.",
+    "A large dog right of a small cat, blue background.",
+]
 PAPERS, PAPERS_LEAST = ("short", "not_ascii", "junk"), 60
-"""Of differences: what PC-CLIP's released filter rejects by, and its fewest characters."""
+"""Of differences: the reasons of PC-CLIP's released filter, and its fewest characters."""
 
 
 @pytest.mark.parametrize("table", GOOD)
-def test_good_text_is_accepted(text_stage: Any, table: str) -> None:
-    outcome = text_stage(table, [GOOD[table]])
-    assert outcome.quarantine == []
-    (row,) = outcome.accepted
-    answer = find_table(table).answers[0].column
-    assert (row["id"], row["sample"], row[answer], row["similarity"]) == ("pair1", 0, GOOD[table], 0.8)
-    assert row["caption"].startswith("IMG_7")
-
-
-@pytest.mark.parametrize("table", GOOD)
-def test_faults_are_quarantined_with_their_reasons(text_stage: Any, table: str) -> None:
+def test_good_texts_are_accepted_and_faults_are_quarantined_with_their_reasons(tmp_path: Path, table: str) -> None:
     answer = find_table(table).answers[0].column
     faults = [(f"{answer}_{reason}", text.format(good=GOOD[table])) for reason, text in COMMON_FAULTS.items()]
     faults += FAULTS[table]
-    outcome = text_stage(table, [*(text for _, text in faults), GOOD[table]])
-    assert [row[answer] for row in outcome.accepted] == [GOOD[table]]
-    assert [row[answer] for row in outcome.quarantine] == [text for _, text in faults]
-    missed = [
-        (reason, row["reason"])
-        for (reason, _), row in zip(faults, outcome.quarantine, strict=True)
-        if reason not in row["reason"].split(";")
-    ]
-    assert missed == []
-
-
-def test_negation_by_cue_or_by_contradiction(text_stage: Any) -> None:
-    texts = [
-        "No cat is right of the small dog, and red is nowhere.",
-        "The small dog stands alone, lacking any large cat, on red.",
-        "A small dog isn't left of a large cat on red.",
-        "A large rooster left of a small dog, red background.",
-        "A large dog right of a small cat, blue background.",
-    ]
-    assert [row["negation"] for row in text_stage("negations", texts).accepted] == texts
-
-
-def test_differences_name_both_pairs(text_stage: Any) -> None:
-    (row,) = text_stage("differences", [GOOD["differences"]]).accepted
-    assert (row["id"], row["other_id"]) == ("pair1", "pair0")
-    assert row["other_caption"].startswith("blue bg: three bees")
-
-
-def test_two_alike_captions_have_no_difference(inputs_of: Any) -> None:
-    outcome = inputs_of("differences", [GOOD["differences"]], source="blue bg - three bees: clipart (ref) a12")
-    assert "difference_same:caption" in outcome.reasons
-
-
-@pytest.mark.parametrize(
-    ("table", "text", "accepted"),
-    [
-        ("negations", "A large rooster left of a small dog, red background.", False),
-        ("negations", "Not a small dog left of any large cat, red background.", True),
-        ("hard_negatives", "A small cat left of a large dog, red background.", True),
-        ("hard_negatives", "Some wholly other thing: bus, bee, train, plane; small.", False),
-        ("differences", GOOD["differences"], True),
-        ("differences", "The first has a hound near a tabby on scarlet, the second has insects on some azure.", False),
-    ],
-)
-def test_a_source_without_facts_goes_by_words(text_stage: Any, table: str, text: str, *, accepted: bool) -> None:
-    outcome = text_stage(table, [text], check_facts=False, tables={table: Limits(min_overlap=0.6)})
-    assert bool(outcome.accepted) is accepted
-
-
-def test_limits_of_one_table(text_stage: Any) -> None:
-    texts = [GOOD["differences"], "A small dog and a large cat on red, not three bees on blue."]
-    wide = text_stage("differences", texts, tables={"differences": Limits(min_characters=20)})
-    narrow = text_stage("differences", texts, min_characters=20, tables={"differences": Limits(min_characters=60)})
-    assert (len(wide.accepted), len(narrow.accepted)) == (2, 1)
+    good = [GOOD[table], *(MORE_NEGATIONS if table == "negations" else [])]
+    written = validated(write_texts(tmp_path, table, [*(text for _, text in faults), *good]), table)
+    assert [row[answer] for row in written.accepted] == good
+    assert [row[answer] for row in written.quarantine] == [text for _, text in faults]
+    assert missed(faults, written.quarantine) == []
+    row = written.accepted[0]
+    assert (row["id"], row["sample"], row["similarity"]) == (f"pair{len(faults) + 1}", 0, 0.8)
+    assert row["caption"].startswith("IMG_7")
+    if table == "differences":
+        assert row["other_id"] == "pair0"
+        assert row["other_caption"].startswith("blue bg: three bees")
 
 
 @pytest.mark.parametrize("filters", [False, "paper"])
-@pytest.mark.parametrize("table", GOOD)
-def test_without_filters_of_ours_every_text_that_can_be_trained_on_is_accepted(
-    text_stage: Any, table: str, filters: Any
+@pytest.mark.parametrize("table", ["rewrites", "differences"])
+def test_without_own_filters_every_text_that_can_be_trained_on_is_accepted(
+    tmp_path: Path, table: str, filters: Any
 ) -> None:
-    """Such as the answers of PC-CLIP's table 14; what is measured of them is kept. PC-CLIP alone rejects by wording."""
+    """As for PC-CLIP's table 14; measures are kept. Only PC-CLIP's paper rejects by wording."""
     answer = find_table(table).answers[0].column
     common = {reason: text.format(good=GOOD[table]) for reason, text in COMMON_FAULTS.items()}
     always = [common.pop(reason) for reason in ("tokens", "leak:sentence", "leak:word")]
@@ -172,76 +140,273 @@ def test_without_filters_of_ours_every_text_that_can_be_trained_on_is_accepted(
     papers = [fault for fault in FAULTS[table] if fault[0].removeprefix("difference_").split(":")[0] in PAPERS]
     kept = [*texts, *(text for fault, text in FAULTS[table] if filters is False or (fault, text) not in papers)]
     rejected = [] if filters is False else papers
-    outcome = text_stage(
-        table,
-        [*kept, *(text for _, text in rejected), *always],
-        tables={table: Limits(filters=filters, min_characters=PAPERS_LEAST)},
+    limits = {table: Limits(filters=filters, min_characters=PAPERS_LEAST)}
+    written = validated(
+        write_texts(tmp_path, table, [*kept, *(text for _, text in rejected), *always]), table, tables=limits
     )
-    assert [row[answer] for row in outcome.accepted] == kept
-    assert {row["similarity"] for row in outcome.accepted} == {0.1, 0.8}
-    assert [row["reason"].partition(":")[0] for row in outcome.quarantine] == [
+    assert [row[answer] for row in written.accepted] == kept
+    assert {row["similarity"] for row in written.accepted} == {0.1, 0.8}
+    assert [row["reason"].partition(":")[0] for row in written.quarantine] == [
         *(reason.partition(":")[0] for reason, _ in rejected),
         *(f"{answer}_{reason}" for reason in ("tokens", "leak", "leak")),
     ]
 
 
-def test_a_highest_similarity(text_stage: Any) -> None:
-    assert text_stage("negations", [GOOD["negations"]], max_similarity=0.7).reasons == {"negation_similarity"}
+WITHOUT_FACTS = {
+    "negations": [
+        ("A large rooster left of a small dog, red background.", False),
+        ("Not a small dog left of any large cat, red background.", True),
+    ],
+    "hard_negatives": [
+        ("A small cat left of a large dog, red background.", True),
+        ("Some wholly other thing: bus, bee, train, plane; small.", False),
+    ],
+    "differences": [
+        (GOOD["differences"], True),
+        ("The first has a hound near a tabby on scarlet, the second has insects on some azure.", False),
+    ],
+}
 
 
-@pytest.mark.parametrize("table", ["negations", "rewrites"])
-def test_a_similarity_that_is_not_measured_is_null_and_no_limit(text_stage: Any, table: str) -> None:
-    text = GOOD[table]
-    assert text_stage(table, [text], min_similarity=0.9).reasons
-    outcome = text_stage(table, [text], min_similarity=0.9, measure_similarity=False)
-    assert [row["similarity"] for row in outcome.accepted] == [None]
+@pytest.mark.parametrize("table", WITHOUT_FACTS)
+def test_without_facts_words_decide(tmp_path: Path, table: str) -> None:
+    texts = WITHOUT_FACTS[table]
+    written = validated(
+        write_texts(tmp_path, table, [text for text, _ in texts]),
+        table,
+        check_facts=False,
+        tables={table: Limits(min_overlap=0.6)},
+    )
+    accepted = [row[find_table(table).answers[0].column] for row in written.accepted]
+    assert accepted == [text for text, wanted in texts if wanted]
 
 
-def test_broken_limit_of_one_table_is_named(text_stage: Any) -> None:
-    own = {"negations": Limits(min_accepted_share=0.9)}
+def test_equal_captions_have_no_difference(tmp_path: Path) -> None:
+    caption = "blue bg - three bees: clipart (ref) a12"
+    assert (
+        "difference_same:caption"
+        in validated(write_texts(tmp_path, "differences", [GOOD["differences"]], caption), "differences").reasons
+    )
+
+
+def test_limits_of_one_table_and_of_similarity(tmp_path: Path) -> None:
+    texts = [GOOD["differences"], "A small dog and a large cat on red, not three bees on blue."]
+    files = write_texts(tmp_path, "differences", texts)
+    wide = validated(files, "differences", tables={"differences": Limits(min_characters=20)})
+    narrow = validated(files, "differences", min_characters=20, tables={"differences": Limits(min_characters=60)})
+    assert (len(wide.accepted), len(narrow.accepted)) == (2, 1)
+    files = write_texts(tmp_path, "negations", [GOOD["negations"], "dog"])
     with pytest.raises(
         InputError, match=r"negations: accepted share 0\.500 breaks validate\.tables\.negations\.min_acc"
     ):
-        text_stage("negations", [GOOD["negations"], "dog"], tables=own)
+        validated(files, "negations", tables={"negations": Limits(min_accepted_share=0.9)})
+    files = write_texts(tmp_path, "negations", [GOOD["negations"]])
+    assert validated(files, "negations", max_similarity=0.7).reasons == {"negation_similarity"}
+    unmeasured = validated(files, "negations", min_similarity=0.9, measure_similarity=False)
+    assert [row["similarity"] for row in unmeasured.accepted] == [None]
 
 
-def test_every_key_of_a_synthesised_table_has_its_checks() -> None:
+ABSENCE = ("bus", "A small dog left of a large cat with no bus, red background.")
+ABSENCE_FAULTS = [
+    ("absent_object_mentioned:caption", "cat", "A small dog left of a large cat with no cat, red background."),
+    # In another word than the caption's: only the facts show it.
+    ("absent_object_not_absent:object", "kitty", "A small dog left of a large cat with no kitty, red background."),
+    ("absent_object_leak:word", "canine", "A small dog left of a large cat with no canine, red background."),
+    # The world draws no carts, so a drawn thing may be called one.
+    ("absent_object_not_absent:unknown", "cart", "A small dog left of a large cat with no cart, red background."),
+    ("absence_denial:none", "bus", "A small dog left of a large cat and a bus, red background."),
+    ("absence_denial:many", "bus", "No small dog left of a large cat, without a bus, red background."),
+    ("absence_denial:another", "bus", "A small dog left of a large cat, not on red."),
+    ("absence_fault:relation", "bus", "A small dog right of a large cat with no bus, red background."),
+    ("absence_fault:object_missing", "bus", "A large cat with no bus, red background."),
+    ("absence_fault:object_added", "bus", "A small dog left of a large cat with no bus but a bee, red background."),
+    ("absence_copies:source", "bus", "img 7 SMALL dog left of large cat, red bg, jpg!"),
+]
+UNITS = [
+    ("a small dog", "a large dog"),
+    ("small dog left of large cat", "small dog right of large cat"),
+    ("a large cat", "a large bus"),
+    ("red background", "blue background"),
+]
+UNIT_FAULTS = [
+    ("unit_fault:object_added", "a small bus, a dog", "a large bus, a dog"),
+    ("unit_fault:size", "a large dog", "a small dog, large cat"),
+    ("unit_overlap", "one scarlet hound", "one azure hound"),
+    ("unit_fault:nothing", "an IMG_7 jpg", "an IMG_7 png"),
+    ("unit_foil_not_false:true", "a small dog", "the small dog"),
+    ("unit_foil_not_false:nothing", "a small dog", "a small thing"),
+    ("unit_foil_overlap", "a small dog", "three blue bees"),
+    ("unit_foil_copies:source", "a small dog", "A small dog!"),
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "faults", "good"), [("absences", ABSENCE_FAULTS, [ABSENCE]), ("units", UNIT_FAULTS, UNITS)]
+)
+def test_tables_of_two_steps(
+    tmp_path: Path, table: str, faults: list[tuple[str, str, str]], good: list[tuple[str, str]]
+) -> None:
+    written = validated(write_steps(tmp_path, table, [*((one, two) for _, one, two in faults), *good]), table)
+    first, second = (answer.column for answer in find_table(table).answers)
+    assert [(row[first], row[second]) for row in written.accepted] == good
+    assert missed(faults, written.quarantine) == []
+    assert written.accepted[0]["caption"].startswith("IMG_7")
+
+
+def test_without_facts_only_the_caption_shows_an_absence(tmp_path: Path) -> None:
+    rows = [(name, text) for reason, name, text in ABSENCE_FAULTS if reason.startswith(("absence_fault", "absent"))]
+    written = validated(write_steps(tmp_path, "absences", rows), "absences", check_facts=False)
+    assert [row["absent_object"] for row in written.accepted] == ["kitty", "cart", "bus", "bus", "bus"]
+    foils = [("a small dog", "the small dog"), ("a small dog", "a bus")]
+    limits = {"units": Limits(min_overlap=0.5)}
+    written = validated(write_steps(tmp_path, "units", foils), "units", check_facts=False, tables=limits)
+    assert [row["unit_foil"] for row in written.accepted] == ["the small dog"]
+
+
+def test_denials() -> None:
+    caption = "a child plays in the park"
+    denials = [
+        (caption, "a child plays in the park with no tree", "tree", None),
+        (caption, "a child plays in the park without any trees", "tree", None),
+        (caption, "a child not wearing a hat plays in the park", "hat", None),
+        (caption, "no bench is in the park where a child plays", "bench", None),
+        (caption, "a child plays in the park; a bench is missing", "park bench", None),
+        (caption, "a child plays in the park without an ice cream", "ice cream", None),
+        (caption, "there isn't a tree in the park where a child plays", "tree", None),
+        (caption, "a child plays in the park with a tree", "tree", "none"),
+        (caption, "no child plays in the park near a tree", "tree", "another"),
+        (caption, "a child plays in no park, but there a tree stands", "tree", "another"),
+        (caption, "no child plays in the park without a tree", "tree", "many"),
+        (caption, "a child plays in the park with no bench", "tree", "another"),
+        # The caption's own denials do not count.
+        ("a park without people", "a park without people, and no tree", "tree", None),
+        ("a park without people", "a park without people and a tree", "tree", "none"),
+    ]
+    wrong = [row for row in denials if find_denial_fault(row[1], row[0], row[2]) != row[3]]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["semclip_paraphrases", "negations"])
+def test_verdicts_and_authors_are_copied(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"text": GOOD[name], "verdict": "yes", "written_by": "generator"},
+        {"text": GOOD[name], "verdict": "no", "written_by": "judge"},
+        {"text": None, "accepted": False, "reason": "unparsable"},
+    ]
+    written = validated(write_rows(tmp_path, name, rows), name)
+    assert [(row["verdict"], row["written_by"]) for row in written.accepted] == [("yes", "generator"), ("no", "judge")]
+    assert [(row["verdict"], row["written_by"]) for row in written.quarantine] == [(None, None)]
+    assert any("rejected:unparsable" in reason for reason in written.reasons)
+
+
+def test_differences_of_one_kind_have_the_same_filters(tmp_path: Path) -> None:
+    good = GOOD["differences"]
+    texts = [good, "Dog and cat on red, not bees on blue.", f"#define {good}", good.replace("bees", "things")]
+    files = write_texts(tmp_path, "differences_cub", texts)
+    written = validated(files, "differences_cub", min_characters=60, max_words=40)
+    assert [row["difference"] for row in written.accepted] == [good]
+    assert [row["reason"] for row in written.quarantine] == [
+        "difference_short",
+        "difference_junk:list",
+        "difference_one_sided:second",
+    ]
+
+
+CATS = "Cats have a slim, supple body, soft fur, and long whiskers."
+CAT_AND_DOG = "Cats are small with soft fur, while dogs have long snouts."
+
+
+def test_descriptions_must_name_their_class(tmp_path: Path) -> None:
+    good = [CATS, f"{CATS} {EVALUATION_QUERY}", "Felines of any canine size, enormous and crimson: a cat."]
+    faults = [
+        ("description_unnamed:class", "A supple body, soft fur, and long whiskers."),
+        ("description_length", "cat"),
+        ("description_echo:lead_in", "Sure! Here is a description of cats."),
+        ("description_tokens", f"{CATS} verbose"),
+        ("description_echo:prompt", "A black cat with a longer description of the class."),
+    ]
+    rows = [{"source": "cat", "text": text} for text in (*good, *(text for _, text in faults))]
+    written = validated(write_rows(tmp_path, "class_descriptions", rows), "class_descriptions")
+    assert [row["description"] for row in written.accepted] == good
+    assert missed(faults, written.quarantine) == []
+    assert {row["class_name"] for row in (*written.accepted, *written.quarantine)} == {"cat"}
+
+
+def test_class_differences_must_name_both_classes(tmp_path: Path) -> None:
+    other = {"source": "cat", "other_id": "dog's", "other_source": "dog"}
+    texts = [CAT_AND_DOG, "Cats are small with soft fur and whiskers.", "It is small, while dogs have long snouts."]
+    rows = [other | {"text": text} for text in texts]
+    written = validated(write_rows(tmp_path, "class_differences", rows), "class_differences")
+    (row,) = written.accepted
+    assert (row["class_name"], row["other_class_name"], row["other_id"]) == ("cat", "dog", "dog's")
+    assert [row["reason"] for row in written.quarantine] == ["difference_unnamed:second", "difference_unnamed:first"]
+
+
+def test_a_text_names_a_class_in_any_number() -> None:
+    names = [
+        ("Two CACTI stand tall.", "cactus", True),
+        ("Flamingos are pink.", "flamingo", True),
+        ("Soft mice hide.", "mouse", True),
+        ("A pair of glasses.", "glasses", True),
+        ("The sparrow is brown.", "Le Conte's Sparrow", True),
+        ("A crop seen from above.", "PermanentCrop", True),
+        ("Some maple trees.", "maple_tree", True),
+        ("A bistro with tables.", "bistro, indoor", True),
+        ("A catalogue of furs.", "cat", False),
+        ("It is small and soft.", "cat", False),
+        ("Anything.", "!!", False),
+    ]
+    assert [row for row in names if says_name(row[0], row[1]) is not row[2]] == []
+
+
+def test_query_paraphrases_may_be_evaluation_sentences_but_no_copies(tmp_path: Path) -> None:
+    texts = [EVALUATION_QUERY, "A little canine waits beside a big cat.", "a SMALL dog is left of a large cat", "dog"]
+    rows = [{"source": "A small dog is left of a large cat.", "text": text} for text in texts]
+    written = validated(write_rows(tmp_path, "query_paraphrases", rows), "query_paraphrases")
+    assert [row["paraphrase"] for row in written.accepted] == texts[:2]
+    assert written.accepted[0]["query"] == "A small dog is left of a large cat."
+    assert {"paraphrase_copies:source", "paraphrase_length"} <= written.reasons
+
+
+def test_scores_are_numbers_with_an_optional_limit(tmp_path: Path) -> None:
+    keys = dict.fromkeys(find_task("score_difference").outputs, "text")
+    texts = [json.dumps(keys | {"score": score}, separators=(",", ":")) for score in (0, 0.5, 1)]
+    files = write_rows(tmp_path, "difference_scores", [{"text": text} for text in texts])
+    free = validated(files, "difference_scores")
+    assert [row["score"] for row in free.accepted] == [0.0, 0.5, 1.0]
+    assert [(row["caption"], row["other_caption"]) for row in free.accepted] == [(CAPTION, OTHER_CAPTION)] * 3
+    strict = validated(files, "difference_scores", tables={"difference_scores": Limits(min_score=0.75)})
+    assert [row["score"] for row in strict.accepted] == [1.0]
+    assert strict.reasons == {"judgement_score"}
+
+
+def test_the_tables_fit_their_tasks_columns_and_settings(settings: Settings) -> None:
     assert sorted(SYNTHESISED) == list(synthesised_tables())
-
-
-def test_the_tasks_of_params_yaml_belong_to_the_tables_that_ask_them(settings: Settings) -> None:
     wanted = {}
-    for name in SYNTHESISED:
-        for answer in find_table(name).answers:
-            wanted |= {task: name for task in (answer.task, find_task(answer.task).judges) if task}
-    assert {name: task.table for name, task in settings.synthesize.tasks.items()} == wanted
-    assert set(settings.validation.tables) == set(wanted.values())
-
-
-@pytest.mark.parametrize("name", SYNTHESISED)
-def test_every_table_is_what_its_tasks_and_columns_say(name: str) -> None:
-    table = find_table(name)
-    columns = set(table.table.schema.names)
-    source, other = table.sources
-    assert table.name == name
-    assert source in columns
-    known = {source}
-    for answer in table.answers:
-        task = find_task(answer.task)
-        assert answer.source in known
-        assert answer.column in columns
-        assert (other in columns) == (other in task.inputs)
-        assert ({"verdict", "written_by"} <= columns) == (task.judges is not None)
-        checked = {check.column for check in answer.checks}
-        assert {f"{number}{answer.suffix}" for number in checked & {"similarity", "score"}} <= columns
-        known.add(answer.column)
-
-
-def test_only_training_tables_are_checked_for_leaks_and_have_facts() -> None:
-    for name in SYNTHESISED:
-        table = find_table(name)
+    for name, table in synthesised_tables().items():
+        columns = set(table.table.schema.names)
+        source, other = table.sources
+        assert table.name == name
+        assert source in columns
+        known = {source}
+        for answer in table.answers:
+            task = find_task(answer.task)
+            wanted |= {task: name for task in (answer.task, task.judges) if task}
+            assert answer.source in known, name
+            assert answer.column in columns, name
+            assert (other in columns) == (other in task.inputs), name
+            assert ({"verdict", "written_by"} <= columns) == (task.judges is not None), name
+            checked = {check.column for check in answer.checks}
+            assert {f"{number}{answer.suffix}" for number in checked & {"similarity", "score"}} <= columns, name
+            assert len({check.reason for check in answer.checks}) == len(answer.checks), name
+            assert len(checked) == len(answer.checks), name
+            known.add(answer.column)
         checked = {check.column for answer in table.answers for check in answer.checks}
         assert ("leak" in checked) == (table.about == "captions" and name != "difference_scores"), name
+        required = [field.name for field in quarantine_of(table.table).schema if not field.nullable]
+        assert required == ["id", "sample", source, "reason"], name
+    assert {name: task.table for name, task in settings.synthesize.tasks.items()} == wanted
+    assert set(settings.validation.tables) == set(wanted.values())
 
 
 def test_no_task_is_left_without_a_table() -> None:
@@ -249,12 +414,5 @@ def test_no_task_is_left_without_a_table() -> None:
 
     used = {answer.task for name in SYNTHESISED for answer in find_table(name).answers}
     judged = {judged for name in used if (judged := find_task(name).judges)}
-    assert used.isdisjoint(judged), "what was judged must go by its judge"
+    assert used.isdisjoint(judged), "a judged table must use its judge's task"
     assert used | judged == set(file_names(tasks.__path__))
-
-
-def test_all_tables_in_one_run(raw_params: dict[str, Any], all_inputs: Any, tmp_path: Path) -> None:
-    summaries = all_inputs(GOOD)
-    assert set(summaries) == {*GOOD, "paraphrases"}
-    assert all(summary["passed"] for summary in summaries.values())
-    assert all((tmp_path / "quarantine" / name / "rejected.parquet").exists() for name in summaries)

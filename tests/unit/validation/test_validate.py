@@ -1,4 +1,4 @@
-"""Every reason has a row that triggers it; accepted and quarantined rows are all rows."""
+"""Paraphrases: every reason has a row that triggers it, no row is lost, and no result depends on the shards."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from components.core.errors import InputError, run_command
 from components.core.settings import Settings
 from components.validation import validate
+from components.validation.joining import join_answers
 from components.validation.measuring.probes import find_probes
+from components.validation.reporting.histograms import TextHistograms
+from components.validation.tables import find_table
+from tests.unit.validation.conftest import (
+    EVALUATION_QUERY,
+    GOOD_1,
+    Answer,
+    Written,
+    missed,
+    validated,
+    write_paraphrases,
+)
 
-QUERY = "Hidden query: a little pup beside some big kitty, all scarlet."
 FRAME = "Someone put a small dog left of a large cat and painted the rest red."
+SAME_1 = "a small DOG sits left of a large cat - red background"
 FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_1_length": {"text_1": "dog cat"},
     "paraphrase_2_length": {"text_2": "word " * 31},
@@ -28,8 +38,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_2_echo:prompt": {
         "text_2": "Concisely while preserving the meaning, tiny hound left of huge tabby, scarlet."
     },
-    "paraphrase_1_leak:sentence": {"text_1": QUERY.upper()},
-    "paraphrase_2_leak:sentence": {"text_2": QUERY},
+    "paraphrase_1_leak:sentence": {"text_1": EVALUATION_QUERY.upper()},
+    "paraphrase_2_leak:sentence": {"text_2": EVALUATION_QUERY},
     "paraphrase_1_leak:frame": {"text_1": FRAME},
     "paraphrase_2_leak:word": {"text_2": "Scarlet backdrop; a tiny canine waits left of one huge tabby."},
     "paraphrase_1_fault:relation": {"text_1": "A small dog sits right of a large cat, red background."},
@@ -41,72 +51,80 @@ FAULTS: dict[str, dict[str, Any]] = {
     "paraphrase_2_rejected:no parse": {"text_2": None, "reason_2": "no parse"},
     "paraphrase_2_rejected:never asked": {"found_2": False},
     "paraphrase_2_rejected:empty answer": {"text_2": "  "},
+    "duplicate:sample": {"pair": 0, "sample": 1, "text_1": SAME_1},
 }
+SEVERAL = "Sure! An unrelated canine sits right of a large cat, red."
 
 
-def test_good_row_is_accepted(stage: Any, answer: Any) -> None:
-    outcome = stage([answer()])
-    (row,) = outcome.accepted
-    assert (row["id"], row["sample"], row["similarity_1"], row["similarity_2"]) == ("pair0", 0, 0.8, 0.8)
+def _planted() -> list[Answer]:
+    """A good row, a row with each fault, and a good row."""
+    faulty = [Answer(**{"pair": pair} | fault) for pair, fault in enumerate(FAULTS.values(), start=1)]
+    return [Answer(), *faulty, Answer(pair=90, text_1=SEVERAL), Answer(pair=91)]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return validated(write_paraphrases(tmp_path_factory.mktemp("planted"), _planted()))
+
+
+def test_faults_are_quarantined_with_their_reasons_and_no_row_is_lost(planted: Written) -> None:
+    assert [row["id"] for row in planted.accepted] == ["pair0", "pair91"]
+    row = planted.accepted[0]
+    assert (row["sample"], row["similarity_1"], row["similarity_2"]) == (0, 0.8, 0.8)
     assert row["caption"].startswith("IMG_7")
-    assert outcome.quarantine == []
+    identities = [f"pair{answer.pair}" for answer in _planted()[1:-1]]
+    assert [row["id"] for row in planted.quarantine] == identities
+    assert missed([(reason,) for reason in FAULTS], planted.quarantine[:-1]) == []
+    summary = planted.summary
+    assert (summary["rows"], summary["accepted"], summary["quarantined"]) == (len(FAULTS) + 3, 2, len(FAULTS) + 1)
+    assert summary["rejected_by_reason"]["paraphrase_2_rejected:no parse"] == 1
+    assert summary["rejected_by_reason"].keys() >= FAULTS.keys()
 
 
-@pytest.mark.parametrize("reason", FAULTS)
-def test_fault_is_quarantined_with_its_reason(stage: Any, answer: Any, reason: str) -> None:
-    outcome = stage([answer(**FAULTS[reason]), answer(pair=1)])
-    assert [row["id"] for row in outcome.accepted] == ["pair1"]
-    (row,) = outcome.quarantine
-    assert reason in row["reason"].split(";")
-    assert outcome.summary["rejected_by_reason"][reason] == 1
+def test_all_reasons_of_a_row_are_named(planted: Written) -> None:
+    reasons = {"paraphrase_1_echo:lead_in", "paraphrase_1_leak:word", "paraphrase_1_similarity"}
+    assert reasons < set(planted.quarantine[-1]["reason"].split(";"))
 
 
-def test_all_reasons_of_a_row_are_named(stage: Any, answer: Any) -> None:
-    fault = {"text_1": "Sure! An unrelated canine sits right of a large cat, red."}
-    (row,) = stage([answer(**fault)]).quarantine
-    wanted = {"paraphrase_1_echo:lead_in", "paraphrase_1_leak:word", "paraphrase_1_similarity"}
-    assert wanted < set(row["reason"].split(";"))
+def test_results_do_not_depend_on_the_shards(planted: Written, tmp_path: Path) -> None:
+    parts = validated(write_paraphrases(tmp_path, _planted()), shard_rows=7)
+    assert (planted.summary["shards"], parts.summary["shards"]) == (1, 4)
+    assert parts.accepted == planted.accepted
+    assert parts.quarantine == planted.quarantine
+    assert parts.summary | {"shards": 1} == planted.summary
+    for folder in ("data", "quarantine"):
+        (one,), (other,) = (
+            [path.read_bytes() for path in (written.files.project / folder).rglob("*.parquet")]
+            for written in (parts, planted)
+        )
+        assert one == other
 
 
-def test_second_sample_that_says_the_same_is_a_duplicate(stage: Any, answer: Any) -> None:
-    same = answer(sample=1, text_1="a small dog sits left of a LARGE cat - red background")
-    other_pair = answer(pair=1)
-    outcome = stage([answer(), same, other_pair])
-    assert [(row["id"], row["sample"]) for row in outcome.accepted] == [("pair0", 0), ("pair1", 0)]
-    assert [(row["sample"], row["reason"]) for row in outcome.quarantine] == [(1, "duplicate:sample")]
+def test_a_pair_whose_samples_follow_each_other_stays_in_one_shard(tmp_path: Path) -> None:
+    pairs = [0, 0, 0, 1, 2, 2, 3]
+    files = write_paraphrases(tmp_path, [Answer(pair=pair, sample=sample) for sample, pair in enumerate(pairs)])
+    table = find_table("paraphrases")
+    with join_answers(table, files.captions / "paraphrases", files.pairs, files.quarantine) as joined:
+        shards = [shard["id"].tolist() for shard in joined.shards(2)]
+        assert shards == [["pair0"] * 3, ["pair1"], ["pair2"] * 2 + ["pair3"]]
+        assert [shard["row"].tolist() for shard in joined.shards(100)] == [list(range(7))]
+        assert all((shard.index == shard["row"]).all() for shard in joined.shards(2))
 
 
-@settings(
-    max_examples=5,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(faults=st.lists(st.sampled_from([None, *FAULTS]), min_size=1, max_size=30))
-def test_no_row_is_lost(stage: Any, answer: Any, faults: list[str | None]) -> None:
-    outcome = stage([answer(pair=pair, **FAULTS.get(fault or "", {})) for pair, fault in enumerate(faults)])
-    assert [row["id"] for row in outcome.accepted] == [f"pair{i}" for i, fault in enumerate(faults) if not fault]
-    ids = [row["id"] for row in (*outcome.accepted, *outcome.quarantine)]
-    assert sorted(ids) == sorted(f"pair{i}" for i in range(len(faults)))
-    summary = outcome.summary
-    assert (summary["rows"], summary["accepted"]) == (len(faults), len(outcome.accepted))
-    assert summary["quarantined"] == len(outcome.quarantine)
-    assert all(row["reason"] for row in outcome.quarantine)
+LIMITS = [
+    ({"min_accepted_share": 0.6}, "paraphrase_1_fault:colour", "accepted share 0.500 breaks validate.min_accepted"),
+    ({"max_echo_share": 0.4}, "paraphrase_1_echo:lead_in", "echo share 0.500 breaks validate.max_echo_share 0.4"),
+    ({"max_leak_share": 0.4}, "paraphrase_2_leak:word", "leak share 0.500 breaks validate.max_leak_share 0.4"),
+]
 
 
-@pytest.mark.parametrize(
-    ("limits", "fault", "named"),
-    [
-        ({"min_accepted_share": 0.6}, "paraphrase_1_fault:colour", "accepted share 0.500 breaks validate.min_accepted"),
-        ({"max_echo_share": 0.4}, "paraphrase_1_echo:lead_in", "echo share 0.500 breaks validate.max_echo_share 0.4"),
-        ({"max_leak_share": 0.4}, "paraphrase_2_leak:word", "leak share 0.500 breaks validate.max_leak_share 0.4"),
-    ],
-)
-def test_broken_share_fails_the_stage_with_outputs_written(
-    *, stage: Any, answer: Any, tmp_path: Path, limits: dict[str, float], fault: str, named: str
+@pytest.mark.parametrize(("limits", "fault", "message"), LIMITS)
+def test_a_broken_share_fails_the_stage_after_its_outputs_are_written(
+    *, tmp_path: Path, limits: dict[str, float], fault: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=named) as caught:
-        stage([answer(**FAULTS[fault]), answer(pair=1)], **limits)
+    files = write_paraphrases(tmp_path, [Answer(**FAULTS[fault]), Answer(pair=1)])
+    with pytest.raises(InputError, match=message) as caught:
+        validated(files, **limits)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
     written = tmp_path / "quarantine" / "paraphrases"
@@ -115,39 +133,56 @@ def test_broken_share_fails_the_stage_with_outputs_written(
     assert f"look at {tmp_path / 'docs' / 'paraphrases' / 'index.html'} and {written}" in str(caught.value)
 
 
-def test_share_at_its_limit_passes(stage: Any, answer: Any) -> None:
-    answers = [answer(**FAULTS["paraphrase_1_leak:frame"]), answer(pair=1)]
-    assert stage(answers, min_accepted_share=0.5, max_leak_share=0.5).summary["passed"] is True
+def test_limits_hold_for_the_whole_table_and_a_share_at_its_limit_passes(tmp_path: Path) -> None:
+    fault = FAULTS["paraphrase_1_leak:frame"]
+    answers = [Answer(pair=pair, **(fault if pair > 1 else {})) for pair in range(4)]
+    summary = validated(
+        write_paraphrases(tmp_path, answers), shard_rows=2, min_accepted_share=0.5, max_leak_share=0.5
+    ).summary
+    assert summary["passed"] is True
+    expectations = {entry["column"]: entry for entry in reversed(summary["expectations"])}
+    assert expectations["accepted"]["observed"] == 0.5
+    assert (expectations["leak_1"]["failing_rows"], expectations["leak_1"]["success"]) == (2, False)
 
 
-def test_nothing_is_written_beside_the_outputs(
-    documented_stage: Any, answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_outputs_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    outcome = documented_stage([answer(), answer(pair=1)], shard_rows=1)
+    files = validated(write_paraphrases(tmp_path, [Answer(), Answer(pair=1)]), docs=True, shard_rows=1).files
     assert list((tmp_path / "cwd").iterdir()) == []
-    files = outcome.files
     assert [path.name for path in (files.project / "data" / "validated").rglob("*.*")] == ["paraphrases.parquet"]
     assert {path.name for path in (files.quarantine / "paraphrases").iterdir()} == {"rejected.parquet", "summary.json"}
 
 
-def test_facts_wanted_without_the_embedded_world(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:
+def test_an_interrupted_stage_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr(TextHistograms, "add", fail)
+    with pytest.raises(RuntimeError, match="lost"):
+        validated(write_paraphrases(tmp_path, [Answer(), Answer(pair=1)]), shard_rows=1)
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "quarantine" / "paraphrases").iterdir()) == []
+
+
+def test_a_row_without_a_first_answer_has_no_other_reason(tmp_path: Path) -> None:
+    written = validated(write_paraphrases(tmp_path, [Answer(text_1=None, found_2=False, reason_1="too long")]))
+    assert (written.accepted, written.reasons) == ([], {"paraphrase_1_rejected:too long"})
+
+
+def test_other_sources_have_no_scenes(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    evaluation = write_paraphrases(tmp_path, [Answer(text_1=GOOD_1)]).evaluation
     raw_params["prepare"] |= {"source": "folder", "folder": "pictures"}
     with pytest.raises(InputError, match=r"validate\.check_facts"):
-        find_probes(Settings.model_validate(raw_params), inputs([answer()]).evaluation)
-
-
-def test_other_sources_know_nothing_of_scenes(inputs: Any, answer: Any, raw_params: dict[str, Any]) -> None:
-    raw_params["prepare"] |= {"source": "folder", "folder": "pictures"}
+        find_probes(Settings.model_validate(raw_params), evaluation)
     raw_params["validate"]["check_facts"] = False
-    probes = find_probes(Settings.model_validate(raw_params), inputs([answer()]).evaluation)
+    probes = find_probes(Settings.model_validate(raw_params), evaluation)
     assert probes.find_leak("A canine in the grass.") is None
-    assert probes.find_leak(QUERY) == "sentence"
+    assert probes.find_leak(EVALUATION_QUERY) == "sentence"
     assert probes.facts is None
 
 
-def test_command_ends_in_one_line_when_inputs_are_missing(
+def test_an_unknown_table_or_a_missing_input_is_one_line(
     raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -156,14 +191,5 @@ def test_command_ends_in_one_line_when_inputs_are_missing(
     assert ended.value.code == 1
     missing = "data/captions/class_descriptions/class_description.parquet"
     assert capsys.readouterr().err.startswith(f"error: {missing} is missing")
-
-
-def test_all_first_answers_rejected(stage: Any, answer: Any) -> None:
-    outcome = stage([answer(**FAULTS["paraphrase_1_rejected:too long, wants 15"])])
-    assert outcome.accepted == []
-    assert outcome.reasons == {"paraphrase_1_rejected:too long, wants 15"}
-
-
-def test_a_table_that_params_yaml_does_not_name_is_refused(raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"validate\.tables: 'paraphrase' is unknown: did you mean 'paraphrases'\?"):
         validate.run(Settings.model_validate(raw_params), "paraphrase")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import inflect
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +15,8 @@ from components.validation.checks.numbers_and_names import find_lost_name, find_
 WORDS = inflect.engine()
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
+def test_a_number_is_kept_in_digits_or_words() -> None:
+    rows = [
         ("3 dogs on grass", "Three dogs are on the lawn."),
         ("three dogs on grass", "3 dogs are on the lawn."),
         ("two cats", "A pair of cats."),
@@ -36,15 +34,12 @@ WORDS = inflect.engine()
         ("1,200 runners", "1200 runners."),
         ("two doors", "A two-part doorway."),
         ("one dog", "A dog."),
-    ],
-)
-def test_a_number_is_kept_in_digits_or_words(source: str, text: str) -> None:
-    assert find_lost_number(text, source) is None
+    ]
+    assert [row for row in rows if find_lost_number(row[1], row[0]) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("source", "text", "fault"),
-    [
+def test_a_number_is_lost() -> None:
+    rows = [
         ("3 dogs on grass", "Some dogs are on the lawn.", "digits"),
         ("three dogs on grass", "Dogs are on the lawn.", "word"),
         ("three dogs on grass", "Four dogs are on the lawn.", "word"),
@@ -59,15 +54,12 @@ def test_a_number_is_kept_in_digits_or_words(source: str, text: str) -> None:
         ("Boeing 747 landing", "An airliner is landing.", "digits"),
         ("1,200 runners", "Many runners.", "digits"),
         ("dog.jpg: 3 dogs and two cats", "Three dogs and cats.", "word"),
-    ],
-)
-def test_a_number_is_lost(source: str, text: str, fault: str) -> None:
-    assert find_lost_number(text, source) == fault
+    ]
+    assert [row for row in rows if find_lost_number(row[1], row[0]) != row[2]] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_numbers_that_count_nothing_may_go() -> None:
+    rows = [
         "photo-5029.png >> large bomb right of large horse >> red",
         "picture 6901: large key / large bicycle, blue",
         "large couch, gray background - stock photo E19",
@@ -90,10 +82,8 @@ def test_a_number_is_lost(source: str, text: str, fault: str) -> None:
         "two-tone car, three-legged chair",
         "a cat rests below a hat, with blue behind the two.",
         "9" * 5000,
-    ],
-)
-def test_numbers_that_count_nothing_may_go(source: str) -> None:
-    assert find_lost_number("Something else altogether.", source) is None
+    ]
+    assert [text for text in rows if find_lost_number("Something else altogether.", text)] == []
 
 
 @settings(max_examples=200)
@@ -106,23 +96,19 @@ def test_a_number_in_words_is_the_same_in_digits_and_no_other(number: int, other
         assert find_lost_number(f"There are {WORDS.number_to_words(str(other))} dogs.", f"{number} dogs") == "digits"
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
+def test_a_name_is_kept() -> None:
+    rows = [
         ("a view of the Eiffel Tower at night", "The Eiffel tower after dark."),
         ("a man wearing Nike's shoes", "A man in nike shoes."),
         ("people in front of the Café de Flore", "People outside cafe de flore."),
         ("a walk through London", "Walking in London's streets."),
         ("a photo of two Labradors playing", "A labrador plays with another one."),
-    ],
-)
-def test_a_name_is_kept(source: str, text: str) -> None:
-    assert find_lost_name(text, source) is None
+    ]
+    assert [row for row in rows if find_lost_name(row[1], row[0]) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
+def test_a_name_is_lost() -> None:
+    rows = [
         ("a view of the Eiffel Tower at night", "A tower after dark."),
         ("a view of the Eiffel Tower at night", "Eiffel's work after dark."),
         ("The Eiffel Tower at night", "A tower after dark."),
@@ -130,15 +116,12 @@ def test_a_name_is_kept(source: str, text: str) -> None:
         ("tourists in front of the Brandenburg Gate", "Tourists before a gate."),
         ("a woman in a Jean-Luc dress", "A woman in a dress by Luc."),
         ("IMG_3.jpg a walk through London", "A walk through a city."),
-    ],
-)
-def test_a_name_is_lost(source: str, text: str) -> None:
-    assert find_lost_name(text, source) == "name"
+    ]
+    assert [row for row in rows if find_lost_name(row[1], row[0]) != "name"] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_capitals_that_name_nothing_may_go() -> None:
+    rows = [
         "Large Red Dog On Blue Background",
         "Vintage Wooden Chair for sale",
         "Golden Gate Bridge, San Francisco",
@@ -152,10 +135,8 @@ def test_a_name_is_lost(source: str, text: str) -> None:
         "I think I'm happy here",
         "Photo: dog (Large) [Red]",
         "",
-    ],
-)
-def test_capitals_that_name_nothing_may_go(source: str) -> None:
-    assert find_lost_name("something else altogether", source) is None
+    ]
+    assert [text for text in rows if find_lost_name("something else altogether", text)] == []
 
 
 def test_no_alt_text_of_the_embedded_world_has_names_or_other_numbers_than_its_counts() -> None:

@@ -70,7 +70,7 @@ def test_remembers_the_texts_used_last_and_no_more(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(similarity, "embed", counted)
     monkeypatch.setattr(similarity, "_BLOCK", 3)
-    vectors = SentenceVectors(remembered=4)
+    vectors = SentenceVectors(kept=4)
     texts = [str(number) for number in range(9)]
     assert vectors.similarities(texts, texts).tolist() == [1.0] * 9
     assert vectors.similarities(["8", "7"], ["6", "8"]).tolist() == [0.0, 0.0]
@@ -83,5 +83,4 @@ def test_remembers_the_texts_used_last_and_no_more(monkeypatch: pytest.MonkeyPat
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
     monkeypatch.setattr(similarity, "_BLOCK", 1)
-    monkeypatch.setattr(similarity, "_SHOWN", 1)
-    np.testing.assert_allclose(SentenceVectors(remembered=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)
+    np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)

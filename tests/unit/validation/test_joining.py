@@ -1,4 +1,4 @@
-"""Tables that do not belong together are refused, by file and row."""
+"""Answers are joined without loss, and tables that do not belong together are refused, by file and row."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from components.core.errors import InputError
 from components.core.records import GENERATIONS, PAIRS
 from components.core.settings import Limits
-from components.validation.joining.answers import join_answers
-from components.validation.joining.sql import shown_columns
+from components.validation.joining import join_answers, shown_columns
 from components.validation.tables import find_table
+from tests.unit.validation.conftest import Answer, write_paraphrases, write_texts
 
 
 def _joined(files: Any, table: str = "paraphrases") -> Any:
@@ -30,8 +30,10 @@ def _join(files: Any, size: int = 1000) -> Any:
         return pd.concat(joined.shards(size))
 
 
-def test_keeps_every_first_answer_in_order(inputs: Any, answer: Any) -> None:
-    frame = _join(inputs([answer(pair=2), answer(pair=1, found_2=False), answer(pair=1, sample=1)]))
+def test_keeps_every_first_answer_in_order(tmp_path: Path) -> None:
+    frame = _join(
+        write_paraphrases(tmp_path, [Answer(pair=2), Answer(pair=1, found_2=False), Answer(pair=1, sample=1)])
+    )
     assert list(zip(frame["id"], frame["sample"], strict=True)) == [("pair2", 0), ("pair1", 0), ("pair1", 1)]
     assert list(frame["rejected_paraphrase_2"]) == [None, "never asked", None]
     assert list(frame["row"]) == [0, 1, 2]
@@ -49,84 +51,64 @@ def _set(column: str, value: str) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
+def test_tables_that_do_not_fit(tmp_path: Path) -> None:
+    faults: list[tuple[str, Callable[[pa.Table], pa.Table], str]] = [
         ("paraphrase_1", lambda table: table.slice(0, 0), r"paraphrase_1\.parquet has no rows"),
-        (
-            "paraphrase_1",
-            lambda table: pa.concat_tables([table, table]),
-            r"paraphrase_1\.parquet has two answers .*pair0",
-        ),
-        (
-            "paraphrase_1",
-            lambda table: table.slice(1),
-            r"paraphrase_2\.parquet answers rows that .*paraphrase_1\.parquet lacks",
-        ),
-        (
-            "paraphrase_1",
-            _set("source", "other caption"),
-            r"paraphrase_1\.parquet asks about a caption .*id pair0, sample 0",
-        ),
-        (
-            "paraphrase_2",
-            _set("source", "other text"),
-            r"paraphrase_2\.parquet rewrites another text .*id pair0, sample 0",
-        ),
-    ],
-)
-def test_tables_that_do_not_fit(inputs: Any, answer: Any, name: str, change: Any, message: str) -> None:
-    files = inputs([answer(), answer(pair=1)])
-    _change(files.captions / "paraphrases" / f"{name}.parquet", GENERATIONS, change)
-    with pytest.raises(InputError, match=message):
-        _join(files)
-
-
-def test_pair_that_is_gone(inputs: Any, answer: Any) -> None:
-    files = inputs([answer(), answer(pair=1)])
+        ("paraphrase_1", lambda table: pa.concat_tables([table, table]), r"_1\.parquet has two answers .*pair0"),
+        ("paraphrase_1", lambda table: table.slice(1), r"_2\.parquet has answers for rows that .*_1\.parquet lacks"),
+        ("paraphrase_1", _set("source", "other"), r"_1\.parquet has a question about a caption .*id pair0, sample 0"),
+        ("paraphrase_2", _set("source", "other"), r"_2\.parquet rewrites a text that differs .*id pair0, sample 0"),
+    ]
+    for name, change, message in faults:
+        files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
+        _change(files.captions / "paraphrases" / f"{name}.parquet", GENERATIONS, change)
+        with pytest.raises(InputError, match=message):
+            _join(files)
+    files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     _change(files.pairs, PAIRS, lambda table: table.filter(pc.equal(table.column("id"), "pair1")))
     with pytest.raises(InputError, match="id pair0, sample 0"):
         _join(files)
 
 
-def test_truncated_file_is_named(inputs: Any, answer: Any) -> None:
-    files = inputs([answer()])
+def test_truncated_file_is_named(tmp_path: Path) -> None:
+    files = write_paraphrases(tmp_path, [Answer()])
     path = files.captions / "paraphrases" / "paraphrase_2.parquet"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InputError, match=r"paraphrase_2\.parquet cannot be read"):
         _join(files)
 
 
-def test_path_with_the_signs_of_a_pattern(inputs: Any, answer: Any, tmp_path: Path) -> None:
-    files = inputs([answer(), answer(pair=1)])
+def test_path_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
+    files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     odd = tmp_path / "it's [a] folder*?"
     odd.mkdir()
     (files.captions / "paraphrases").rename(odd / "paraphrases")
     assert len(_join(replace(files, captions=odd))) == 2
+    assert list(files.quarantine.iterdir()) == [], "the join leaves no file behind"
 
 
-def test_odd_white_space_is_no_answer(inputs: Any, answer: Any) -> None:
-    frame = _join(inputs([answer(text_2="\u2003\u00a0\x1c\n"), answer(pair=1, text_2=" \u2003a")]))
+def test_odd_white_space_is_no_answer(tmp_path: Path) -> None:
+    frame = _join(write_paraphrases(tmp_path, [Answer(text_2="\u2003\u00a0\x1c\n"), Answer(pair=1, text_2=" \u2003a")]))
     assert frame["paraphrase_2"].tolist() == [None, " \u2003a"]
     assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None]
 
 
-def test_reasons_stay_one_entry_of_a_list(inputs: Any, answer: Any) -> None:
-    frame = _join(inputs([answer(text_1=None, found_2=False, reason_1="failed: a; b\x00c")]))
+def test_reasons_stay_one_entry_of_a_list(tmp_path: Path) -> None:
+    frame = _join(write_paraphrases(tmp_path, [Answer(text_1=None, found_2=False, reason_1="failed: a; b\x00c")]))
     assert frame["rejected_paraphrase_1"].tolist() == ["failed: a, b c"]
     assert frame["rejected_paraphrase_2"].tolist() == [None]
 
 
-def test_of_two_rows_of_a_pair_the_first_counts(inputs: Any, answer: Any) -> None:
-    files = inputs([answer()])
+def test_of_two_rows_of_a_pair_the_first_counts(tmp_path: Path) -> None:
+    files = write_paraphrases(tmp_path, [Answer()])
     pairs = PAIRS.read(files.pairs)
     other = _set("facts", "other")(_set("caption", "other caption")(pairs))
     PAIRS.write(files.pairs, pa.concat_tables([pairs, other]))
     assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
 
 
-def test_judgements_come_along(texts_of: Any) -> None:
-    files = texts_of("semclip_paraphrases", ["A dog.", "A cat."])
+def test_judgements_come_along(tmp_path: Path) -> None:
+    files = write_texts(tmp_path, "semclip_paraphrases", ["A dog.", "A cat."])
     path = files.captions / "semclip_paraphrases" / "judge_paraphrase.parquet"
     _change(path, GENERATIONS, lambda table: _set("verdict", "no")(_set("written_by", "judge")(table)))
     with _joined(files, "semclip_paraphrases") as joined:
@@ -137,18 +119,18 @@ def test_judgements_come_along(texts_of: Any) -> None:
     ]
 
 
-def test_a_table_about_classes_needs_no_pairs(texts_of: Any) -> None:
-    files = texts_of("class_descriptions", ["It has four legs."], source="dog")
+def test_a_table_about_classes_needs_no_pairs(tmp_path: Path) -> None:
+    files = write_texts(tmp_path, "class_descriptions", ["It has four legs."], "dog")
     files.pairs.unlink()
     with _joined(files, "class_descriptions") as joined:
         (frame,) = joined.shards(10)
     assert frame[["class_name", "description", "facts"]].to_numpy().tolist() == [["dog", "It has four legs.", None]]
 
 
-def test_pair_without_facts_is_named(inputs: Any, answer: Any, joined_in: Callable[[Any], Any]) -> None:
-    files = inputs([answer(), answer(pair=1)])
+def test_pair_without_facts_is_named(tmp_path: Path) -> None:
+    files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     _change(files.pairs, PAIRS, lambda table: pa.concat_tables([table.slice(0, 1), _without_facts(table.slice(1))]))
-    with joined_in(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):
+    with _joined(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):
         joined.require_facts(files.pairs)
 
 
@@ -157,22 +139,16 @@ def _without_facts(table: pa.Table) -> pa.Table:
     return table.set_column(at, table.schema.field(at), pa.nulls(table.num_rows, pa.string()))
 
 
-def test_full_disk_is_one_line(inputs: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise duckdb.IOException("Could not write all bytes to file\nNo space left on device")
 
-    monkeypatch.setattr("components.validation.joining.answers._join", full)
-    files = inputs([answer()])
+    monkeypatch.setattr("components.validation.joining._join", full)
+    files = write_paraphrases(tmp_path, [Answer()])
     with pytest.raises(
         InputError, match=r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
     ):
         _join(files)
-    assert list(files.quarantine.iterdir()) == []
-
-
-def test_the_joined_rows_leave_nothing_behind(inputs: Any, answer: Any) -> None:
-    files = inputs([answer()])
-    _join(files)
     assert list(files.quarantine.iterdir()) == []
 
 

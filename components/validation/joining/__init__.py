@@ -1,1 +1,0 @@
-"""The answers of a table's tasks as rows, joined out of core."""

@@ -1,0 +1,245 @@
+"""The report of a table: uniform samples, histograms, MLflow metrics, and Data Docs without active content."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from components.core.errors import InputError
+from components.tracking import make_client
+from components.validation import validate
+from components.validation.reporting.histograms import TextHistograms, lexical_distance
+from components.validation.reporting.report import (
+    MOST_REASONS,
+    RejectedRow,
+    RejectedRows,
+    TableReport,
+    Tally,
+    sample_rows,
+)
+from components.validation.suites import SuiteResult
+from tests.unit.validation.conftest import Answer, validated, write_paraphrases
+
+HOSTILE = "<script>alert(1)</script><img src=https://example.org/x.png> $PATH {{ 7*7 }}"
+
+
+class Page(HTMLParser):
+    """What a page would run or fetch, and where it leads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.fetched, self.links = path, [], []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+        elif tag in {"script", "iframe", "object"} or "src" in found or tag == "link":
+            self.fetched.append(found.get("src") or tag)
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data Docs of a good row, a short one with a hostile second answer, and one with a hostile failure."""
+    short = Answer(pair=1, text_1="dog cat", text_2=HOSTILE)
+    failed = Answer(pair=2, text_1=None, found_2=False, reason_1=HOSTILE)
+    files = write_paraphrases(tmp_path_factory.mktemp("docs"), [Answer(), short, failed])
+    return validated(files, docs=True).files.docs / "paraphrases"
+
+
+def test_index_leads_to_every_page(docs: Path) -> None:
+    index = (docs / "index.html").read_text("utf-8")
+    assert "rejected_paraphrases.html" in index
+    for suite in ("paraphrases_answers", "paraphrases_shares"):
+        assert re.search(rf'href="validations/{suite}/[^"]*\.html"', index), suite
+    assert (docs / "quality" / "paraphrases.png").read_bytes().startswith(b"\x89PNG")
+    assert 'src="quality/paraphrases.png"' in index
+
+
+def test_links_lead_to_files_that_are_there(docs: Path) -> None:
+    pages = [Page(path) for path in docs.rglob("*.html")]
+    links = [(page, link) for page in pages for link in page.links if link[:1] not in {"#", ""}]
+    targets = {(page.path.parent / link).resolve() for page, link in links if not link.startswith("https://")}
+    assert targets
+    assert [target for target in targets if not target.is_file()] == []
+
+
+def test_the_index_and_the_rejected_rows_fetch_and_run_nothing(docs: Path) -> None:
+    for name, wanted in (("index.html", ["quality/paraphrases.png"]), ("rejected_paraphrases.html", [])):
+        assert Page(docs / name).fetched == wanted
+        assert "url(http" not in (docs / name).read_text("utf-8").replace("'", "")
+
+
+def test_rejected_rows_stand_under_their_reasons(docs: Path) -> None:
+    page = (docs / "rejected_paraphrases.html").read_text("utf-8")
+    sections = re.split(r"<h2 id=\"reason-\d+\">", page)
+    short = next(section for section in sections if section.startswith("paraphrase_1_length</h2>"))
+    assert "dog cat" in short
+    assert "IMG_7 small dog" in short
+    assert "pair pair1" in short
+    assert "2 of 3 rows rejected" in page
+
+
+def test_hostile_texts_are_shown_and_not_interpreted(docs: Path) -> None:
+    shown = "&lt;script&gt;alert(1)&lt;/script&gt;"
+    assert shown in (docs / "rejected_paraphrases.html").read_text("utf-8")
+    (suite,) = (docs / "validations" / "paraphrases_answers").rglob("*.html")
+    assert shown in suite.read_text("utf-8")
+    assert "<script>alert" not in suite.read_text("utf-8")
+    assert "{{ 7*7 }}" in suite.read_text("utf-8")
+
+
+def _example(row: int) -> RejectedRow:
+    return RejectedRow(row, f"pair{row}", 0, {"caption": "c"}, ("even" if row % 2 == 0 else "odd", "all"))
+
+
+def test_a_sample_is_distinct_sorted_and_spread() -> None:
+    assert sample_rows(7, most=7).tolist() == list(range(7))
+    sample = sample_rows(100_000, most=1000)
+    assert len(set(sample.tolist())) == 1000
+    assert (np.diff(sample) > 0).all()
+    tenths = np.bincount(sample // 10_000, minlength=10)
+    assert tenths.min() > 60
+    assert tenths.max() < 140
+
+
+def test_examples_do_not_depend_on_the_shards() -> None:
+    rows = [_example(row) for row in range(400)]
+    whole, parts = RejectedRows(), RejectedRows()
+    whole.add(rows)
+    for start, end in pairwise([0, 0, 1, 7, 250, 399, 400]):
+        parts.add(rows[start:end])
+    for reason in ("all", "even", "odd"):
+        assert parts.of(reason) == whole.of(reason)
+        assert len(whole.of(reason)) == 5
+    assert {example.row % 2 for example in whole.of("odd")} == {1}
+    assert [example.row for example in whole.of("all")] != list(range(5))
+
+
+def test_reasons_without_end_are_bounded() -> None:
+    examples = RejectedRows()
+    examples.add(RejectedRow(row, "pair", 0, {}, (f"failed: {row}",)) for row in range(2 * MOST_REASONS))
+    assert examples.of("failed: 0") != []
+    assert examples.of(f"failed: {2 * MOST_REASONS - 1}") == []
+
+
+TEXTS = ["a small dog sits on grass", "red", "two cats on a large sofa", "a dog"]
+SOURCES = ["a small dog on grass", "a red bus", "two large cats", "a dog"]
+SIMILARITIES = [0.9, 0.4, math.nan, 1.0]
+ACCEPTED = [True, False, True, False]
+
+
+def _histograms(shard: int) -> TextHistograms:
+    histograms = TextHistograms("rewrites")
+    for start in range(0, len(TEXTS), shard):
+        part = slice(start, start + shard)
+        histograms.add(TEXTS[part], SOURCES[part], SIMILARITIES[part], ACCEPTED[part])
+    return histograms
+
+
+def test_the_lexical_distance_counts_words() -> None:
+    distances = [
+        ("a dog", "A dog!", 0.0),
+        ("a dog", "two cats", 1.0),
+        ("a dog left of a cat", "a cat left of a dog", 2 / 6),
+        ("a red dog", "a dog", 1 / 3),
+        ("", "a dog", 1.0),
+        ("", "", 0.0),
+    ]
+    assert [lexical_distance(text, source) for text, source, _ in distances] == pytest.approx(
+        [distance for *_, distance in distances]
+    )
+
+
+def test_texts_are_counted_before_and_after_filtering() -> None:
+    lengths, distances, similarities = (counts.sum(axis=1).tolist() for counts in _histograms(4).counts)
+    assert (lengths, distances) == ([4, 2], [4, 2])
+    assert similarities == [3, 1], "a similarity that is missing is left out"
+    words = np.flatnonzero(_histograms(4).counts[0][0]) + 1
+    assert words.tolist() == [1, 2, 6]
+
+
+def test_values_beyond_the_axis_are_counted_at_its_end() -> None:
+    histograms = TextHistograms("long")
+    histograms.add(["word " * 500, ""], ["a dog", "a dog"], [-0.9, 1.0000001], [True, True])
+    assert [(counts[0, 0], counts[0, -1]) for counts in histograms.counts] == [(1, 1), (0, 2), (1, 1)]
+
+
+def test_shards_make_no_difference(tmp_path: Path) -> None:
+    for shard in (1, 3):
+        for whole, parts in zip(_histograms(4).counts, _histograms(shard).counts, strict=True):
+            assert whole.tolist() == parts.tolist()
+    one, other = _histograms(4).write(tmp_path / "one.png"), _histograms(1).write(tmp_path / "other.png")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_picture_has_three_histograms_before_and_after(tmp_path: Path) -> None:
+    histograms = TextHistograms("paraphrases")
+    assert histograms.write(tmp_path / "empty.png").stat().st_size > 0
+    histograms.add(TEXTS, SOURCES, SIMILARITIES, ACCEPTED)
+    with Image.open(histograms.write(tmp_path / "paraphrases.png")) as picture:
+        assert picture.width >= 1200
+        assert "Software" not in picture.info
+        pixels = np.asarray(picture.convert("RGB"))
+    assert plt.get_fignums() == [], "no figure is left in pyplot"
+    for colour in ((0xC3, 0xCA, 0xD4), (0x4A, 0x8F, 0xDD)):
+        columns = np.flatnonzero((pixels == colour).all(axis=2).any(axis=0)) * 3 // pixels.shape[1]
+        assert set(columns) == {0, 1, 2}
+
+
+def _last_run() -> Any:
+    client = make_client()
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    return client.search_runs(experiments, order_by=["attributes.start_time DESC"], max_results=1)[0]
+
+
+def _artifacts(run: Any, folder: str = "") -> set[str]:
+    return {entry.path for entry in make_client().list_artifacts(run.info.run_id, folder)}
+
+
+def test_counts_and_reports_are_in_the_run_even_of_a_broken_limit(
+    track_in: Callable[[Path], None], tmp_path: Path
+) -> None:
+    track_in(tmp_path)
+    answers = [Answer(), Answer(pair=1, text_1="dog cat"), Answer(pair=2)]
+    answers += [Answer(pair=3, text_1=None, found_2=False, reason_1="failed: HTTP 500: <oops> #\u00e9")]
+    files = write_paraphrases(tmp_path, answers)
+    validated(files, docs=True, run=validate.run_tracked, min_accepted_share=0.5)
+    run = _last_run()
+    assert (run.info.status, run.data.tags["stage"]) == ("FINISHED", "validate")
+    assert len(run.data.tags["input.captions.sha256"]) == 64
+    assert run.data.params["min_accepted_share"] == "0.5"
+    wanted = {"rows": 4, "accepted": 2, "quarantined": 2, "accepted_share": 0.5, "rejected/paraphrase_1_length": 1}
+    wanted |= {"rejected/paraphrase_1_rejected_failed_ HTTP 500_ _oops_ __": 1}
+    assert {name: run.data.metrics[f"validate/paraphrases/{name}"] for name in wanted} == wanted
+    assert _artifacts(run) == {"summary.json", "paraphrases"}
+    assert {"paraphrases/index.html", "paraphrases/rejected_paraphrases.html"} <= _artifacts(run, "paraphrases")
+    assert _artifacts(run, "paraphrases/quality") == {"paraphrases/quality/paraphrases.png"}
+    with pytest.raises(InputError, match=r"breaks validate\.min_accepted_share"):
+        validated(files, docs=True, run=validate.run_tracked, min_accepted_share=0.9)
+    run = _last_run()
+    assert run.info.status == "FAILED"
+    assert run.data.metrics["validate/paraphrases/rows"] == 4
+    assert _artifacts(run) == {"summary.json", "paraphrases"}
+
+
+def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
+    reasons = Counter({"failed: a?": 2, "failed: a!": 3, "x" * 500: 1})
+    tally = Tally(rows=6, marked=Counter(accepted=0), reasons=reasons)
+    shares = SuiteResult("shares", True, {}, [])
+    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], [], TextHistograms("table")).metrics()
+    assert metrics["validate/table/rejected/failed_ a_"] == 5
+    assert max(map(len, metrics)) < 250
