@@ -85,11 +85,11 @@ def load_rows() -> None:
     from components.core.checking import load_checked
     from components.core.compute.distributed import World
     from components.encoders.adapter.encoder import Encoder
+    from components.methods.registry import find_entry
     from components.training.data import Files, load_data
-    from components.training.train import find_entry
 
     settings = load_checked()
-    entry = find_entry(settings, "paraclip")
+    entry = find_entry(settings.methods, "paraclip")
     files = Files(validated=entry.reads)
     load_data(settings, entry.method, entry.hyper, Encoder.load(files.base), files, World(), "cpu")
 

@@ -17,10 +17,9 @@ from components.core.provenance import code_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.encoders.adapter.tokens import Tokenizer
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, info_nce
+from components.methods.contract.method import Visits
 from components.methods.contract.optimisation import Optimisation
-from components.methods.contract.visits import Visits
 from components.tracking import TrackedRun
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to

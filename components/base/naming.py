@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from components.core.records import PAIRS
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import RELATIONS, Scene
-from components.methods.contract.features import Features, unit
+from components.methods.contract.losses import Features, unit
 from components.training.rows.batches import Rows
 
 SHOWN, PLACES = "shown", "places"

@@ -15,6 +15,7 @@ from components.core.project import run_in_project, start
 from components.core.settings import Settings
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
+from components.methods.registry import find_entry
 from components.study.seeds import folders_of, seeded
 from components.training import train
 from components.training.data import Files
@@ -29,7 +30,7 @@ def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
     settings = seeded(settings, seed)
     files = Files(
         base=folders.models / BASE.name,
-        validated=train.find_entry(settings, encoder).reads,
+        validated=find_entry(settings.methods, encoder).reads,
         embeddings=folders.embeddings,
         pairs=folders.pairs,
         models=folders.models,

@@ -13,8 +13,7 @@ from torch import nn
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import Method
-from components.methods.contract.perturb import Perturb
+from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method
 from components.training.rows.batches import Batch
 from tests.support.params import every_method

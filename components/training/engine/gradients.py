@@ -24,8 +24,8 @@ from components.core.column_names import NEIGHBOUR
 from components.core.compute.distributed import World
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
-from components.methods.contract.features import Feature, Features
-from components.methods.contract.perturb import Perturb
+from components.methods.contract.losses import Feature, Features
+from components.methods.contract.method import Perturb
 
 if TYPE_CHECKING:
     from components.training.rows.batches import Batch, Rows

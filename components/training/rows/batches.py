@@ -18,7 +18,7 @@ from components.core.arrays import rows_of
 from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.encoders.adapter.tokens import Tokens
-from components.methods.contract.visits import Visits
+from components.methods.contract.method import Visits
 from components.training.rows.crops import Crops
 from components.training.rows.query_log import QueryLog
 

@@ -25,8 +25,7 @@ from components.core.text_column import TextColumn
 from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import Tokenizer, Tokens
-from components.methods.contract.neighbours import Neighbours
-from components.methods.contract.visits import Visits
+from components.methods.contract.method import Neighbours, Visits
 from components.training.rows.batches import OtherImages, Rows, Sampler, TableSource, Vectors, groups_of
 from components.training.rows.examples import IMAGE_IDS, Columns
 from components.training.rows.query_log import QueryLog

@@ -22,10 +22,10 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
+from components.methods.registry import find_entry
 from components.training.data import load_data
 from components.training.held_out import Data, choose_held_out
 from components.training.shards.source import ShardSource
-from components.training.train import find_entry
 from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
@@ -50,7 +50,7 @@ def _load(
     world: World, name: str, train: dict[str, Any] | None = None, ranks: Ranks | None = None, **hyper: Any
 ) -> Loaded:
     settings = world_settings(world.folder / "state", **(train or {}))
-    entry = find_entry(settings, name)
+    entry = find_entry(settings.methods, name)
     chosen = changed(entry.hyper, **hyper)
     encoder = entry.method.start(Encoder.load(world.files.base), chosen)
     return Loaded(load_data(settings, entry.method, chosen, encoder, world.files, ranks or Ranks(), "cpu"), encoder)

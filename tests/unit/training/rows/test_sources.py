@@ -19,7 +19,7 @@ from components.core.records import PAIRS
 from components.core.table import Table
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.method import Neighbours
 from components.training.rows import sources
 from components.training.rows import sources as token_cache
 from components.training.rows.batches import TableSource
