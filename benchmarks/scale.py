@@ -86,11 +86,11 @@ def load_rows() -> None:
     from components.core.compute.distributed import World
     from components.encoders.adapter.encoder import Encoder
     from components.methods.registry import find_entry
-    from components.training.data import Files, load_data
+    from components.training.data import TrainingFiles, load_data
 
     settings = load_checked()
     entry = find_entry(settings.methods, "paraclip")
-    files = Files(validated=entry.reads)
+    files = TrainingFiles(validated=entry.reads)
     load_data(settings, entry.method, entry.hyper, Encoder.load(files.base), files, World(), "cpu")
 
 

@@ -33,7 +33,7 @@ from components.evaluation.results import Folders
 from components.methods.registry import find_entry
 from components.study.results import Found, Results, read_results
 from components.training import train
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 MIXED = "paraclip in bf16"
 SHOWN = (
@@ -103,7 +103,7 @@ def _train(method: str, settings: Settings, folders: Folders, start: Path) -> No
     if not (folders.models / method / "run.json").exists():
         reads = find_entry(settings.methods, method).reads
         places = {"base": start, "embeddings": folders.embeddings, "pairs": folders.pairs, "models": folders.models}
-        train.run(settings, method, Files(validated=reads, **places))
+        train.run(settings, method, TrainingFiles(validated=reads, **places))
 
 
 def _score(settings: Settings, folders: Folders, encoders: Sequence[str]) -> None:

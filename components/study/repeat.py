@@ -18,7 +18,7 @@ from components.evaluation.results import Folders
 from components.methods.registry import find_entry
 from components.study.seeds import folders_of, seeded
 from components.training import train
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 
 def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
@@ -28,7 +28,7 @@ def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
         InputError: as the stages `train` and `evaluate`.
     """
     settings = seeded(settings, seed)
-    files = Files(
+    files = TrainingFiles(
         base=folders.models / BASE.name,
         validated=find_entry(settings.methods, encoder).reads,
         embeddings=folders.embeddings,

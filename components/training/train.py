@@ -30,7 +30,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.low_rank import add_low_rank, merge_low_rank
 from components.methods.registry import Entry, find_entry
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
-from components.training.data import Files, load_data
+from components.training.data import TrainingFiles, load_data
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
@@ -65,14 +65,14 @@ class Job:
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
 
-def run(settings: Settings, name: str, files: Files | None = None) -> None:
+def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> None:
     """Write `models/<name>/`: the fine-tuned encoder and a reference to its MLflow run.
 
     Raises:
         InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
     """
     entry = find_entry(settings.methods, name)
-    files = files or Files(validated=entry.reads)
+    files = files or TrainingFiles(validated=entry.reads)
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")

@@ -111,7 +111,7 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
 
 @dataclass
 class SyntheticSource:
-    """`count` rows in batches of `size`, in another order each epoch; implements `Source`.
+    """`count` rows in batches of `size`, in another order each epoch; implements `BatchSource`.
 
     With `logged` they are a query log's: row i weighs i + 1, and rows 2i and 2i + 1 are of one query.
     """

@@ -91,7 +91,7 @@ class Method:
         name: the method's name and its file's.
         citation: the paper.
         hyper: its hyper-parameters, a frozen dataclass whose defaults are the paper's.
-        columns: the columns whose features its losses read, see `components.training.rows.examples`.
+        columns: the columns whose features its losses read, see `components.training.rows.tables`.
         losses: named loss terms of a batch; the loop minimises their sum.
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
         visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of

@@ -28,7 +28,8 @@ from components.methods.contract.losses import Feature, Features
 from components.methods.contract.method import Perturb
 
 if TYPE_CHECKING:
-    from components.training.rows.batches import Batch, Rows
+    from components.training.rows.batches import Batch
+    from components.training.rows.tables import Rows
 
 Passed = tuple[Tensor | None, Tensor | None]
 """Features of a pass's texts and of its images."""

@@ -21,7 +21,7 @@ from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
     from components.methods.contract.optimisation import Optimisation
-    from components.training.rows.batches import Source
+    from components.training.rows.batches import BatchSource
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Run:
     model: nn.Module
     trained: Mapping[str, nn.Parameter]
     losses: Callable[[Features], dict[str, Tensor]]
-    source: Source
+    source: BatchSource
     optimisation: Optimisation
     extra: nn.Module = field(default_factory=nn.Module)
     perturb: Perturb | None = None

@@ -25,7 +25,7 @@ from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import find_entry
-from components.training.rows.examples import input_files
+from components.training.rows.tables import input_files
 from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[3]

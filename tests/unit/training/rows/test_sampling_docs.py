@@ -17,7 +17,7 @@ from components.core.settings import Settings, load_settings
 from components.core.training_columns import ALIKE, PREPARED
 from components.methods.registry import Entry, find_entry
 from components.training.rows.batches import Sampler, Visits, groups_of
-from components.training.rows.examples import input_files
+from components.training.rows.tables import input_files
 from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[4]

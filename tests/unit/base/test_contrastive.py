@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from components.base.base import run
-from components.base.naming import PLACES, SHOWN, Naming, scene_labels
+from components.base.contrastive import PLACES, SHOWN, Naming, scene_labels
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.data.world.description.lexicon import load_lexicon
