@@ -37,7 +37,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.evaluation import evaluate
 from components.evaluation.results import Folders, Report
 from components.training import train
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 _FRAMES = {
     "size": (
@@ -122,7 +122,7 @@ def run(settings: Settings, name: str, validated: Path, root: Path) -> Report:
     """Train `pc_clip` on the table in `validated`, and score it on the test scenes' differences."""
     folders = Folders(models=root / "models", reports=root / name / "reports")
     if not (folders.models / name / "run.json").exists():
-        train.run(settings, name, Files(validated=validated, models=folders.models))
+        train.run(settings, name, TrainingFiles(validated=validated, models=folders.models))
     return evaluate.run(settings, name, folders)
 
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from components.core.compute.hardware import peak_memory, pick_autocast
 from components.encoders.adapter.images import normalise
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Towers
 from components.training.engine.meter import Meter
 from components.training.engine.run import Engine, Run

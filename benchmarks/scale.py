@@ -85,12 +85,12 @@ def load_rows() -> None:
     from components.core.checking import load_checked
     from components.core.compute.distributed import World
     from components.encoders.adapter.encoder import Encoder
-    from components.training.data import Files, load_data
-    from components.training.train import find_entry
+    from components.methods.registry import find_entry
+    from components.training.data import TrainingFiles, load_data
 
     settings = load_checked()
-    entry = find_entry(settings, "paraclip")
-    files = Files(validated=entry.reads)
+    entry = find_entry(settings.methods, "paraclip")
+    files = TrainingFiles(validated=entry.reads)
     load_data(settings, entry.method, entry.hyper, Encoder.load(files.base), files, World(), "cpu")
 
 

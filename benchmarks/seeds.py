@@ -30,9 +30,10 @@ from components.core.settings import Settings, load_settings
 from components.encoders import embed
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
+from components.methods.registry import find_entry
 from components.study.results import Found, Results, read_results
 from components.training import train
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 MIXED = "paraclip in bf16"
 SHOWN = (
@@ -100,9 +101,9 @@ def _in(settings: Settings, precision: str) -> Settings:
 
 def _train(method: str, settings: Settings, folders: Folders, start: Path) -> None:
     if not (folders.models / method / "run.json").exists():
-        reads = train.find_entry(settings, method).reads
+        reads = find_entry(settings.methods, method).reads
         places = {"base": start, "embeddings": folders.embeddings, "pairs": folders.pairs, "models": folders.models}
-        train.run(settings, method, Files(validated=reads, **places))
+        train.run(settings, method, TrainingFiles(validated=reads, **places))
 
 
 def _score(settings: Settings, folders: Folders, encoders: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from components.data.world.drawing import draw
 from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 _RARE_WORD_SHARE = 0.04
 
@@ -44,7 +44,7 @@ class Prepared:
     """
 
     folder: Path
-    files: Files
+    files: TrainingFiles
     csv: Path
     weights: Path
     lengths: npt.NDArray[np.int64]
@@ -61,7 +61,9 @@ def prepare(folder: Path, model: str, rows: int, seed: int) -> Prepared:
     encoder = Encoder.create("base", model, model_config(model), "random")
     # A trained CLIP's value; with a lower one the loss of random features would hardly depend on them.
     encoder.model.logit_scale.data.fill_(math.log(100))
-    files = Files(folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models")
+    files = TrainingFiles(
+        folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models"
+    )
     encoder.save(files.base)
     pairs = _pairs(rows, encoder.sidecar.image_size, seed)
     for split in SPLITS:

@@ -24,7 +24,7 @@ from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.methods.registry import find_method
 from components.training.engine.loop import fit
 from components.training.engine.run import Engine, Run
-from components.training.rows.batches import Sampler, TableSource
+from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
 
 BATCH, MICRO_BATCH = 3072, 128
 MICRO_BATCHES = (64, 128, 256, 512)
@@ -89,14 +89,11 @@ def one_step(model: str, batch: int, micro_batch: int, full_length: bool = False
     features = np.random.default_rng(0).normal(size=(batch, encoder.sidecar.embed_dim)).astype(np.float32)
     source = TableSource(
         sampler=Sampler(rows, batch, 0),
+        columns=method.columns(hyper),
         names=[str(row) for row in rows],
-        tokens={"caption": tokens},
-        lengths={"caption": encoder.tokenizer.lengths(tokens)},
+        texts={"caption": Texts(tokens, encoder.tokenizer.lengths(tokens))},
         images={"image": rows},
-        features=unit_rows(features)[0],
-        norms=None,
-        pixels=None,
-        wanted=method.columns(hyper),
+        shown=ImageFeatures(unit_rows(features)[0]),
     )
     run = Run(
         title=f"batch {batch} by {micro_batch}",

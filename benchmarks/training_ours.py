@@ -22,7 +22,7 @@ from components.core.records import PAIRS
 from components.core.settings import load_settings
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.features import Features
+from components.methods.contract.losses import Features
 from components.methods.registry import find_method
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers, evaluate

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import open_clip
-
+from components.base.contrastive import pretrain
 from components.base.fitted import fit_towers
-from components.base.published import check_file_pixels, check_published, warn_of_activation
-from components.base.scratch import pretrain
-from components.base.timm_tower import timm_encoder
+from components.base.published import open_clip_encoder, timm_encoder, weights_file_encoder
 from components.core import folders
 from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
@@ -23,9 +20,8 @@ from components.core.files import write_json
 from components.core.project import run_in_project, start
 from components.core.provenance import data_hashes, git_commit
 from components.core.settings import Settings
-from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
+from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.weights import load_weights
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
 
 
@@ -88,37 +84,6 @@ def _from_open_clip(settings: Settings) -> Encoder:
     return open_clip_encoder(base.model, base.pretrained)
 
 
-def encoder_by_name(model: str, weights: str) -> Encoder:
-    """An open_clip encoder with a file's weights, or with those that open_clip publishes under a tag.
-
-    Raises:
-        InputError: the model or tag is unknown, the weights want another activation, or they cannot be read or fetched.
-    """
-    file = Path(weights)
-    return weights_file_encoder(model, file) if file.is_file() else open_clip_encoder(model, weights)
-
-
-def open_clip_encoder(model: str, tag: str) -> Encoder:
-    """An encoder that open_clip publishes.
-
-    Raises:
-        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
-    """
-    config = model_config(model)
-    check_published(model, tag, has_quick_gelu(config))
-    encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
-    try:
-        source = open_clip.create_model(model, pretrained=tag, precision="fp32")
-    except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
-            "give the file instead"
-        ) from None
-    encoder.model.load_state_dict(source.state_dict())
-    return encoder
-
-
 def _from_timm(settings: Settings) -> Encoder:
     base = settings.base
     return timm_encoder(base.model, base.file, settings.train.seed, base.package)
@@ -133,19 +98,6 @@ def _from_file(settings: Settings) -> Encoder:
     if base.file.is_dir():
         return Encoder.load(base.file)
     return weights_file_encoder(base.model, base.file)
-
-
-def weights_file_encoder(model: str, file: Path) -> Encoder:
-    """An encoder of an open_clip configuration with the weights of a file.
-
-    Raises:
-        InputError: the model is unknown or wants other pixels, or the file is missing, broken or does not fit it.
-    """
-    check_file_pixels(plain_name(model), file)
-    encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
-    load_weights(encoder.model, file)
-    warn_of_activation(plain_name(model), file)
-    return encoder
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
-"""Fits a language model as text tower to an image tower of timm's that stays as it is, with CLIP's loss.
+"""Fits a language model as text tower to a frozen image tower of timm's, with CLIP's loss.
 
-The image tower's own part, its trunk, is frozen, so its features are computed once and kept in `train.state`, block by
-block: a stage that was killed goes on behind the last whole block. What trains is small: the projection of these
-features, the language model and its projection. The encoder that comes of it is one like any other.
+The features of the image tower's trunk are computed once and kept in `train.state` in blocks, so that a killed stage
+resumes after the last whole block. The projection of these features, the language model and its projection train.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from components.base.contrasting import contrast, pairs_source, train_rows
-from components.base.timm_tower import timm_encoder
+from components.base.contrastive import contrast, train_rows
+from components.base.published import timm_encoder
 from components.core.arrays import mapped_array
 from components.core.compute.checkpoint import Checkpoints
 from components.core.errors import InputError, told_of
@@ -31,20 +30,20 @@ from components.encoders.embeddings import require_finite
 from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.optimisation import Optimisation
 from components.tracking import TrackedRun
-from components.training.rows.batches import TableSource
-from components.training.rows.sources import Images
+from components.training.rows.batches import BatchPlan, ImageFeatures, ImagePixels, TableSource
+from components.training.rows.sources import TableImages, table_source
 
 _BLOCK = 1024
-"""Pairs whose images are read together and whose features are one file."""
+"""Pairs per file of features."""
 _BATCH = 32
-"""Images that go through the trunk at once."""
+"""Images per pass through the trunk."""
 
 
 def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tuple[Encoder, Checkpoints]:
     """Train `base.model` with a language model as text tower on `train_pairs` with the settings of `base.fit`.
 
     Raises:
-        InputError: the image tower is not timm's or has no projection, or weights cannot be had or do not fit.
+        InputError: the image tower is not timm's or has no projection, or weights are unavailable or do not fit.
     """
     base, seed = settings.base, settings.train.seed
     assert base.fit is not None
@@ -73,19 +72,20 @@ def fit_towers(settings: Settings, train_pairs: Path, tracked: TrackedRun) -> tu
 def _source(
     settings: Settings, train_pairs: Path, features: dict[str, Vectors], encoder: Encoder, plan: Optimisation
 ) -> TableSource:
-    """Batches in which the trunk's features stand for images: the projection is all that is left of the tower."""
-    rows = train_rows(train_pairs)
-    ids, image_ids, distinct = rows["id"].tolist(), rows["image_id"].tolist(), np.stack(list(features.values()))
-    images = Images(ids, image_ids, train_pairs, encoder.sidecar.image_size, distinct)
+    """Batches with the trunk's features as pixels: the tower that trains is only the projection."""
+    rows, distinct = train_rows(train_pairs), np.stack(list(features.values()))
+    ids, image_ids = rows["id"].tolist(), rows["image_id"].tolist()
+    images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.image_size, ImageFeatures(distinct))
     # An epoch visits an image once, with one of its captions: others of the same image would be false negatives.
-    source = pairs_source(rows, images, encoder.tokenizer, plan, settings, "images")
+    batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed)
+    source = table_source(rows, images, batches, encoder.tokenizer, settings.train.state / "tokens")
     place = {image: row for row, image in enumerate(features)}
     shown = np.array([place[image] for image in image_ids], dtype=np.int64)
-    return replace(source, features=None, pixels=torch.from_numpy(distinct), images={"image": shown})
+    return replace(source, shown=ImagePixels(torch.from_numpy(distinct)), images={"image": shown})
 
 
 def trunk_features(encoder: Encoder, width: int, pairs: Path, folder: Path) -> dict[str, Vectors]:
-    """Features `[width]` of the distinct images of `pairs` by their ids; blocks are kept in `folder`.
+    """Features `[width]` of the distinct images of `pairs` by image id; `folder` keeps them in blocks.
 
     Args:
         encoder: its image tower has no projection.
@@ -107,11 +107,11 @@ def trunk_features(encoder: Encoder, width: int, pairs: Path, folder: Path) -> d
 
 
 def _kept(encoder: Encoder, images: dict[str, bytes], path: Path) -> Vectors:
-    """Features of `images`, from `path`, where they are put first if they are not there."""
+    """Features of `images`, read from the file `path`, which is created if it is missing."""
     if not path.is_file():
         names = list(images)
         features = encoder.image_features(list(images.values()), _BATCH, names=names)
         require_finite(features, encoder.sidecar.name, "picture", names)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, features)
-    return mapped_array(path, "delete it and run the stage again, which makes it anew")
+    return mapped_array(path, "delete it and run the stage again")

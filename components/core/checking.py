@@ -6,10 +6,6 @@ told after the hours that the stages before it take.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,9 +20,6 @@ from components.core.training_columns import PREPARED
 
 BASE = "base"
 """The encoder that no method makes."""
-
-REFUSED = 3
-"""Exit code of `components.methods.check_entries` for a wrong entry; any other is a file that cannot be imported."""
 
 
 def load_checked(path: Path = PARAMS) -> Settings:
@@ -148,41 +141,18 @@ def table_files(settings: Settings) -> dict[str, Path]:
 
 
 def check_methods(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
-    """Have each method of the block `methods` take its entry's keys, in another process and without torch.
-
-    It takes 0.7 s; importing the methods with all that their losses need takes 10 s.
+    """Check the block `methods`, see `components.methods.registry.check_entries`; no method imports torch for this.
 
     Args:
         entries: the block.
-        tables: `table_files`; what an entry says it `reads` must hold those that its method needs.
+        tables: see `table_files`.
 
     Returns:
-        The entries whose method makes no use of pairs' weights.
+        The entries whose method ignores the weights of pairs.
 
     Raises:
-        InputError: a method is unknown, or has another key or value, or `reads` too little; the message names the entry
-            and the key.
+        InputError: an entry is wrong; the message names it and its key.
     """
-    asked = {"entries": entries, "tables": tables}
-    done = _ask(asked)
-    if done.returncode not in (0, REFUSED):
-        # A method's file may compute with torch as soon as it is imported.
-        done = _ask(asked, "--with-libraries")
-    if done.returncode:
-        raise InputError(done.stderr.strip().splitlines()[-1])
-    # Whatever importing a method's file prints stands before it.
-    unweighted: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return unweighted
+    from components.methods.registry import check_entries
 
-
-def _ask(asked: Mapping[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
-    here = str(Path(__file__).parents[1])
-    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-    return subprocess.run(
-        [sys.executable, "-m", "components.methods.check_entries", *options],
-        input=json.dumps(asked, default=str),
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return check_entries(entries, tables)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
-from torch import Tensor
 
-from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.language_tower import Placement, Strategy, folder_of, trained
-from components.encoders.new_text_towers import with_language_tower
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, Losses, info_nce
 from components.methods.contract.method import TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.optimisation import Betas, ImageTower, NotNegative, Optimisation, Positive
+
+if TYPE_CHECKING:
+    from components.encoders.adapter.encoder import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class AdaptedLmSettings(Optimisation):
     """Table B.1's values for ViT-B/32 on CC12M; the paper's best strategy is six alignment layers (table 1).
 
     Attributes:
@@ -40,37 +38,47 @@ class Hyper(Optimisation):
     warmup_steps: NonNegativeInt = 10_000
     betas: Betas = (0.9, 0.98)
     eps: Positive = 1e-6
-    image_tower: Literal["frozen", "trained", "random"] = "random"
-    strategy: Strategy = "alignment"
+    image_tower: ImageTower = "random"
+    strategy: Literal["finetuned", "frozen", "bottleneck", "alignment"] = "alignment"
     alignment_layers: Annotated[int, Field(ge=0)] = 6
     adapter_norm: bool = False
-    adapter_placement: Placement = "layers"
+    adapter_placement: Literal["layers", "residuals"] = "layers"
     language_model: str | None = None
 
 
-def _tower(base: Encoder, hyper: Hyper) -> Encoder:
+def _tower(base: Encoder, hyper: AdaptedLmSettings) -> Encoder:
+    from components.encoders.new_text_towers import with_language_tower
+
     adapters = hyper.adapter_norm, hyper.adapter_placement
     return with_language_tower(base, hyper.language_model, hyper.strategy, hyper.alignment_layers, *adapters)
 
 
-def _files(hyper: Hyper) -> dict[str, Path]:
-    """Of the model that comes with this package, the package's version says enough."""
+def _files(hyper: AdaptedLmSettings) -> dict[str, Path]:
+    """The default model comes with a package, whose version identifies it."""
+    from components.encoders.adapter.language_tower import folder_of
+
     return {"language_model": folder_of(hyper.language_model)} if hyper.language_model else {}
 
 
-def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+def _trains(hyper: AdaptedLmSettings) -> tuple[str, ...]:
+    from components.encoders.adapter.language_tower import trained
+
+    return trained(hyper.strategy, hyper.alignment_layers)
+
+
+def _losses(features: Features, _hyper: AdaptedLmSettings) -> Losses:
     return {"infonce": info_nce(features["image"], features["caption"], features.scale)}
 
 
 METHOD = Method(
     name="adapted_lm",
     citation="Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, 2024",
-    hyper=Hyper,
+    hyper=AdaptedLmSettings,
     columns=lambda _hyper: frozenset({"image", "caption"}),
     losses=_losses,
     weighted=lambda _hyper: True,
     visits=lambda _hyper: "pairs",
-    trains=lambda hyper: trained(hyper.strategy, hyper.alignment_layers),
+    trains=_trains,
     # All that the other strategies train is new.
     new=lambda hyper: (r"^text\.projection\." if hyper.strategy == "finetuned" else TEXT_TOWER,),
     tower=_tower,

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import PositiveInt
-from torch import Tensor
 
 from components.core.errors import InputError
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce, scale_at
+from components.methods.contract.losses import Features, Losses, info_nce, scale_at
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive
+from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class CaptionFtSettings(Optimisation):
     """Appendix A.1's values for fine-tuning on COCO; Adam as released code has it.
 
     Attributes:
@@ -29,7 +27,7 @@ class Hyper(Optimisation):
     lr: Positive = 1e-6
     batch_size: PositiveInt = 128
     epochs: PositiveInt = 10
-    schedule: Literal["cosine", "constant", "exponential"] = "exponential"
+    schedule: Schedule = "exponential"
     gamma: Factor = 0.9
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8
@@ -44,7 +42,7 @@ class Hyper(Optimisation):
             raise InputError("params.yaml: caption_ft learns the logit scale only with temperature: null")
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: CaptionFtSettings) -> Losses:
     scale = scale_at(features, hyper.temperature)
     return {"infonce": info_nce(features["image"], features[hyper.column], scale)}
 
@@ -52,7 +50,7 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
 METHOD = Method(
     name="caption_ft",
     citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025 (baselines)",
-    hyper=Hyper,
+    hyper=CaptionFtSettings,
     columns=lambda hyper: frozenset({"image", hyper.column}),
     losses=_losses,
     weighted=lambda _hyper: True,

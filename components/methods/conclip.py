@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
-from torch import Tensor
 
 from components.core.errors import InputError
-from components.methods.contract.features import Features
-from components.methods.contract.losses import contrast
-from components.methods.contract.method import Method
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.losses import Features, Losses, contrast
+from components.methods.contract.method import Method, Neighbours
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class ConclipSettings(Optimisation):
     """The values of the published run; betas, eps and what decays are those that its released code leaves to AdamW.
 
     Attributes:
@@ -50,7 +47,7 @@ _ROW = frozenset({"image", "caption", "negated_term"})
 _DISTRACTOR = "neighbour.image"
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: ConclipSettings) -> Losses:
     """The mean of three cross-entropies, of two without distractor images."""
     image, caption, negated, scale = features["image"], features["caption"], features["negated_term"], features.scale
     if not hyper.distractors:
@@ -66,19 +63,19 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return {name: term / 3 for name, term in terms.items()}
 
 
-def _neighbours(hyper: Hyper) -> Neighbours:
+def _neighbours(hyper: ConclipSettings) -> Neighbours:
     data = None if hyper.distractor_data is None else Path(hyper.distractor_data)
     return Neighbours(1 if hyper.protocol == "released" else Neighbours.count, data)
 
 
-def _files(hyper: Hyper) -> dict[str, Path]:
+def _files(hyper: ConclipSettings) -> dict[str, Path]:
     return {"distractors": Path(hyper.distractor_data) / "embeddings"} if hyper.distractor_data is not None else {}
 
 
 METHOD = Method(
     name="conclip",
     citation="Singh et al., Learn 'No' to Say 'Yes' Better: Improving Vision-Language Models via Negations, WACV 2025",
-    hyper=Hyper,
+    hyper=ConclipSettings,
     columns=lambda hyper: _ROW | {_DISTRACTOR} if hyper.distractors else _ROW,
     losses=_losses,
     weighted=lambda _hyper: True,

@@ -12,19 +12,16 @@ image, as in NegCLIP) and whether the 128 rows of each of their 8 GPUs are each 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import PositiveInt
-from torch import Tensor
 
-from components.methods.contract.features import Features
-from components.methods.contract.losses import contrast
+from components.methods.contract.losses import Features, Losses, contrast
 from components.methods.contract.method import Method
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.optimisation import ImageTower, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class HalfTruthsSettings(Optimisation):
     """The values of the released configuration for COCO; betas, eps and the cosine are those of every method here.
 
     It warms up for three of the five epochs, from a tenth of the rate, and ends at a hundredth; here `warmup_steps`
@@ -41,11 +38,11 @@ class Hyper(Optimisation):
     weight_decay: NotNegative = 0.01
     decay_all: bool = True
     clip_gradient: Positive | None = 1.0
-    image_tower: Literal["frozen", "trained", "random"] = "trained"
+    image_tower: ImageTower = "trained"
     unit_weight: Positive = 0.5
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: HalfTruthsSettings) -> Losses:
     """An image tells its caption from all hard negatives of the batch, but its part from that part's foil alone."""
     image, caption, negative, unit, foil = (features[column] for column in _COLUMNS)
     scale, half = features.scale, hyper.unit_weight / 2
@@ -62,7 +59,7 @@ _COLUMNS = ("image", "caption", "hard_negative", "unit", "unit_foil")
 METHOD = Method(
     name="half_truths",
     citation="Kargi et al., Half-Truths Break Similarity-Based Retrieval (CS-CLIP), arXiv 2602.23906",
-    hyper=Hyper,
+    hyper=HalfTruthsSettings,
     columns=lambda _hyper: frozenset(_COLUMNS),
     losses=_losses,
     weighted=lambda _hyper: True,

@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt, with_config
-from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
-from components.methods.contract.features import Features
-from components.methods.contract.method import Method
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.losses import Features, Losses
+from components.methods.contract.method import Method, Neighbours, Visits
 from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
-from components.methods.contract.visits import Visits
 from components.methods.registry import find_method
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from components.encoders.adapter.encoder import Encoder
 
 
@@ -42,7 +41,7 @@ def _default_parts() -> dict[str, Part]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class JointSettings(Optimisation):
     """No paper has this method, the values are ours.
 
     Attributes:
@@ -119,17 +118,19 @@ def _union(sets: Iterable[Iterable[str]]) -> frozenset[str]:
     return frozenset(name for one in sets for name in one)
 
 
-def _trains(hyper: Hyper) -> tuple[str, ...]:
+def _trains(hyper: JointSettings) -> tuple[str, ...]:
     if (builder := hyper.builder) is not None:
         return builder.method.trains(builder.hyper)
     return tuple(sorted(_union(part.method.trains(part.hyper) for part in hyper.members.values())))
 
 
-def _extra(encoder: Encoder, hyper: Hyper) -> nn.Module:
+def _extra(encoder: Encoder, hyper: JointSettings) -> nn.Module:
+    from torch import nn
+
     return nn.ModuleDict({name: member.method.extra(encoder, member.hyper) for name, member in hyper.members.items()})
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: JointSettings) -> Losses:
     losses = {}
     for name, member in hyper.members.items():
         seen = replace(features, extra=features.extra[name])  # type: ignore[index]
@@ -138,7 +139,7 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return losses
 
 
-def _visits(hyper: Hyper) -> Visits:
+def _visits(hyper: JointSettings) -> Visits:
     """`images` as soon as one part needs it, because all parts share the batch.
 
     A row joins a caption's texts with one comparison of its image, so visiting every comparison would show the other
@@ -148,7 +149,7 @@ def _visits(hyper: Hyper) -> Visits:
     return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
 
 
-def _neighbours(hyper: Hyper) -> Neighbours:
+def _neighbours(hyper: JointSettings) -> Neighbours:
     """That of the parts which read one; a batch has one neighbour for each row."""
     readers = [part for part in hyper.members.values() if _reads_neighbours(part)]
     wanted = {part.method.neighbours(part.hyper): part.method.name for part in readers}
@@ -160,7 +161,7 @@ def _neighbours(hyper: Hyper) -> Neighbours:
     return next(iter(wanted), Neighbours())
 
 
-def _files(hyper: Hyper) -> dict[str, Path]:
+def _files(hyper: JointSettings) -> dict[str, Path]:
     """Those of all parts: two parts may have a language model each."""
     return {
         f"{name}.{key}": path
@@ -176,7 +177,7 @@ def _reads_neighbours(part: _Member) -> bool:
 METHOD = Joint(
     name="joint",
     citation="ours; the losses are those of the methods in `parts`",
-    hyper=Hyper,
+    hyper=JointSettings,
     columns=lambda hyper: _union(part.method.columns(part.hyper) for part in hyper.members.values()),
     losses=_losses,
     weighted=lambda hyper: all(part.method.weighted(part.hyper) for part in hyper.members.values()),

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
-from torch import Tensor
 
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, Losses, info_nce
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
@@ -19,7 +17,7 @@ DRAWN = "drawn_caption"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class LaclipFtSettings(Optimisation):
     """LaCLIP trains from nothing; decay, betas, eps and the cosine are its own, as its released code has them.
 
     lr, batch, epochs and warm-up are ours: those of NegCLIP's and CoN-CLIP's fine-tuning, because a peak of
@@ -39,20 +37,20 @@ class Hyper(Optimisation):
     rewrites: Annotated[tuple[str, ...], Field(min_length=1)] = ("rewrite", "paraphrase_1", "paraphrase_2")
 
 
-def _draws(hyper: Hyper) -> Mapping[str, Mapping[str, float]]:
+def _draws(hyper: LaclipFtSettings) -> Mapping[str, Mapping[str, float]]:
     """Uniform over the original and its rewrites, as LaCLIP trains."""
     texts = ("caption", *hyper.rewrites)
     return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
 
 
-def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, _hyper: LaclipFtSettings) -> Losses:
     return {"infonce": info_nce(features["image"], features[DRAWN], features.scale)}
 
 
 METHOD = Method(
     name="laclip_ft",
     citation="Fan et al., Improving CLIP Training with Language Rewrites, NeurIPS 2023",
-    hyper=Hyper,
+    hyper=LaclipFtSettings,
     columns=lambda _hyper: frozenset({"image", DRAWN}),
     losses=_losses,
     weighted=lambda _hyper: True,

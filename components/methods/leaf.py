@@ -1,10 +1,10 @@
-"""LEAF: a text must keep the features that it had before training, also with the typing error that moves them most.
+"""LEAF: a text keeps the features it had before training, even with the typing error that moves them most.
 
-The error is searched anew for each text at each step, with the weights as they are then: `tries` places are tried with
-a space or by leaving the character out, then `tries` characters at the place that moved the text most. An error must
-leave fewer dictionary words than the text has, as the authors' `utils_attacks.py` has it with `--constrain`. They look
-words up in NLTK's list, which does not come with a package; here they are the words of three letters or more that
-CLIP's vocabulary holds as one token. In their code an underscore is never put between two characters; here it can be.
+Each step searches the error of each text with the current weights: `tries` places with a space or without the
+character, then `tries` characters at the place that moved the text most. An error must leave fewer dictionary words
+than the text has, like the authors' `utils_attacks.py` with `--constrain`. They use NLTK's word list, which no package
+contains; the words here are those of three letters or more that CLIP's vocabulary holds as one token. Their code never
+puts an underscore between two characters; this one can.
 """
 
 from __future__ import annotations
@@ -17,30 +17,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from pydantic import NonNegativeInt, PositiveInt
-from torch import Tensor
 
-from components.encoders.adapter.text_tower import text_features
-from components.encoders.adapter.tokens import Tokens, trimmed, whole_words
-from components.methods.contract.features import Features
-from components.methods.contract.method import Method
+from components.methods.contract.losses import Features, Losses
+from components.methods.contract.method import Method, Perturbed
 from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
-from components.methods.contract.perturb import Perturbed
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from components.encoders.adapter.encoder import Encoder
+    from components.encoders.adapter.tokens import Tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class LeafSettings(Optimisation):
     """The values of the published runs; they train on 80,000 captions of DataComp an epoch.
 
     Attributes:
-        tries: places, and characters, that are tried for each text (the paper's rho).
-        protocol: `released` tries different places and characters, and leaves a character out where the one that was
-            drawn is the same. `own` draws with repetition, changes nothing there, leaves a character out where a space
-            would stand beside a space, and allows every error that does not spell another word.
+        tries: number of places, and of characters, per text (the paper's rho).
+        protocol: `released` tries distinct places and characters, and deletes a character that equals the drawn one.
+            `own` draws with repetition, leaves such a character unchanged, deletes a character instead of doubling a
+            space, and allows every error that does not spell another word.
     """
 
     lr: Positive = 1e-5
@@ -54,48 +52,52 @@ class Hyper(Optimisation):
 
 
 _CHARACTERS = ["", " ", *string.ascii_letters, *string.digits, *string.punctuation]
-"""What may stand at a place; nothing where a character is left out."""
+"""Characters of an error; the empty one deletes."""
 _LETTERS = re.compile("[a-z]+")
 _AT_ONCE = 2048
-"""Texts that go through the text tower together."""
+"""Texts per pass through the text tower."""
 
 
 def misspelt(text: str, place: int, character: str) -> str:
-    """`text` with one character changed, at an even place put between two, at an odd one in the place of one.
+    """`text` with one character inserted at an even place, or replaced at an odd one.
 
     Args:
-        place: of the `2 * len(text) + 1` that there are.
+        place: from 0 to `2 * len(text)`.
     """
     start, replaced = divmod(place, 2)
     return text[:start] + character + text[start + replaced :]
 
 
 def edited(text: str, place: int, character: str) -> str:
-    """As `misspelt`; a character that is there already is left out, as in the released code."""
+    """Like `misspelt`, but a character that is replaced by itself is deleted, as in the released code."""
     start, replaced = divmod(place, 2)
     return misspelt(text, place, "" if replaced and text[start] == character else character)
 
 
 class Search:
-    """The typing error that moves each caption of a batch furthest from what the encoder made of it as training began.
+    """Finds the typing error that moves each caption of a batch furthest from its features before training.
 
     Args:
-        encoder: as training begins; its text tower is copied, and its own is the one that the errors are to mislead.
+        encoder: at the start of training; its text tower is copied, and the trained one is attacked.
     """
 
-    def __init__(self, encoder: Encoder, hyper: Hyper) -> None:
+    def __init__(self, encoder: Encoder, hyper: LeafSettings) -> None:
+        from torch import nn
+
         self._model, self._tokenizer, self._tries = encoder.model, encoder.tokenizer, hyper.tries
         self._released = hyper.protocol == "released"
-        # Only texts are asked of the copy.
-        self._original = copy.deepcopy(encoder.model, {id(encoder.model.visual): torch.nn.Identity()})
+        # The copy only encodes texts.
+        self._original = copy.deepcopy(encoder.model, {id(encoder.model.visual): nn.Identity()})
         self._original.requires_grad_(False)
         self._device = next(encoder.model.parameters()).device
 
     def __call__(self, tokens: Mapping[str, Tokens]) -> Perturbed:
-        """`caption` with its errors, and the features `clean` of the captions without."""
+        """`caption` with errors, and the features `clean` of the correct captions."""
+        import torch
+
         texts = self._tokenizer.texts(tokens["caption"])
         clean = self._features(self._original, texts)
-        # Of the text alone, so that it does not matter which rank has it.
+        # The draw depends only on the text, so that it is the same on every rank.
         seed = int(torch.randint(2**31, ()))
         draws = [random.Random(f"{seed}-{text}") for text in texts]
         places = [self._drawn(draw, range(2 * len(text) + 1)) for draw, text in zip(draws, texts, strict=True)]
@@ -107,18 +109,18 @@ class Search:
             [changed(text, place, character) for character in self._drawn(draw, _CHARACTERS)]
             for draw, text, place in zip(draws, texts, best, strict=True)
         ]
-        found = self._furthest(texts, second, clean)
-        attacked = self._tokenizer([made[number] for made, number in zip(second, found, strict=True)])
+        worst = self._furthest(texts, second, clean)
+        attacked = self._tokenizer([made[number] for made, number in zip(second, worst, strict=True)])
         return Perturbed({"caption": attacked}, {"caption": self._tokenizer.lengths(attacked)}, {"clean": clean})
 
     def _drawn(self, draw: random.Random, among: Sequence[Any]) -> list[Any]:
-        """`tries` of them, in protocol `released` different ones as long as there are so many."""
+        """`tries` elements, distinct in protocol `released` if there are enough."""
         if self._released and self._tries <= len(among):
             return draw.sample(among, self._tries)
         return draw.choices(among, k=self._tries)
 
     def _furthest(self, texts: list[str], made: list[list[str]], clean: Tensor) -> list[int]:
-        """Which of the texts `made` of each text moved its features most; a refused one becomes the text itself."""
+        """Index of the candidate of each text that moved its features most; forbidden ones become the text itself."""
         for text, candidates in zip(texts, made, strict=True):
             candidates[:] = [candidate if self._allowed(text, candidate) else text for candidate in candidates]
         found = self._features(self._model, [candidate for candidates in made for candidate in candidates])
@@ -130,8 +132,13 @@ class Search:
             return len(_words(changed)) < len(_words(text))
         return not makes_word(text, changed)
 
-    def _features(self, model: torch.nn.Module, texts: list[str]) -> Tensor:
-        """Raw features `[texts, dim]`; each different text is computed once."""
+    def _features(self, model: nn.Module, texts: list[str]) -> Tensor:
+        """Raw features `[texts, dim]`; equal texts are computed once."""
+        import torch
+
+        from components.encoders.adapter.text_tower import text_features
+        from components.encoders.adapter.tokens import trimmed
+
         once = list(dict.fromkeys(texts))
         tokens = self._tokenizer(once)
         lengths = self._tokenizer.lengths(tokens)
@@ -149,6 +156,8 @@ def makes_word(text: str, changed: str) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
+    from components.encoders.adapter.tokens import whole_words
+
     return whole_words() & frozenset(_LETTERS.findall(text.lower()))
 
 
@@ -157,12 +166,12 @@ def _spaced(text: str, place: int) -> str:
 
 
 def _tried(text: str, place: int) -> str:
-    # A space between two spaces, or for one, changes nothing: there a character is left out.
+    # A space between or for spaces changes nothing: delete a character instead.
     with_space = misspelt(text, place, " ")
     return misspelt(text, place, "") if with_space.split() == text.split() else with_space
 
 
-def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, _hyper: LeafSettings) -> Losses:
     """The mean squared distance of raw features; LEAF does not normalise them."""
     distance = features.raw("caption").own - features.raw("clean").own
     return {"distance": distance.square().sum(dim=1).mean()}
@@ -171,7 +180,7 @@ def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
 METHOD = Method(
     name="leaf",
     citation="Abad Rocamora et al., Robustness in Both Domains: CLIP Needs a Robust Text Encoder, NeurIPS 2025",
-    hyper=Hyper,
+    hyper=LeafSettings,
     columns=lambda _hyper: frozenset({"caption"}),
     losses=_losses,
     visits=lambda _hyper: "pairs",

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import PositiveInt
-from torch import Tensor
 
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, Losses, info_nce
 from components.methods.contract.method import Method
-from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
+from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive, Schedule
 
 _TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
 """The text side without its last layer norm, which the released code freezes together with the image tower."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class NegationClipSettings(Optimisation):
     """The defaults of the released code (its `src/clip_finetune.py`); what it does not name is PyTorch's AdamW.
 
     It holds out a fifth of the rows and keeps the epoch of the lowest loss on them: here `train.held_out`,
@@ -30,19 +27,19 @@ class Hyper(Optimisation):
     epochs: PositiveInt = 15
     weight_decay: NotNegative = 0.01
     decay_all: bool = True
-    schedule: Literal["cosine", "constant", "exponential"] = "constant"
+    schedule: Schedule = "constant"
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8
 
 
-def _losses(features: Features, _hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, _hyper: NegationClipSettings) -> Losses:
     return {"infonce": info_nce(features["image"], features["absence"], features.scale)}
 
 
 METHOD = Method(
     name="negation_clip",
     citation="Park et al., Know 'No' Better: Enhancing Negation Awareness in CLIP (NegationCLIP), ICCV 2025",
-    hyper=Hyper,
+    hyper=NegationClipSettings,
     columns=lambda _hyper: frozenset({"image", "absence"}),
     losses=_losses,
     weighted=lambda _hyper: True,

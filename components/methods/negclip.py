@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
-from torch import Tensor
 
-from components.methods.contract.features import Features
-from components.methods.contract.losses import contrast
+from components.methods.contract.losses import Features, Losses, contrast
 from components.methods.contract.method import Method
-from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
+from components.methods.contract.optimisation import ImageTower, NotNegative, Optimisation, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class NegclipSettings(Optimisation):
     """The values of the published run (its repository's README); decay is the default of the trainer it builds on.
 
     Attributes:
@@ -28,18 +25,18 @@ class Hyper(Optimisation):
     epochs: PositiveInt = 5
     weight_decay: NotNegative = 0.2
     warmup_steps: NonNegativeInt = 50
-    image_tower: Literal["frozen", "trained", "random"] = "trained"
+    image_tower: ImageTower = "trained"
     hard_images: bool = True
 
 
 _ROW = ("image", "caption", "hard_negative")
 
 
-def _columns(hyper: Hyper) -> frozenset[str]:
+def _columns(hyper: NegclipSettings) -> frozenset[str]:
     return frozenset(_ROW) | frozenset(f"neighbour.{column}" for column in _ROW if hyper.hard_images)
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: NegclipSettings) -> Losses:
     """Images are told from all texts; captions, and never hard negatives, are told from all images."""
     image, caption, negative = (features[column] for column in _ROW)
     scale = features.scale
@@ -60,7 +57,7 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
 METHOD = Method(
     name="negclip",
     citation="Yuksekgonul et al., When and Why Vision-Language Models Behave like Bags-of-Words, ICLR 2023",
-    hyper=Hyper,
+    hyper=NegclipSettings,
     columns=_columns,
     losses=_losses,
     weighted=lambda _hyper: True,

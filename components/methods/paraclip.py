@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
-from torch import Tensor
 
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, Losses, info_nce
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import NotNegative, Optimisation, Positive
 
@@ -26,7 +24,7 @@ _PAIRS: dict[Term, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class ParaclipSettings(Optimisation):
     """Appendix A's values; `terms` are summed (section 2.2), any row of table 2 can be written."""
 
     lr: Positive = 5e-7
@@ -36,11 +34,11 @@ class Hyper(Optimisation):
     terms: Annotated[tuple[Term, ...], Field(min_length=1)] = ("l1_second", "l2", "l3")
 
 
-def _columns(hyper: Hyper) -> frozenset[str]:
+def _columns(hyper: ParaclipSettings) -> frozenset[str]:
     return frozenset(column for term in hyper.terms for column in _PAIRS[term])
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: ParaclipSettings) -> Losses:
     return {
         term: info_nce(features[one], features[other], features.scale)
         for term, (one, other) in ((term, _PAIRS[term]) for term in hyper.terms)
@@ -50,7 +48,7 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
 METHOD = Method(
     name="paraclip",
     citation="Kim et al., Fine-tuning CLIP Text Encoders with Two-step Paraphrasing, EACL Findings 2024",
-    hyper=Hyper,
+    hyper=ParaclipSettings,
     columns=_columns,
     losses=_losses,
     weighted=lambda _hyper: True,

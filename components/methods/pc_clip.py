@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
 from pydantic import PositiveInt
-from torch import Tensor
 
 from components.core.errors import InputError
-from components.methods.contract.features import Feature, Features, unit
-from components.methods.contract.losses import contrast, scale_at
+from components.methods.contract.losses import Feature, Features, Losses, contrast, scale_at, unit
 from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Method
-from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive
+from components.methods.contract.optimisation import Betas, Factor, Optimisation, Positive, Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class PcClipSettings(Optimisation):
     """Appendix A.1's values for COCO; Adam as released code has it.
 
     Attributes:
@@ -34,7 +35,7 @@ class Hyper(Optimisation):
     lr: Positive = 1e-8
     batch_size: PositiveInt = 512
     epochs: PositiveInt = 20
-    schedule: Literal["cosine", "constant", "exponential"] = "exponential"
+    schedule: Schedule = "exponential"
     gamma: Factor = 0.9
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8
@@ -52,9 +53,9 @@ class Hyper(Optimisation):
             raise InputError("params.yaml: pc_clip learns the logit scale only with loss: infonce, temperature: null")
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: PcClipSettings) -> Losses:
     """Images are unit vectors before they are subtracted (section 3.2)."""
-    difference = features["image"].with_(torch.sub, features["other_image"])
+    difference = features["image"].with_(operator.sub, features["other_image"])
     text = features["difference"]
     # The mean over ranks of what each returns is the loss of the global batch.
     rows = len(text.all) if hyper.protocol == "paper" else 1
@@ -63,14 +64,14 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return {"infonce": rows * _info_nce(text, difference.with_(unit), scale_at(features, hyper.temperature), hyper)}
 
 
-def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: Hyper) -> Tensor:
+def _info_nce(text: Feature, direction: Feature, scale: Tensor, hyper: PcClipSettings) -> Tensor:
     """Equation 4: differences are normalised like the texts."""
-    reversed_pairs = (direction.with_(torch.neg),) if hyper.antisymmetric else ()
+    reversed_pairs = (direction.with_(operator.neg),) if hyper.antisymmetric else ()
     to_direction = contrast(text, direction, *reversed_pairs, scale=scale)
     return (to_direction + contrast(direction, text, scale=scale)) / 2
 
 
-def _squared_distance(text: Feature, difference: Feature, hyper: Hyper) -> Tensor:
+def _squared_distance(text: Feature, difference: Feature, hyper: PcClipSettings) -> Tensor:
     """Equation 5 for one row on average; `released` divides it by the dimensions.
 
     Its X are "differences in image embeddings" (appendix C.2), not unit vectors as equation 4 has them, and released
@@ -83,7 +84,7 @@ def _squared_distance(text: Feature, difference: Feature, hyper: Hyper) -> Tenso
 METHOD = Method(
     name="pc_clip",
     citation="Sam et al., Finetuning CLIP to Reason about Pairwise Differences, TMLR 2025",
-    hyper=Hyper,
+    hyper=PcClipSettings,
     columns=lambda _hyper: frozenset({"image", "other_image", "difference"}),
     losses=_losses,
     visits=lambda _hyper: "pairs",

@@ -1,25 +1,114 @@
-"""Finds a method by its name, which is the name of its file."""
+"""Finds methods and checks their entries in params.yaml. A method's name is the name of its file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 from components import methods
 from components.core.discovery import file_names, find
+from components.core.errors import InputError, told_of
+from components.core.folders import BASE, PAIRS, VALIDATED
+from components.core.training_columns import ALIKE, holders_of
 from components.methods.contract.method import Method
 
 
 def method_names() -> list[str]:
     """The names of all methods, sorted."""
-    return file_names(methods.__path__, skip=("check_entries", "contract", "registry"))
+    return file_names(methods.__path__, skip=("contract", "registry"))
 
 
 def find_method(name: str) -> Method:
     """The method in `methods/<name>.py`.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: there is no such file; the message lists the existing ones.
 
     >>> find_method("paraclip").settings({"epochs": 2}).batch_size
     3072
     """
     method: Method = find(methods.__name__, method_names(), name, "METHOD", "method")
     return method
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of `methods` in params.yaml: its name, its method, the hyper-parameters, the folder of its tables."""
+
+    name: str
+    method: Method
+    hyper: Any
+    reads: Path
+
+
+def find_entry(entries: Mapping[str, Mapping[str, Any]], name: str) -> Entry:
+    """The entry called `name`; its key `method` names the method's file, by default the entry itself.
+
+    Args:
+        entries: the block `methods` of params.yaml.
+
+    Raises:
+        InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
+    """
+    if name == BASE.name:
+        raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
+    if name not in entries:
+        known = ", ".join(entries)
+        raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
+    given = dict(entries[name])
+    with told_of(f"params.yaml: methods.{name}"):
+        method = find_method(str(given.pop("method", name)))
+    reads = Path(str(given.pop("reads", VALIDATED)))
+    return Entry(name, method, method.settings(given, name), reads)
+
+
+def check_entries(entries: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Path]) -> list[str]:
+    """Check the keys of each entry, and that its `reads` covers the tables that its method needs.
+
+    Args:
+        entries: the block `methods` of params.yaml.
+        tables: the file of each table that training can read.
+
+    Returns:
+        The entries whose method ignores the weights of pairs.
+
+    Raises:
+        InputError: a method is unknown, has another key or value, or needs a column that no table has or a table that
+            `reads` does not cover.
+    """
+    unweighted = []
+    for name, given in entries.items():
+        entry = find_entry(entries, name)
+        with told_of(f"params.yaml: methods.{name}"):
+            needed = holders_of(entry.method.needs(entry.hyper))
+        _check_reads(name, given.get("reads"), needed, tables)
+        if not entry.method.weighted(entry.hyper):
+            unweighted.append(name)
+    return unweighted
+
+
+def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, Path]) -> None:
+    key = f"params.yaml: methods.{entry}.reads"
+    for name in needed:
+        if name not in tables:
+            raise InputError(f"{key}: the method needs table '{name}': add it to validate.tables, and its tasks")
+    files = [_file(name, reads, tables) for name in needed]
+    if not isinstance(reads, str):
+        expected = _listed(files or [PAIRS / "train.parquet"])
+        raise InputError(f"{key} is missing: name {expected}, or a folder above")
+    if outside := [file for file in files if not file.is_relative_to(reads)]:
+        raise InputError(
+            f"{key}: {reads} does not hold {_listed(outside)}, which the method needs: name a folder above"
+        )
+
+
+def _file(name: str, reads: Any, tables: Mapping[str, Path]) -> Path:
+    """The file of a table, or a table of the same columns that `reads` names instead."""
+    alternatives = {str(tables[other]) for other in ALIKE.get(name, ()) if other in tables}
+    return Path(reads) if reads in alternatives else tables[name]
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return " and ".join(map(str, files))

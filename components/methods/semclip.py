@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-import torch.nn.functional as F
 from pydantic import NonNegativeInt, PositiveInt
-from torch import Tensor, nn
 
 from components.core.errors import InputError
 from components.core.settings.block import Seed
-from components.methods.contract.features import Features, unit
-from components.methods.contract.losses import info_nce
-from components.methods.contract.method import Method
+from components.methods.contract.losses import Features, Losses, info_nce, unit
+from components.methods.contract.method import Method, Visits
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
-from components.methods.contract.visits import Visits
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from components.encoders.adapter.encoder import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper(Optimisation):
+class SemclipSettings(Optimisation):
     """The values of section 4 and appendix B; the batch size is released code's.
 
     Attributes:
@@ -81,38 +81,32 @@ class Hyper(Optimisation):
         return self.paraphrase_weight + self.negation_weight > 0
 
 
-class Projection(nn.Module):
-    """Equation 3's matrix, and the new logit scale of protocol `released`.
-
-    The directions are Gaussian vectors made orthonormal (section 3.2), `[n, dim]`.
-    """
-
-    directions: Tensor
-
-    def __init__(self, dim: int, hyper: Hyper) -> None:
-        super().__init__()
-        self._as_released = hyper.protocol == "released"
-        if hyper.projects:
-            if hyper.n > dim:
-                raise InputError(f"params.yaml: semclip's n is {hyper.n}, the encoder has {dim} dimensions: lower n")
-            generator = torch.Generator().manual_seed(hyper.basis_seed)
-            directions = nn.init.orthogonal_(torch.empty(hyper.n, dim), generator=generator)
-            if hyper.learnable:
-                self.directions = nn.Parameter(directions)
-            else:
-                self.register_buffer("directions", directions)
-        if hyper.protocol == "released" and hyper.contrastive_weight:
-            self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
-
-    def forward(self, texts: Tensor) -> Tensor:
-        """Scalar projections `[batch, n]` of unit rows (equation 1).
-
-        Learnt directions count by direction alone; in protocol `released` their lengths weigh them.
-        """
-        return texts @ (self.directions if self._as_released else unit(self.directions)).T
+def _extra(encoder: Encoder, hyper: SemclipSettings) -> nn.Module:
+    """Equation 3's matrix `directions` `[n, dim]`, and the new logit scale of protocol `released`."""
+    return projection(encoder.sidecar.embed_dim, hyper)
 
 
-def _columns(hyper: Hyper) -> frozenset[str]:
+def projection(dim: int, hyper: SemclipSettings) -> nn.Module:
+    """Directions `[n, dim]` are Gaussian vectors made orthonormal (section 3.2)."""
+    import torch
+    from torch import nn
+
+    extra: Any = nn.Module()
+    if hyper.projects:
+        if hyper.n > dim:
+            raise InputError(f"params.yaml: semclip's n is {hyper.n}, the encoder has {dim} dimensions: lower n")
+        generator = torch.Generator().manual_seed(hyper.basis_seed)
+        directions = nn.init.orthogonal_(torch.empty(hyper.n, dim), generator=generator)
+        if hyper.learnable:
+            extra.directions = nn.Parameter(directions)
+        else:
+            extra.register_buffer("directions", directions)
+    if hyper.protocol == "released" and hyper.contrastive_weight:
+        extra.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+    return extra  # type: ignore[no-any-return]
+
+
+def _columns(hyper: SemclipSettings) -> frozenset[str]:
     pairs = {
         ("image", "caption"): hyper.contrastive_weight,
         ("caption", hyper.paraphrase): hyper.paraphrase_weight,
@@ -121,12 +115,12 @@ def _columns(hyper: Hyper) -> frozenset[str]:
     return frozenset(column for pair, weight in pairs.items() if weight for column in pair)
 
 
-def _visits(hyper: Hyper) -> Visits:
+def _visits(hyper: SemclipSettings) -> Visits:
     """Rows of the published files, as the released loader has it, which shuffles these."""
     return "rows" if any(column.startswith("published_") for column in (*_columns(hyper), *hyper.rows)) else "pairs"
 
 
-def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
+def _losses(features: Features, hyper: SemclipSettings) -> Losses:
     """Equation 7; every term comes with its share of the weights, so that their sum is the total."""
     weights = {
         "contrastive": hyper.contrastive_weight,
@@ -137,19 +131,19 @@ def _losses(features: Features, hyper: Hyper) -> dict[str, Tensor]:
     return {name: weight / total * _TERMS[name](features, hyper) for name, weight in weights.items() if weight}
 
 
-def _contrastive(features: Features, hyper: Hyper) -> Tensor:
+def _contrastive(features: Features, hyper: SemclipSettings) -> Tensor:
     """Equation 4."""
     if hyper.protocol == "released":
         return info_nce(features.raw("image"), features.raw("caption"), features.extra.log_scale.exp())  # type: ignore[operator,union-attr]
     return info_nce(features["image"], features["caption"], features.scale)
 
 
-def _paraphrase(features: Features, hyper: Hyper) -> Tensor:
+def _paraphrase(features: Features, hyper: SemclipSettings) -> Tensor:
     """Equation 5."""
     return (1 - _agreement(features, hyper.paraphrase, hyper)).mean()
 
 
-def _negation(features: Features, hyper: Hyper) -> Tensor:
+def _negation(features: Features, hyper: SemclipSettings) -> Tensor:
     """Equation 6."""
     return _agreement(features, hyper.negation, hyper).clamp(min=0).mean()
 
@@ -157,7 +151,7 @@ def _negation(features: Features, hyper: Hyper) -> Tensor:
 _TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _negation}
 
 
-def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
+def _agreement(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
     """How far the projections of caption and `column` point the same way, `[batch]`, within [-1, 1].
 
     The cosine of equations 5 and 6. With n = 1 that is the product of two signs, and no gradient flows. The text means
@@ -166,7 +160,10 @@ def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
     projection of a random unit vector to a spread of 1; by the product of the plain projections when they are not. Both
     pull a paraphrase to the caption's side of the direction and a negation to the other.
     """
-    one, other = (features.extra(features[name].own) for name in ("caption", column))
+    import torch
+    import torch.nn.functional as F
+
+    one, other = (_projected(features, name, hyper) for name in ("caption", column))
     if hyper.protocol != "soft_sign":
         return F.cosine_similarity(one, other)
     if hyper.normalised:
@@ -176,7 +173,13 @@ def _agreement(features: Features, column: str, hyper: Hyper) -> Tensor:
     return product
 
 
-def _warnings(hyper: Hyper) -> list[str]:
+def _projected(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
+    """Scalar projections `[batch, n]` of unit rows (equation 1); only `released` keeps learnt directions' lengths."""
+    directions: Tensor = features.extra.directions  # type: ignore[assignment]
+    return features[column].own @ (directions if hyper.protocol == "released" else unit(directions)).T
+
+
+def _warnings(hyper: SemclipSettings) -> list[str]:
     if not hyper.projects:
         return []
     if hyper.n == 1 and hyper.protocol != "soft_sign":
@@ -192,11 +195,11 @@ def _warnings(hyper: Hyper) -> list[str]:
 METHOD = Method(
     name="semclip",
     citation="Contrastive Vision-Language Learning with Paraphrasing and Negation (SemCLIP), arXiv 2511.16527",
-    hyper=Hyper,
+    hyper=SemclipSettings,
     columns=_columns,
     losses=_losses,
     rows=lambda hyper: frozenset(hyper.rows),
     visits=_visits,
-    extra=lambda encoder, hyper: Projection(encoder.sidecar.embed_dim, hyper),
+    extra=_extra,
     warnings=_warnings,
 )

@@ -132,7 +132,7 @@ def _from_open_clip(name: str, _models: Path) -> EncoderUnderTest | None:
     model, colon, weights = name.partition(":")
     if not colon:
         return None
-    from components.base.base import encoder_by_name
+    from components.base.published import encoder_by_name
 
     with told_of(f"--encoder '{name}'"):
         encoder = encoder_by_name(model, weights)

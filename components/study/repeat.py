@@ -15,9 +15,10 @@ from components.core.project import run_in_project, start
 from components.core.settings import Settings
 from components.evaluation import evaluate
 from components.evaluation.results import Folders
+from components.methods.registry import find_entry
 from components.study.seeds import folders_of, seeded
 from components.training import train
-from components.training.data import Files
+from components.training.data import TrainingFiles
 
 
 def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
@@ -27,9 +28,9 @@ def run(settings: Settings, seed: int, encoder: str, folders: Folders) -> None:
         InputError: as the stages `train` and `evaluate`.
     """
     settings = seeded(settings, seed)
-    files = Files(
+    files = TrainingFiles(
         base=folders.models / BASE.name,
-        validated=train.find_entry(settings, encoder).reads,
+        validated=find_entry(settings.methods, encoder).reads,
         embeddings=folders.embeddings,
         pairs=folders.pairs,
         models=folders.models,

@@ -1,4 +1,4 @@
-"""A method's data: the rows it trains on, and the held-out ones that it is watched on."""
+"""A method's data: the rows that it trains on, and the held-out rows of its early metrics."""
 
 from __future__ import annotations
 
@@ -28,21 +28,19 @@ from components.encoders.embeddings import ImageEmbeddings
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
-from components.training.rows.batches import OtherImages, Source, TableSource
-from components.training.rows.crops import Crops
-from components.training.rows.examples import IMAGE_IDS, input_files, join_rows, with_image_ids
-from components.training.rows.query_log import has_weights
-from components.training.rows.sources import Images, Wanted, table_source
-from components.training.shards.contents import shards_hash
-from components.training.shards.source import ShardSource
+from components.training.rows.batches import BatchPlan, BatchSource, ImageFeatures
+from components.training.rows.shards import ShardSource, shards_hash
+from components.training.rows.sources import TableImages, table_source
+from components.training.rows.tables import IMAGE_IDS, has_weights, input_files, join_rows, with_image_ids
 
 
 @dataclass(frozen=True)
-class Files:
+class TrainingFiles:
     """Folders of the stage's inputs and output.
 
-    `validated` is what a method reads: a folder of validated tables, or a single file.
-    `leaks` is told to the run. Only of shards is anything left out for it, so DVC does not train anew for it.
+    Attributes:
+        validated: a folder of validated tables, or a single file.
+        leaks: test sets, noted in the run. Only shards are filtered by them, so DVC does not retrain when they change.
     """
 
     base: Path = folders.BASE
@@ -52,169 +50,176 @@ class Files:
     models: Path = Path("models")
     leaks: Path = LEAKS_FOLDER
 
+    @property
+    def train(self) -> Path:
+        """The table of the training pairs."""
+        return self.pairs / "train.parquet"
+
 
 _BLOCK = 10_000
 _FEWEST = 10
-"""Held-out queries under which early metrics would be noise."""
+"""Held-out queries below which early metrics would be noise."""
 
 
 def load_data(
-    settings: Settings, method: Method, hyper: Optimisation, encoder: Encoder, files: Files, world: World, device: str
+    settings: Settings,
+    method: Method,
+    hyper: Optimisation,
+    encoder: Encoder,
+    files: TrainingFiles,
+    world: World,
+    device: str,
 ) -> Data:
-    """Join, tokenise and split a method's rows.
+    """Join, split and tokenise a method's rows.
 
     Raises:
         InputError: tables are missing or do not fit each other, or image embeddings are another tower's.
     """
-    pixels = hyper.image_tower != "frozen"
-    embeddings = ImageEmbeddings.open(files.embeddings, "train", files.pairs / "train.parquet")
-    if not pixels and embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
-        raise InputError(f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`")
-    images = Images(
-        ids=embeddings.ids,
-        image_ids=embeddings.image_ids,
-        pairs=files.pairs / "train.parquet",
-        size=encoder.sidecar.image_size,
-        features=None if pixels else embeddings.features,
-        norms=None if pixels else embeddings.norms,
-        neighbours_by=embeddings.features,
-        others=_other_images(method.neighbours(hyper).data, encoder, pixels),
-    )
-    wanted = Wanted(method.columns(hyper), method.draws(hyper))
-    columns = method.needs(hyper)
-    inputs = input_files(columns, files.validated, images.pairs)
-    logged = has_weights(images.pairs)
-    if logged:
-        inputs |= {"pairs": images.pairs}
-    watched = table_file(files.validated, "paraphrases")
-    if watched.is_file():
-        inputs |= {"paraphrases": watched}
-        # Before the rows' texts are there, which take as much memory as this does.
-        held, queries = _paraphrases_held_out(watched, embeddings, settings.train)
-    rows = with_image_ids(join_rows(columns, files.validated, images.pairs), embeddings.ids, embeddings.image_ids)
-    if not watched.is_file():
-        held = choose_held_out(rows, settings.train.held_out, settings.train.seed)
-        queries = rows[rows["image_id"].isin(held)]
-
-    def source(chosen: pd.DataFrame, batch_size: int, world: World) -> TableSource:
-        seed, cache, visits = settings.train.seed, settings.train.state / "tokens", method.visits(hyper)
-        near, weighted = method.neighbours(hyper).count, method.weighted(hyper)
-        tokenizer = encoder.tokenizer
-        return table_source(
-            chosen, wanted, images, tokenizer, batch_size, seed, cache, world, visits, near, weighted=weighted
-        )
-
-    def gallery(ids: list[str]) -> Callable[[], Vectors]:
-        return _embed_gallery(ids, encoder, files, device) if pixels else _cached_gallery(ids, embeddings, files)
-
+    train, tokenizer = settings.train, encoder.tokenizer
+    embeddings = ImageEmbeddings.open(files.embeddings, "train", files.train)
+    images = _images(method, hyper, encoder, files, embeddings)
+    inputs, held, queries, rows = _rows(method, hyper, files, embeddings, train)
     own = rows[rows["image_id"].isin(held)].drop_duplicates("image_id")
     # A row about two images would show a held-out one as the other.
     shows_held = rows[[column for column in IMAGE_IDS.values() if column in rows]].isin(held).any(axis=1)
     # Column by column: of five million rows a copy of all texts is a gigabyte.
     free = pd.DataFrame({name: rows.pop(name)[~shows_held] for name in rows.columns.tolist()})
-    crops = Crops(hyper.least_crop, settings.train.seed) if hyper.least_crop < 1 else None
-    training: Source
+    plan = BatchPlan(
+        columns=method.columns(hyper),
+        batch_size=hyper.batch_size,
+        seed=train.seed,
+        draws=method.draws(hyper),
+        visits=method.visits(hyper),
+        near=method.neighbours(hyper).count,
+        weighted=method.weighted(hyper),
+        least_crop=hyper.least_crop,
+        world=world,
+    )
+    source: BatchSource
     streamed: dict[str, str] = {}
-    if settings.train.shards is not None and pixels:
-        if logged and world.leads:
-            print(f"train.shards: shards hold neither the weights of {images.pairs} nor which images a query has")
+    if train.shards is not None and images.cached is None:
+        if has_weights(files.train) and world.leads:
+            print(f"train.shards: shards hold neither the weights of {files.train} nor which images a query has")
         published = Published.read(files.leaks)
-        training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, crops, world)
-        streamed = {"shards": shards_hash(settings.train.shards, world)} | published.hashes()
+        source = ShardSource(train.shards, plan, tokenizer, images.size, held, published)
+        streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
     else:
-        training = replace(source(free, hyper.batch_size, world), crops=crops)
-    return Data(
-        source=training,
-        inputs=inputs,
-        held_out=_held_out(queries, gallery),
-        held_rows=source(own, min(len(own), hyper.batch_size), World()) if len(own) >= _FEWEST else None,
-        streamed=streamed,
+        source = table_source(free, images, plan, tokenizer, train.state / "tokens")
+    held_rows = None
+    if len(own) >= _FEWEST:
+        whole = replace(plan, batch_size=min(len(own), hyper.batch_size), least_crop=1.0, world=World())
+        held_rows = table_source(own, images, whole, tokenizer, train.state / "tokens")
+    return Data(source, inputs, _held_out(queries, encoder, files, embeddings, hyper, device), held_rows, streamed)
+
+
+def _images(
+    method: Method, hyper: Optimisation, encoder: Encoder, files: TrainingFiles, embeddings: ImageEmbeddings
+) -> TableImages:
+    """The images that rows name: cached features of a frozen image tower, or pictures to decode."""
+    cached = None
+    if hyper.image_tower == "frozen":
+        if embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
+            raise InputError(
+                f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`"
+            )
+        cached = ImageFeatures(embeddings.features, embeddings.norms)
+    return TableImages(
+        ids=embeddings.ids,
+        image_ids=embeddings.image_ids,
+        pairs=files.train,
+        size=encoder.sidecar.image_size,
+        cached=cached,
+        similar=embeddings.features,
+        others=_other_images(method.neighbours(hyper).data, encoder, cached is None),
     )
 
 
-def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> OtherImages | None:
-    """The images to train on of another checkout's `data` folder, as its stages `prepare` and `embed` wrote them.
+def _rows(
+    method: Method, hyper: Optimisation, files: TrainingFiles, embeddings: ImageEmbeddings, train: Train
+) -> tuple[dict[str, Path], frozenset[str], pd.DataFrame, pd.DataFrame]:
+    """The input files by name, the ids of held-out images, the rows of held-out queries, and all rows."""
+    columns = method.needs(hyper)
+    inputs = input_files(columns, files.validated, files.train)
+    if has_weights(files.train):
+        inputs |= {"pairs": files.train}
+    watched = table_file(files.validated, "paraphrases")
+    if watched.is_file():
+        inputs |= {"paraphrases": watched}
+        # Before the rows' texts are loaded, which take as much memory.
+        held, queries = _paraphrases_held_out(watched, embeddings, train)
+    rows = with_image_ids(join_rows(columns, files.validated, files.train), embeddings.ids, embeddings.image_ids)
+    if not watched.is_file():
+        held = choose_held_out(rows, train.held_out, train.seed)
+        queries = rows[rows["image_id"].isin(held)]
+    return inputs, held, queries, rows
+
+
+def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> ImageFeatures | None:
+    """The training images in the `data` folder of another checkout, written by its stages `prepare` and `embed`.
 
     Raises:
-        InputError: they are missing or another image tower's, or this one trains and would leave them behind.
+        InputError: they are missing or embedded by another image tower, or the image tower trains.
     """
     if data is None:
         return None
     if pixels:
-        raise InputError(f"images of {data} stand beside the rows as embeddings alone: set image_tower to frozen")
+        raise InputError(
+            f"distractor images in {data} exist only as embeddings: set image_tower: frozen, or remove distractor_data"
+        )
     with told_of(f"distractors of {data}"):
-        found = ImageEmbeddings.open(data / "embeddings", "train", data / "pairs" / "train.parquet")
-    if found.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
-        raise InputError(f"{data / 'embeddings'} are another image tower's than the base's: embed with the same base")
-    return OtherImages(found.image_ids, found.features, found.norms)
-
-
-def _shard_source(
-    train: Train,
-    wanted: Wanted,
-    held_out: frozenset[str],
-    published: Published,
-    encoder: Encoder,
-    batch_size: int,
-    crops: Crops | None,
-    world: World,
-) -> ShardSource:
-    shards = train.shards
-    assert shards is not None
-    return ShardSource(
-        shards.urls,
-        encoder.tokenizer,
-        encoder.sidecar.image_size,
-        batch_size,
-        train.seed,
-        texts=shards.columns,
-        draws=wanted.draws,
-        wanted=wanted.columns - {"image"},
-        held_out=held_out,
-        published=published,
-        samples_per_epoch=shards.samples_per_epoch,
-        max_error_share=shards.max_error_share,
-        crops=crops,
-        world=world,
-    )
+        embeddings = ImageEmbeddings.open(data / "embeddings", "train", data / "pairs" / "train.parquet")
+    if embeddings.image_tower_sha256 != encoder.sidecar.image_tower_sha256:
+        raise InputError(
+            f"{data / 'embeddings'} come from another image tower than the base's: embed with the same base"
+        )
+    return ImageFeatures(embeddings.features, embeddings.norms, embeddings.image_ids)
 
 
 def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -> tuple[frozenset[str], pd.DataFrame]:
-    """The images to hold out of those with a row of the table `watched`, of paraphrases, and these rows.
+    """The held-out images among those in the table `watched`, of paraphrases, and its rows about them.
 
-    So all methods that read this table are watched alike.
+    So all methods that read this table have the same held-out images.
     """
     named = with_image_ids(PARAPHRASES.read(watched, ["id"]).to_pandas(), pairs.ids, pairs.image_ids)
     held = choose_held_out(named, train.held_out, train.seed)
     chosen = named["image_id"].isin(held)
-    found: pd.DataFrame = PARAPHRASES.take(
+    rows: pd.DataFrame = PARAPHRASES.take(
         watched, np.flatnonzero(chosen), ["id", "caption", "paraphrase_1"], _BLOCK
     ).to_pandas()
-    return held, found.assign(image_id=named["image_id"][chosen].to_numpy())
+    return held, rows.assign(image_id=named["image_id"][chosen].to_numpy())
 
 
-def _held_out(rows: pd.DataFrame, gallery: Callable[[list[str]], Callable[[], Vectors]]) -> HeldOut | None:
+def _held_out(
+    rows: pd.DataFrame,
+    encoder: Encoder,
+    files: TrainingFiles,
+    embeddings: ImageEmbeddings,
+    hyper: Optimisation,
+    device: str,
+) -> HeldOut | None:
     first = rows.drop_duplicates("image_id")
     if len(first) < _FEWEST or "caption" not in first:
         return None
+    ids = first["id"].tolist()
+    frozen = hyper.image_tower == "frozen"
     return HeldOut(
         captions=first["caption"].tolist(),
         paraphrases=first["paraphrase_1"].tolist() if "paraphrase_1" in first else None,
-        gallery=gallery(first["id"].tolist()),
+        gallery=_cached_gallery(ids, embeddings, files) if frozen else _embed_gallery(ids, encoder, files, device),
     )
 
 
-def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: Files) -> Callable[[], Vectors]:
+def _cached_gallery(ids: list[str], train: ImageEmbeddings, files: TrainingFiles) -> Callable[[], Vectors]:
     val = ImageEmbeddings.open(files.embeddings, "val", files.pairs / "val.parquet")
     features = np.concatenate([train.features[train.ids.places(ids)], val.features])
     return lambda: features
 
 
-def _embed_gallery(ids: list[str], encoder: Encoder, files: Files, device: str) -> Callable[[], Vectors]:
-    """The image tower changes as it trains, so the gallery is embedded anew each time."""
-    place = {pair: row for row, pair in enumerate(PAIRS.read(files.pairs / "train.parquet", ["id"])["id"].to_pylist())}
+def _embed_gallery(ids: list[str], encoder: Encoder, files: TrainingFiles, device: str) -> Callable[[], Vectors]:
+    """A trained image tower changes, so each call embeds the gallery."""
+    place = {pair: row for row, pair in enumerate(PAIRS.read(files.train, ["id"])["id"].to_pylist())}
     chosen = sorted(ids, key=place.__getitem__)
-    train = PAIRS.take(files.pairs / "train.parquet", [place[pair] for pair in chosen], ["id", *PICTURE])
+    train = PAIRS.take(files.train, [place[pair] for pair in chosen], ["id", *PICTURE])
     val = PAIRS.read(files.pairs / "val.parquet", ["id", *PICTURE])
     with Pictures() as pictures:
         encoded = dict(zip(chosen, pictures.of(train), strict=True))

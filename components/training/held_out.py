@@ -24,7 +24,7 @@ from components.core.text_column import TextColumn
 from components.encoders.adapter.text_tower import text_features
 from components.encoders.adapter.tokens import Tokenizer, trimmed
 from components.training.engine.gradients import Objective, evaluate
-from components.training.rows.batches import Source, TableSource
+from components.training.rows.batches import BatchSource, TableSource
 
 RECALL_AT, OVERLAP_AT = 5, 10
 Vectors = npt.NDArray[np.float32]
@@ -83,7 +83,7 @@ class Data:
         streamed: hash of the shards that it trains on, by the name `shards`; empty where it trains on tables.
     """
 
-    source: Source
+    source: BatchSource
     inputs: dict[str, Path]
     held_out: HeldOut | None
     held_rows: TableSource | None

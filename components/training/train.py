@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 from torch import Tensor, nn
 
-from components.core import folders
 from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, become_torchrun, join_world, launched_by_torchrun
@@ -29,25 +28,14 @@ from components.core.settings import Settings, Train
 from components.data.leaks.report import leak_tags
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.low_rank import add_low_rank, merge_low_rank
-from components.methods.contract.method import Method
-from components.methods.registry import find_method
+from components.methods.registry import Entry, find_entry
 from components.tracking import RUN_FILE, TrackedRun, tracked_run
-from components.training.data import Files, load_data
+from components.training.data import TrainingFiles, load_data
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
 from components.training.engine.run import Engine, Run
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of `methods` in params.yaml: its name, the method it configures, the hyper-parameters, its data."""
-
-    name: str
-    method: Method
-    hyper: Any
-    reads: Path
 
 
 @dataclass(frozen=True)
@@ -77,30 +65,14 @@ class Job:
         return content_hash(*parts, *chosen, *sorted(self.hashes.values()))[:16]
 
 
-def find_entry(settings: Settings, name: str) -> Entry:
-    """The entry called `name`; its key `method` names the method's file, the entry itself by default.
-
-    Raises:
-        InputError: there is no such entry or method, it has the base's name, or a hyper-parameter is wrong.
-    """
-    if name == folders.BASE.name:
-        raise InputError(f"params.yaml: methods.{name} would replace the base encoder: give the entry another name")
-    if name not in settings.methods:
-        known = ", ".join(settings.methods)
-        raise InputError(f"params.yaml has no block methods.{name}: add one (it may be empty: {{}}), or use {known}")
-    given = dict(settings.methods[name])
-    method, reads = find_method(str(given.pop("method", name))), Path(given.pop("reads", folders.VALIDATED))
-    return Entry(name, method, method.settings(given, name), reads)
-
-
-def run(settings: Settings, name: str, files: Files | None = None) -> None:
+def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> None:
     """Write `models/<name>/`: the fine-tuned encoder and a reference to its MLflow run.
 
     Raises:
         InputError: the method is unknown, its settings are wrong, or its data is missing or does not fit.
     """
-    entry = find_entry(settings, name)
-    files = files or Files(validated=entry.reads)
+    entry = find_entry(settings.methods, name)
+    files = files or TrainingFiles(validated=entry.reads)
     with join_world(pick_device(settings.train.device)) as (world, device), ExitStack() as stack:
         for warning in entry.method.warnings(entry.hyper) if world.leads else []:
             print(f"{name}: {warning}")

@@ -29,7 +29,7 @@ from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import Engine, Run
-from components.training.rows.batches import Sampler, TableSource
+from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
 from tests.conftest import TINY
 from tests.faults.write_faults import FAULTS
 from tests.support.params import profile_text
@@ -85,16 +85,13 @@ def _table(found: Subject, world: World) -> TableSource:
     images = np.arange(rows) // 2
     return TableSource(
         sampler=Sampler(images, BATCH, 7),
+        columns=found.method.columns(found.hyper),
         names=[f"row-{row}" for row in range(rows)],
-        tokens=tokens,
-        lengths={name: tokenizer.lengths(column) for name, column in tokens.items()},
+        texts={name: Texts(column, tokenizer.lengths(column)) for name, column in tokens.items()},
         images={"image": images},
-        features=rng.normal(size=(GROUPS, dim)).astype(np.float32),
-        pixels=None,
-        wanted=found.method.columns(found.hyper),
+        shown=ImageFeatures(rng.normal(size=(GROUPS, dim)).astype(np.float32)),
         draws={"caption": {"caption_1": 1.0, "caption_2": 1.0}},
-        rank=world.rank,
-        ranks=world.size,
+        world=world,
     )
 
 

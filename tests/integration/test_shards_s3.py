@@ -23,8 +23,8 @@ from components.core.settings import Settings, Shards
 from components.core.storage import S3
 from components.data import prepare
 from components.encoders.adapter.tokens import ClipTokenizer
-from components.training.shards.contents import shards_hash
-from components.training.shards.source import ShardSource
+from components.training.rows.batches import BatchPlan
+from components.training.rows.shards import Reading, ShardSource, shards_hash
 from tests.support.shard_making import make_shards
 
 pytestmark = pytest.mark.integration
@@ -40,8 +40,10 @@ def uploaded(s3, bucket: str, tmp_path: Path) -> tuple[str, str]:  # type: ignor
     return pattern, f"s3://{bucket}/laion/{{000..003}}.tar"
 
 
-def _source(shards: str, **options: object) -> ShardSource:
-    return ShardSource(shards, TOKENIZER, 8, 8, 3, buffer=20, **options)  # type: ignore[arg-type]
+def _source(shards: str, world: World | None = None, **options: Any) -> ShardSource:
+    settings = Shards(urls=shards, columns={"caption": "txt"}, **options)
+    plan = BatchPlan(frozenset({"image", "caption"}), 8, 3, world=world or World())
+    return ShardSource(settings, plan, TOKENIZER, 8, reading=Reading(buffer=20))
 
 
 def test_s3_equals_disk(uploaded: tuple[str, str]) -> None:

@@ -13,8 +13,7 @@ from torch import nn
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import Method
-from components.methods.contract.perturb import Perturb
+from components.methods.contract.method import Method, Perturb
 from components.methods.registry import find_method
 from components.training.rows.batches import Batch
 from tests.support.params import every_method
@@ -112,7 +111,7 @@ def batch(found: Subject, rows: Iterable[int], cursor: int = 0) -> Batch:
 
 @dataclass
 class SyntheticSource:
-    """`count` rows in batches of `size`, in another order each epoch; implements `Source`.
+    """`count` rows in batches of `size`, in another order each epoch; implements `BatchSource`.
 
     With `logged` they are a query log's: row i weighs i + 1, and rows 2i and 2i + 1 are of one query.
     """

@@ -13,8 +13,7 @@ from torch import Tensor
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.encoders.adapter.architecture import build
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, info_nce
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.run import Engine, Run

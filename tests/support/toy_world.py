@@ -28,7 +28,7 @@ from components.core.settings import Settings
 from components.core.table import Table
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.embed import run as embed
-from components.training.data import Files
+from components.training.data import TrainingFiles
 from tests.support.params import every_method
 from tests.support.synthetic_training import WORDS
 
@@ -43,7 +43,7 @@ class World:
     """Where everything is; `captions` are those of the training pairs by id."""
 
     folder: Path
-    files: Files
+    files: TrainingFiles
     captions: dict[str, str]
 
 
@@ -63,7 +63,9 @@ def make_world(folder: Path, encoder: Encoder, settings: Settings, captions_each
 
     Every training image has `captions_each` pairs, which do not stand together.
     """
-    files = Files(folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models")
+    files = TrainingFiles(
+        folder / "base", folder / "validated", folder / "embeddings", folder / "pairs", folder / "models"
+    )
     rng = np.random.default_rng(0)
     captions: dict[str, str] = {}
     for split, count in COUNTS.items():

@@ -23,8 +23,7 @@ from components.core.compute.hardware import pick_device
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
 from components.core.progress import bar
-from components.methods.contract.features import Feature
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Feature, info_nce
 
 Loss = Callable[[Indices, Indices], Tensor]
 """The loss of pairs `[batch]` with one sentence of each `[batch]`."""

@@ -199,7 +199,7 @@ def scorer_of(context: PublishedContext) -> EncoderUnderTest:
     model, colon, weights = name.partition(":")
     if not colon:
         raise InputError(f"--option scorer={name} names no weights: give <name>:<tag> of open_clip, such as {SCORER}")
-    from components.base.base import encoder_by_name
+    from components.base.published import encoder_by_name
 
     with told_of(f"--option scorer={name}"):
         encoder = encoder_by_name(model, weights)

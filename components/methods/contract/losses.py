@@ -1,12 +1,90 @@
-"""Losses that methods share. Each is this rank's part; the mean over ranks is the loss of the global batch."""
+"""Features of a batch as losses see them, and the losses that methods share.
+
+Each loss is this rank's part; the mean over ranks is the loss of the global batch.
+"""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from components.methods.contract.features import Feature, Features
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from components.encoders.adapter.tokens import Tokens
+
+Losses = dict[str, "Tensor"]
+"""Named loss terms of a batch, scalars; training minimises their sum."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column's features.
+
+    Attributes:
+        all: the rows of all ranks, `[global batch, dim]`.
+        first: index of this rank's first row.
+        count: number of this rank's rows.
+        weights: of this rank's rows, `[batch]`, with mean 1 over the global batch; None for equal weights.
+        alike: which rows of the global batch also match each of this rank's rows and so are not its negatives, bool
+            `[batch, global batch]`, the row itself excluded; None where there are no such rows.
+    """
+
+    all: Tensor
+    first: int
+    count: int
+    weights: Tensor | None = None
+    alike: Tensor | None = None
+
+    @property
+    def own(self) -> Tensor:
+        """This rank's rows, `[batch, dim]`."""
+        return self.all[self.first : self.first + self.count]
+
+    def with_(self, function: Callable[..., Tensor], *others: Feature) -> Feature:
+        """`function` of these rows and the same rows of `others`; it must treat rows independently.
+
+        A combination of several columns, such as a difference of two images, has no `alike` rows.
+        """
+        made = function(self.all, *(other.all for other in others))
+        return replace(self, all=made, alike=None if others else self.alike)
+
+
+@dataclass(frozen=True)
+class Features:
+    """A batch as losses see it; `features["caption"]` has unit rows.
+
+    Attributes:
+        columns: raw features by column, as the towers compute them.
+        scale: the logit scale, exponentiated; a scalar.
+        extra: the method's own tensors, an empty module for most.
+        tokens: token ids of this rank's rows by text column, `[batch, context]`.
+        labels: class numbers of this rank's rows by name, `[batch, ...]`.
+    """
+
+    columns: Mapping[str, Feature]
+    scale: Tensor
+    extra: nn.Module
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    labels: Mapping[str, Tensor] = field(default_factory=dict)
+    _unit: dict[str, Feature] = field(default_factory=dict)
+
+    def __getitem__(self, column: str) -> Feature:
+        if column not in self._unit:
+            self._unit[column] = self.columns[column].with_(unit)
+        return self._unit[column]
+
+    def raw(self, column: str) -> Feature:
+        """The column's features before normalisation."""
+        return self.columns[column]
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Rows `[batch, dim]` scaled to length one."""
+    import torch.nn.functional as F
+
+    return F.normalize(rows, dim=-1)
 
 
 def contrast(
@@ -16,15 +94,18 @@ def contrast(
 
     Args:
         anchor: unit rows; only this rank's are scored, so that no rank holds all logits.
-        positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives, but for those that are
-            `alike` it where both columns say so.
-        negatives: more unit rows to tell apart, hard negatives say.
+        positive: unit rows, row i belongs to row i of `anchor`; the other rows are negatives, except those that both
+            columns mark as `alike`.
+        negatives: further unit rows that are negatives of every anchor, such as hard negatives.
         scale: the logit scale, exponentiated; a scalar.
-        foil: unit rows, each a negative of the anchor in its row alone.
+        foil: unit rows; each is a negative only of the anchor in its row.
 
     Returns:
         The mean over this rank's rows, each times its weight, a scalar.
     """
+    import torch
+    import torch.nn.functional as F
+
     candidates = torch.cat([positive.all, *(negative.all for negative in negatives)]) if negatives else positive.all
     logits = scale * anchor.own @ candidates.T
     if foil is not None:
@@ -38,20 +119,19 @@ def contrast(
     return (anchor.weights.to(logits) * F.cross_entropy(logits, targets, reduction="none")).mean()
 
 
-def info_nce(one: Feature, other: Feature, scale: Tensor) -> Tensor:
-    """Symmetric InfoNCE of matching rows, as CLIP defines it.
+def info_nce(first: Feature, second: Feature, scale: Tensor) -> Tensor:
+    """Symmetric InfoNCE of matching rows, as CLIP defines it: the mean of both directions' cross-entropies, a scalar.
 
     Args:
-        one: unit rows.
-        other: unit rows; row i matches row i of `one`.
+        first: unit rows.
+        second: unit rows; row i matches row i of `first`.
         scale: the logit scale, exponentiated; a scalar.
-
-    Returns:
-        The mean of both directions' cross-entropies, a scalar.
     """
-    return (contrast(one, other, scale=scale) + contrast(other, one, scale=scale)) / 2
+    return (contrast(first, second, scale=scale) + contrast(second, first, scale=scale)) / 2
 
 
 def scale_at(features: Features, temperature: float | None) -> Tensor:
-    """The logit scale `1 / temperature`, or the encoder's own where the temperature is None; a scalar."""
+    """The logit scale `1 / temperature`, or the encoder's own if the temperature is None; a scalar."""
+    import torch
+
     return features.scale if temperature is None else torch.full_like(features.scale, 1 / temperature)

@@ -1,4 +1,8 @@
-"""What a fine-tuning method declares."""
+"""The declaration of a fine-tuning method.
+
+Importing a method imports neither torch nor open_clip, so that settings are checked in milliseconds: what computes
+imports them inside its functions.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,22 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor, nn
 
 from components.core.errors import InputError
 from components.core.training_columns import IMAGES
-from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
-from components.methods.contract.features import Features
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.losses import Features, Losses
 from components.methods.contract.optimisation import Optimisation
-from components.methods.contract.perturb import Perturb
-from components.methods.contract.visits import Visits
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from torch import Tensor, nn
+
     from components.encoders.adapter.encoder import Encoder
+    from components.encoders.adapter.tokens import Tokens
 
 TEXT_TOWER = r"^(?!visual\.|logit_(scale|bias)$)"
 """Parameters of the text side of any encoder, its projection included; no loss here reads a logit bias."""
@@ -31,6 +35,52 @@ TEXT_BLOCKS = r"^(text\.)?transformer\."
 """Parameters of the text tower's transformer blocks alone."""
 
 _IMAGE_TOWER, _LOGIT_SCALE = r"^visual\.", r"^logit_scale$"
+
+Visits = Literal["images", "pairs", "rows"]
+"""What an epoch visits once: every image, by one of its captions; every pair, by one of its texts; or every row.
+
+A pair is an image with a caption or, where rows are about two images, an ordered pair of images. It has as many rows as
+generated texts.
+"""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Where the similar image of a row comes from: NegCLIP's hard image, CoN-CLIP's distractor.
+
+    Attributes:
+        count: the number of nearest images that it is drawn from in each epoch; with 1 it is always the nearest.
+        data: folder of another checkout with `pairs` and `embeddings`, whose training images are searched; None for
+            the rows' own images.
+    """
+
+    count: int = 3  # as NegCLIP draws it
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Columns that replace or extend those of a batch.
+
+    Attributes:
+        tokens: token ids by text column, `[batch, context]`.
+        lengths: tokens of each text up to and with its end token, by text column, `[batch]`.
+        features: raw features by column that no tower computes, `[batch, dim]`.
+    """
+
+    tokens: Mapping[str, Tokens]
+    lengths: Mapping[str, npt.NDArray[np.int64]]
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+Perturb = Callable[[Mapping[str, "Tokens"]], Perturbed]
+"""Maps a batch's token ids by text column, `[batch, context]`; draws only from torch's random generator."""
+
+
+def _no_tensors(_encoder: Encoder, _hyper: Any) -> nn.Module:
+    from torch import nn
+
+    return nn.Module()
 
 
 @dataclass(frozen=True)
@@ -41,7 +91,7 @@ class Method:
         name: the method's name and its file's.
         citation: the paper.
         hyper: its hyper-parameters, a frozen dataclass whose defaults are the paper's.
-        columns: the columns whose features its losses read, see `components.training.rows.examples`.
+        columns: the columns whose features its losses read, see `components.training.rows.tables`.
         losses: named loss terms of a batch; the loop minimises their sum.
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
         visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
@@ -64,7 +114,7 @@ class Method:
     citation: str
     hyper: type[Optimisation]
     columns: Callable[[Any], frozenset[str]]
-    losses: Callable[[Features, Any], dict[str, Tensor]] = field(repr=False)
+    losses: Callable[[Features, Any], Losses] = field(repr=False)
     rows: Callable[[Any], frozenset[str]] = lambda _hyper: frozenset()
     visits: Callable[[Any], Visits] = lambda _hyper: "images"
     neighbours: Callable[[Any], Neighbours] = lambda _hyper: Neighbours()
@@ -74,7 +124,7 @@ class Method:
     new: Callable[[Any], tuple[str, ...]] = lambda _hyper: ()
     tower: Callable[[Encoder, Any], Encoder] = lambda base, _hyper: base
     files: Callable[[Any], Mapping[str, Path]] = lambda _hyper: {}
-    extra: Callable[[Encoder, Any], nn.Module] = lambda _encoder, _hyper: nn.Module()
+    extra: Callable[[Encoder, Any], nn.Module] = _no_tensors
     perturbs: Callable[[Encoder, Any], Perturb] | None = None
     warnings: Callable[[Any], list[str]] = lambda _hyper: []
 
@@ -119,6 +169,8 @@ class Method:
         Raises:
             InputError: the image tower is to start at random and cannot.
         """
+        from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
+
         encoder = self.tower(base, hyper)
         if hyper.image_tower == "random":
             encoder.model.visual = image_tower(encoder.sidecar.architecture).eval()

@@ -12,7 +12,9 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Betas = tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]]
-"""What both averages of AdamW keep of themselves per step."""
+"""Decay rates of AdamW's two moving averages."""
+ImageTower = Literal["frozen", "trained", "random"]
+Schedule = Literal["cosine", "constant", "exponential"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,13 @@ class Optimisation:
     weight_decay: NotNegative = 0.0
     decay_all: bool = False
     warmup_steps: NonNegativeInt = 0
-    schedule: Literal["cosine", "constant", "exponential"] = "cosine"
+    schedule: Schedule = "cosine"
     gamma: Factor = 0.9
     betas: Betas = (0.9, 0.98)
     eps: Positive = 1e-6
     clip_gradient: Positive | None = None
     accumulate: PositiveInt = 1
-    image_tower: Literal["frozen", "trained", "random"] = "frozen"
+    image_tower: ImageTower = "frozen"
     least_crop: Factor = 1.0
     learn_logit_scale: bool = True
     ema: Annotated[float, Field(ge=0, lt=1)] | None = None

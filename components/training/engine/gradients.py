@@ -24,11 +24,12 @@ from components.core.column_names import NEIGHBOUR
 from components.core.compute.distributed import World
 from components.encoders.adapter.images import normalise
 from components.encoders.adapter.text_tower import text_features
-from components.methods.contract.features import Feature, Features
-from components.methods.contract.perturb import Perturb
+from components.methods.contract.losses import Feature, Features
+from components.methods.contract.method import Perturb
 
 if TYPE_CHECKING:
-    from components.training.rows.batches import Batch, Rows
+    from components.training.rows.batches import Batch
+    from components.training.rows.tables import Rows
 
 Passed = tuple[Tensor | None, Tensor | None]
 """Features of a pass's texts and of its images."""

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.methods.contract.features import Features
-from components.methods.contract.perturb import Perturb
+from components.methods.contract.losses import Features
+from components.methods.contract.method import Perturb
 from components.training.engine.gradients import Objective
 from components.training.engine.meter import Step
 
 if TYPE_CHECKING:
     from components.methods.contract.optimisation import Optimisation
-    from components.training.rows.batches import Source
+    from components.training.rows.batches import BatchSource
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Run:
     model: nn.Module
     trained: Mapping[str, nn.Parameter]
     losses: Callable[[Features], dict[str, Tensor]]
-    source: Source
+    source: BatchSource
     optimisation: Optimisation
     extra: nn.Module = field(default_factory=nn.Module)
     perturb: Perturb | None = None

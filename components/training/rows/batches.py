@@ -1,26 +1,31 @@
-"""Batches: what the loop gets, which rows make up which batch, and batches of tables.
+"""Batches: what training reads, how rows are chosen, and batches of rows of tables.
 
 The order is a function of seed and epoch, so that a resumed run continues exactly.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torchvision.transforms.v2.functional import InterpolationMode, resized_crop
 
 from components.core.arrays import rows_of
 from components.core.column_names import NEIGHBOUR
+from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.encoders.adapter.tokens import Tokens
-from components.methods.contract.visits import Visits
-from components.training.rows.crops import Crops
-from components.training.rows.query_log import QueryLog
+from components.methods.contract.method import Neighbours, Visits
+from components.training.rows.tables import QueryLog, Rows
+
+Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -28,21 +33,21 @@ class Batch:
     """This rank's rows of one contrastive batch.
 
     Attributes:
-        ids: what names each row to a user, `[batch]`.
+        ids: the rows' names in messages, `[batch]`.
         tokens: token ids by text column, `[batch, context]`, uncut.
         lengths: tokens of each text up to and with its end token, by text column, `[batch]`.
         features: cached raw image features by image column, `[batch, dim]`; for a frozen image tower.
-        pixels: images by image column, uint8 `[batch, 3, size, size]`, or real numbers `[batch, ...]` that the image
-            tower takes as they are; for an image tower that trains.
-        cursor: where the source goes on after this batch.
-        lost: samples that could not be used, between the batch before and this one.
+        pixels: images by image column, uint8 `[batch, 3, size, size]`, or floats `[batch, ...]` that go into the image
+            tower unchanged; for an image tower that trains.
+        cursor: position in the source after this batch.
+        lost: unusable samples since the previous batch.
         weights, alike: of the rows, see `Feature`.
-        labels: whole numbers that say what each row is, by name, `[batch, ...]`.
+        labels: class numbers of the rows by name, `[batch, ...]`.
     """
 
     ids: list[str]
     tokens: Mapping[str, Tokens]
-    lengths: Mapping[str, npt.NDArray[np.int64]]
+    lengths: Mapping[str, Rows]
     features: Mapping[str, Tensor]
     pixels: Mapping[str, Tensor]
     cursor: int
@@ -52,25 +57,93 @@ class Batch:
     labels: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """Where batches come from."""
+class BatchSource(Protocol):
+    """Where batches come from: tables (`TableSource`) or shards (`ShardSource`)."""
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch, the same on every rank."""
 
-    def check(self, what: str) -> None:
-        """Raise `InputError` when there are too few rows for a single batch."""
+    def check(self, title: str) -> None:
+        """Raise `InputError` if there are too few rows for a single batch."""
 
     def describe(self) -> dict[str, str]:
-        """What must be the same when a run is resumed, as text by name."""
+        """Facts by name that must be unchanged when a run is resumed."""
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
-        """The batches of an epoch from `cursor` (0 or a batch's own): a function of seed, epoch and cursor alone."""
+        """The batches of an epoch from `cursor` (0 or a batch's own): a function of seed, epoch and cursor."""
 
 
-Rows = npt.NDArray[np.int64]
-Vectors = npt.NDArray[np.float32]
+@dataclass(frozen=True)
+class BatchPlan:
+    """How a source makes batches.
+
+    Attributes:
+        columns: the columns that losses read.
+        batch_size: of the global batch.
+        seed: of the order, of draws and of crops.
+        draws: made-up text column -> the columns that it is drawn from, with their shares.
+        visits: what an epoch visits once.
+        near: the number of nearest images that a neighbour is drawn from.
+        weighted: whether rows have the weights of their pairs, if these have any.
+        least_crop: the smallest share of an image's area that a random crop leaves; 1 does not crop.
+        world: the ranks that share each batch.
+    """
+
+    columns: frozenset[str]
+    batch_size: int
+    seed: int = 0
+    draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    visits: Visits = "images"
+    near: int = Neighbours.count
+    weighted: bool = False
+    least_crop: float = 1.0
+    world: World = field(default_factory=World)
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """The columns that the data must have."""
+        drawn = {column for shares in self.draws.values() for column in shares}
+        return frozenset((self.columns - set(self.draws)) | drawn)
+
+    @property
+    def crops(self) -> Crops | None:
+        """The crops of images, if any."""
+        return Crops(self.least_crop, self.seed) if self.least_crop < 1 else None
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Random resized crops, as CLIP, open_clip and NegCLIP train; a function of seed, epoch and image.
+
+    They cut out of the original picture, this class out of the prepared square, whose margins are already cut off.
+
+    Attributes:
+        least: the smallest share of an image's area that remains.
+    """
+
+    least: float
+    seed: int
+
+    def of(self, pixels: Tensor, names: Iterable[str], epoch: int) -> Tensor:
+        """Images `[images, 3, size, size]`, uint8, each cropped and resized (bicubic)."""
+        return torch.stack([self._crop(image, name, epoch) for image, name in zip(pixels, names, strict=True)])
+
+    def _crop(self, image: Tensor, name: str, epoch: int) -> Tensor:
+        rng, size = np.random.default_rng([self.seed, epoch, crc32(name.encode())]), image.shape[-1]
+        for _ in range(_TRIES):
+            area, ratio = size**2 * rng.uniform(self.least, 1), math.exp(rng.uniform(*_RATIO))
+            width, height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if max(width, height) <= size:
+                top, left = (int(rng.integers(size - side + 1)) for side in (height, width))
+                cut: Tensor = resized_crop(image, top, left, height, width, [size, size], InterpolationMode.BICUBIC)
+                return cut
+        return image
+
+
+_RATIO = math.log(3 / 4), math.log(4 / 3)
+_TRIES = 10
+"""Like torchvision's `RandomResizedCrop`, which leaves the image whole after ten boxes that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +155,7 @@ class Sampler:
     Attributes:
         groups: the group of each row, `[rows]`, see `groups_of`.
         batch_size: of the global batch.
-        seed: draws the order.
+        seed: of the order.
     """
 
     groups: Rows
@@ -94,12 +167,12 @@ class Sampler:
         """Whole batches in an epoch."""
         return len(np.unique(self.groups)) // self.batch_size
 
-    def check(self, what: str) -> None:
-        """Raise `InputError` when there are too few rows for a single batch."""
+    def check(self, title: str) -> None:
+        """Raise `InputError` if there are too few rows for a single batch."""
         if self.steps_per_epoch == 0:
             distinct = len(np.unique(self.groups))
             raise InputError(
-                f"{what} visits {distinct} rows in an epoch, fewer than batch_size {self.batch_size}: lower it"
+                f"{title} visits {distinct} rows in an epoch, fewer than batch_size {self.batch_size}: lower it"
             )
 
     def epoch(self, epoch: int) -> list[Rows]:
@@ -117,7 +190,7 @@ def groups_of(visits: Visits, images: Rows, pairs: Iterable[Rows]) -> Rows:
 
     Args:
         images: the image of each row, `[rows]`.
-        pairs: the pair of each row, and the other pair where rows are about two, `[rows]` each.
+        pairs: the pair of each row, and the other pair if rows are about two, `[rows]` each.
     """
     if visits == "rows":
         return np.arange(len(images), dtype=np.int64)
@@ -130,148 +203,148 @@ def groups_of(visits: Visits, images: Rows, pairs: Iterable[Rows]) -> Rows:
 
 
 @dataclass(frozen=True)
-class OtherImages:
-    """Images that no row is about, to be neighbours of the rows' images.
+class Texts:
+    """Token ids `[rows, context]` of a text column, and the number of tokens of each text `[rows]`."""
+
+    tokens: Tokens
+    lengths: Rows
+
+    def take(self, rows: Rows) -> Texts:
+        """The texts of these rows."""
+        return Texts(rows_of(self.tokens, rows), self.lengths[rows])
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """Cached features of images, for a frozen image tower.
 
     Attributes:
-        image_ids: of the images.
-        features: unit rows `[images, dim]`.
-        norms: lengths that raw features have, `[images]`.
+        features: `[images, dim]`.
+        norms: lengths of the raw features if `features` are unit rows, `[images]`; None if `features` are raw.
+        image_ids: of the images, where they are not those of the rows.
     """
 
-    image_ids: Sequence[str]
     features: Vectors
-    norms: Vectors
+    norms: Vectors | None = None
+    image_ids: Sequence[str] = ()
 
-    def raw(self, rows: Rows) -> Tensor:
+    def raw(self, images: Rows) -> Tensor:
         """Raw features of these images, `[rows, dim]`."""
-        return torch.from_numpy(rows_of(self.features, rows) * self.norms[rows, None])
+        rows = rows_of(self.features, images)
+        return torch.from_numpy(rows if self.norms is None else rows * self.norms[images, None])
+
+
+@dataclass(frozen=True)
+class ImagePixels:
+    """Decoded images, for an image tower that trains: `pixels` as in `Batch`, `[images, ...]`."""
+
+    pixels: Tensor
+    crops: Crops | None = None
+
+    def of(self, images: Rows, epoch: int) -> Tensor:
+        """The pixels of these images, cropped if there are crops."""
+        pixels = self.pixels[torch.from_numpy(images)]
+        return pixels if self.crops is None else self.crops.of(pixels, map(str, images.tolist()), epoch)
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """Implements `Source` over rows in memory or memory-mapped.
+    """Implements `BatchSource` over rows in memory or memory-mapped.
 
     Attributes:
         sampler: global batches of row numbers.
-        names: what names a row to a user, `[rows]`.
-        tokens: token ids by text column, `[rows, context]`.
-        lengths: tokens of each text by text column, `[rows]`.
+        columns: the columns to deliver.
+        names: the rows' names in messages, `[rows]`.
+        texts: by text column.
         images: the image of each row by image column, `[rows]`.
-        features: raw image features `[images, dim]`, or None where pixels are wanted.
-        norms: lengths of `features`' rows when those are unit, `[images]`; None leaves them as they are.
-        pixels: as in `Batch`, `[images, ...]`, or None.
-        wanted: the columns to deliver.
-        draws: made-up text column -> the columns it is drawn from with their shares.
-        neighbours: rows of the nearest other images, `[rows, count]`; None where no column asks for one.
-        others: the images that `neighbours` are rows of, where these are no rows of this source.
-        log: what a query log says of the rows; None where they are of none.
+        shown: features or pixels of the images.
+        draws: made-up text column -> the columns it is drawn from, with their shares.
+        neighbours: rows of the nearest other images, `[rows, count]`; None if no column needs one.
+        others: the images that `neighbours` are rows of, if they are not rows of this source.
+        log: facts of a query log about the rows; None without a query log.
         labels: as in `Batch`, `[rows, ...]`.
-        crops: of `pixels`; None leaves them whole.
-        rank, ranks: which share of every global batch is delivered.
+        world: the ranks that share every global batch.
     """
 
     sampler: Sampler
+    columns: frozenset[str]
     names: Sequence[str]
-    tokens: Mapping[str, Tokens]
-    lengths: Mapping[str, npt.NDArray[np.int64]]
+    texts: Mapping[str, Texts]
     images: Mapping[str, Rows]
-    features: npt.NDArray[np.float32] | None
-    pixels: Tensor | None
-    wanted: frozenset[str]
-    norms: npt.NDArray[np.float32] | None = None
+    shown: ImageFeatures | ImagePixels
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     neighbours: Rows | None = None
-    others: OtherImages | None = None
+    others: ImageFeatures | None = None
     log: QueryLog | None = None
     labels: Mapping[str, Rows] = field(default_factory=dict)
-    crops: Crops | None = None
-    rank: int = 0
-    ranks: int = 1
+    world: World = field(default_factory=World)
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch."""
         return self.sampler.steps_per_epoch
 
-    def check(self, what: str) -> None:
-        """Raise `InputError` when there are too few rows for a single batch."""
-        self.sampler.check(what)
+    def check(self, title: str) -> None:
+        """Raise `InputError` if there are too few rows for a single batch."""
+        self.sampler.check(title)
 
     def describe(self) -> dict[str, str]:
-        """What a resumed run must find again; batches are global, so the number of ranks is free."""
+        """Batches are global, so the number of ranks may change when a run is resumed."""
         return {"kind": "table"}
 
     def epoch(self, epoch: int, cursor: int = 0) -> Generator[Batch]:
         """The batches of an epoch from number `cursor` on."""
         rng = np.random.default_rng([self.sampler.seed, epoch, 1])
         rows = len(self.names)
-        drawn = {
-            name: _cumulative(rng.random(rows), list(shares.values())) for name, shares in sorted(self.draws.items())
-        }
-        partner = None
+        choices = {name: _choices(rng.random(rows), shares) for name, shares in sorted(self.draws.items())}
+        neighbour = np.arange(0)
         if self.neighbours is not None:
-            partner = self.neighbours[np.arange(rows), rng.integers(self.neighbours.shape[1], size=rows)]
-        for place, chosen in enumerate(self.sampler.epoch(epoch)[cursor:], start=cursor + 1):
-            share = len(chosen) // self.ranks
-            own = slice(self.rank * share, (self.rank + 1) * share)
-            batch = self._batch(chosen[own], drawn, partner, place)
-            if self.crops is not None:
-                batch = replace(batch, pixels=self._cropped(batch.pixels, chosen[own], partner, epoch))
-            if self.log is not None:
-                batch = replace(batch, weights=self.log.weights_of(chosen, own), alike=self.log.alike(chosen, own))
-            yield batch
+            neighbour = self.neighbours[np.arange(rows), rng.integers(self.neighbours.shape[1], size=rows)]
+        for number, chosen in enumerate(self.sampler.epoch(epoch)[cursor:], start=cursor + 1):
+            yield self._batch(chosen, epoch, choices, neighbour, number)
 
-    def _batch(self, rows: Rows, drawn: Mapping[str, Rows], partner: Rows | None, cursor: int) -> Batch:
-        tokens: dict[str, Tokens] = {}
-        lengths: dict[str, npt.NDArray[np.int64]] = {}
+    def _batch(self, chosen: Rows, epoch: int, choices: Mapping[str, Rows], neighbour: Rows, cursor: int) -> Batch:
+        share = len(chosen) // self.world.size
+        own = slice(self.world.rank * share, (self.world.rank + 1) * share)
+        rows = chosen[own]
+        texts: dict[str, Texts] = {}
         features: dict[str, Tensor] = {}
         pixels: dict[str, Tensor] = {}
-        for column in sorted(self.wanted):
+        for column in sorted(self.columns):
             name = column.removeprefix(NEIGHBOUR)
-            here = rows
-            if column.startswith(NEIGHBOUR):
-                assert partner is not None
-                here = partner[rows]
-                if self.others is not None:
-                    features[column] = self.others.raw(here)
-                    continue
-            if name in self.draws:
-                tokens[column], lengths[column] = self._drawn(name, here, drawn[name][here])
-            elif name in self.images:
-                self._image(column, self.images[name][here], features, pixels)
+            here = rows if name == column else neighbour[rows]
+            if name != column and self.others is not None:
+                features[column] = self.others.raw(here)
+            elif name in self.draws:
+                texts[column] = self._drawn(name, here, choices[name][here])
+            elif name not in self.images:
+                texts[column] = self.texts[name].take(here)
+            elif isinstance(self.shown, ImagePixels):
+                pixels[column] = self.shown.of(self.images[name][here], epoch)
             else:
-                tokens[column], lengths[column] = rows_of(self.tokens[name], here), self.lengths[name][here]
-        labels = {name: torch.from_numpy(values[rows]) for name, values in self.labels.items()}
-        return Batch([self.names[row] for row in rows], tokens, lengths, features, pixels, cursor, labels=labels)
-
-    def _cropped(self, pixels: Mapping[str, Tensor], rows: Rows, partner: Rows | None, epoch: int) -> dict[str, Tensor]:
-        assert self.crops is not None
-        found = {}
-        for column, images in pixels.items():
-            name = column.removeprefix(NEIGHBOUR)
-            here = rows if name == column or partner is None else partner[rows]
-            found[column] = self.crops.of(images, list(map(str, self.images[name][here])), epoch)
-        return found
-
-    def _drawn(self, name: str, rows: Rows, choice: Rows) -> tuple[Tokens, npt.NDArray[np.int64]]:
-        columns = list(self.draws[name])
-        tokens = np.stack(
-            [self.tokens[column][row] for column, row in zip(np.array(columns)[choice], rows, strict=True)]
+                features[column] = self.shown.raw(self.images[name][here])
+        return Batch(
+            ids=[self.names[row] for row in rows],
+            tokens={column: text.tokens for column, text in texts.items()},
+            lengths={column: text.lengths for column, text in texts.items()},
+            features=features,
+            pixels=pixels,
+            cursor=cursor,
+            weights=self.log.weights_of(chosen, own) if self.log is not None else None,
+            alike=self.log.alike(chosen, own) if self.log is not None else None,
+            labels={name: torch.from_numpy(values[rows]) for name, values in self.labels.items()},
         )
-        lengths = np.stack([self.lengths[column][rows] for column in columns])[choice, np.arange(len(rows))]
-        return tokens, lengths
 
-    def _image(self, column: str, images: Rows, features: dict[str, Tensor], pixels: dict[str, Tensor]) -> None:
-        if self.pixels is not None:
-            pixels[column] = self.pixels[torch.from_numpy(images)]
-            return
-        assert self.features is not None
-        found = rows_of(self.features, images)
-        features[column] = torch.from_numpy(found if self.norms is None else found * self.norms[images, None])
+    def _drawn(self, name: str, rows: Rows, choice: Rows) -> Texts:
+        columns = list(self.draws[name])
+        picked = zip(np.array(columns)[choice], rows, strict=True)
+        tokens = np.stack([self.texts[column].tokens[row] for column, row in picked])
+        lengths = np.stack([self.texts[column].lengths[rows] for column in columns])
+        return Texts(tokens, lengths[choice, np.arange(len(rows))])
 
 
-def _cumulative(uniform: npt.NDArray[np.float64], shares: list[float]) -> Rows:
-    """Which of the shares each uniform number falls into."""
+def _choices(uniform: npt.NDArray[np.float64], columns: Mapping[str, float]) -> Rows:
+    """The share that each uniform number falls into."""
+    shares = list(columns.values())
     bounds = np.cumsum(np.array(shares) / sum(shares))
     return np.minimum(np.searchsorted(bounds, uniform, side="right"), len(shares) - 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""From joined rows to the source of their batches: texts as token ids, images by their places or by looking alike."""
+"""From joined rows to the source of their batches: token ids, features or pixels of images, similar images."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from torch import Tensor
 
 from components.core.arrays import mapped_array, rows_of, written_array
-from components.core.compute.distributed import World
+from components.core.column_names import NEIGHBOUR
 from components.core.errors import InputError
 from components.core.files import atomic_file, hash_of_all
 from components.core.metrics import top_k
@@ -25,140 +24,100 @@ from components.core.text_column import TextColumn
 from components.core.training_columns import IMAGES
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import Tokenizer, Tokens
-from components.methods.contract.neighbours import Neighbours
-from components.methods.contract.visits import Visits
-from components.training.rows.batches import OtherImages, Rows, Sampler, TableSource, Vectors, groups_of
-from components.training.rows.examples import IMAGE_IDS, Columns
-from components.training.rows.query_log import QueryLog
+from components.methods.contract.method import Neighbours
+from components.training.rows.batches import (
+    BatchPlan,
+    ImageFeatures,
+    ImagePixels,
+    Sampler,
+    TableSource,
+    Texts,
+    Vectors,
+    groups_of,
+)
+from components.training.rows.tables import IMAGE_IDS, QueryLog, Rows
 
 _MOST_PIXELS = 8e9
 """Bytes of decoded images that are held in memory."""
 
 
 @dataclass(frozen=True)
-class Images:
-    """The images that rows name: cached features of a frozen image tower, or files to decode.
+class TableImages:
+    """The images that rows name.
 
     Attributes:
-        ids: the pairs in the order of `features` and of the table `pairs`.
+        ids: the pairs in the order of the table `pairs`, and of the features.
         image_ids: the images of these pairs.
-        pairs: table with the encoded images; only read when pixels are wanted.
+        pairs: table with the encoded images; read only if the image tower trains.
         size: of the image tower's input, in pixels.
-        features: unit image features `[images, dim]`; None when the image tower trains.
-        norms: the lengths that raw features have, `[images]`.
-        neighbours_by: unit image features that say which images look alike, `[images, dim]`.
-        others: images of another table that neighbours are looked for among; None for the rows' own.
+        cached: features of a frozen image tower; None if the image tower trains.
+        similar: unit image features that define similar images, `[images, dim]`.
+        others: images of another table that neighbours come from; None for the rows' own.
     """
 
     ids: Sequence[str]
     image_ids: Sequence[str]
     pairs: Path
     size: int
-    features: Vectors | None = None
-    norms: Vectors | None = None
-    neighbours_by: Vectors | None = None
-    others: OtherImages | None = None
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the loop is to get of every row.
-
-    Attributes:
-        columns: the columns that losses read.
-        draws: made-up column -> the columns that it is drawn from, with their shares.
-    """
-
-    columns: frozenset[str]
-    draws: Mapping[str, Mapping[str, float]]
-
-    @property
-    def joined(self) -> frozenset[str]:
-        """The columns that the tables must hold."""
-        drawn = {column for shares in self.draws.values() for column in shares}
-        return frozenset((self.columns - set(self.draws)) | drawn)
+    cached: ImageFeatures | None = None
+    similar: Vectors | None = None
+    others: ImageFeatures | None = None
 
 
 def table_source(
     rows: pd.DataFrame,
-    wanted: Wanted,
-    images: Images,
+    images: TableImages,
+    plan: BatchPlan,
     tokenizer: Tokenizer,
-    batch_size: int,
-    seed: int,
     cache: Path,
-    world: World | None = None,
-    visits: Visits = "images",
-    near: int = Neighbours.count,
-    weighted: bool = False,
     labels: Mapping[str, Rows] | None = None,
 ) -> TableSource:
-    """A source over `rows`, which have been joined already and have the columns of `with_image_ids`.
+    """A source over `rows`, which are joined and have the columns of `with_image_ids`.
 
     Args:
-        batch_size: of the global batch.
         cache: folder of token files.
-        visits: what an epoch visits once.
-        near: how many nearest images a neighbour is drawn from.
-        weighted: whether rows come with their pairs' weights, where these have any.
         labels: as in `TableSource`.
 
     Raises:
         InputError: a row's image is unknown or cannot be decoded, or the ranks cannot share the batch.
     """
-    world = world or World()
-    world.share(batch_size)
-    columns = Columns.of(wanted.joined)
-    tokens = {
-        name: cached_tokens(TextColumn(rows[name]), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
-        for name in columns.texts
-    }
-    places = {name: _places(rows[IMAGES[name]], images.ids) for name in columns.images}
-    about = [_places(rows[pair], images.ids) for pair in IMAGE_IDS if pair in rows]
+    plan.world.share(plan.batch_size)
+    bare = {column.removeprefix(NEIGHBOUR) for column in plan.joined}
+    texts = {name: _texts(rows[name], tokenizer, cache) for name in sorted(bare - set(IMAGES))}
+    places = {name: _places(rows[IMAGES[name]], images.ids) for name in sorted(bare & set(IMAGES))}
+    pairs = [_places(rows[pair], images.ids) for pair in IMAGE_IDS if pair in rows]
     shown = _places(rows["image_id"], images.image_ids)
-    neighbours = _neighbours(images, shown, near) if columns.neighbours else None
-    pixels, at = None, places
-    if images.features is None and places:
-        once = {name: _places(rows[IMAGE_IDS[IMAGES[name]]], images.image_ids) for name in places}
-        pixels, at = _decoded(images, once)
+    neighbours = None
+    if images.similar is not None and any(column.startswith(NEIGHBOUR) for column in plan.joined):
+        neighbours = _neighbours(images.similar, images, shown, plan.near)
+    pictures: ImageFeatures | ImagePixels
+    if images.cached is not None:
+        pictures = images.cached
+    else:
+        pictures, places = _decoded(images, rows, list(places), plan)
     return TableSource(
-        sampler=Sampler(groups_of(visits, shown, about), batch_size, seed),
+        sampler=Sampler(groups_of(plan.visits, shown, pairs), plan.batch_size, plan.seed),
+        columns=plan.columns,
         names=TextColumn(rows["id"]),
-        tokens=tokens,
-        lengths={name: _lengths(column, tokenizer) for name, column in tokens.items()},
-        images=at,
-        features=images.features,
-        norms=images.norms,
-        pixels=pixels,
-        wanted=wanted.columns,
-        draws=wanted.draws,
+        texts=texts,
+        images=places,
+        shown=pictures,
+        draws=plan.draws,
         neighbours=neighbours,
         others=images.others,
-        log=QueryLog.read(images.pairs, rows["id"], weighted=weighted),
+        log=QueryLog.read(images.pairs, rows["id"], weighted=plan.weighted),
         labels=labels or {},
-        rank=world.rank,
-        ranks=world.size,
+        world=plan.world,
     )
 
 
-def _neighbours(images: Images, shown: Rows, near: int) -> Rows | None:
-    if images.neighbours_by is None:
-        return None
-    if images.others is None:
-        return nearest(images.neighbours_by, shown, near)
-    return nearest_among(images.neighbours_by, shown, images.image_ids, images.others, near)
-
-
-def _places(ids: pd.Series[str], known: Sequence[str]) -> Rows:
-    """Where each pair, or image, first is among the `known`, so that an image with several captions has one place."""
-    places = TextColumn(known).places(ids)
-    for missing in ids[places < 0][:1]:
-        raise InputError(f"pair {missing} has no image embedding: run `dvc repro embed`")
-    return places
-
-
-def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[str, Rows]]:
-    """uint8 pixels `[images, 3, size, size]` of the images that are used, and each row's place among them."""
+def _decoded(
+    images: TableImages, rows: pd.DataFrame, columns: Sequence[str], plan: BatchPlan
+) -> tuple[ImagePixels, dict[str, Rows]]:
+    """Pixels of the images that are used, and each row's place among them by image column."""
+    if not columns:
+        return ImagePixels(torch.empty(0)), {}
+    places = {name: _places(rows[IMAGE_IDS[IMAGES[name]]], images.image_ids) for name in columns}
     used = np.unique(np.concatenate(list(places.values())))
     if len(used) * 3 * images.size**2 > _MOST_PIXELS:
         raise InputError(
@@ -173,7 +132,21 @@ def _decoded(images: Images, places: Mapping[str, Rows]) -> tuple[Tensor, dict[s
         decode(raw[start : start + block], images.size, ids[start : start + block])
         for start in track(range(0, len(raw), block), "decode", -(-len(raw) // block), "block")
     ]
-    return torch.cat(parts), {name: np.searchsorted(used, rows) for name, rows in places.items()}
+    return ImagePixels(torch.cat(parts), plan.crops), {name: np.searchsorted(used, at) for name, at in places.items()}
+
+
+def _neighbours(similar: Vectors, images: TableImages, shown: Rows, near: int) -> Rows:
+    if images.others is None:
+        return nearest(similar, shown, near)
+    return nearest_among(similar, shown, images.image_ids, images.others, near)
+
+
+def _places(ids: pd.Series[str], known: Sequence[str]) -> Rows:
+    """The first place of each pair, or image, among the `known`, so that an image with several captions has one."""
+    places = TextColumn(known).places(ids)
+    for missing in ids[places < 0][:1]:
+        raise InputError(f"pair {missing} has no image embedding: run `dvc repro embed`")
+    return places
 
 
 def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> Rows:
@@ -181,7 +154,7 @@ def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> R
 
     Args:
         features: unit image features `[images, dim]`.
-        images: the image of each row, `[rows]`, the same number wherever it is the same image.
+        images: the image of each row, `[rows]`; equal images have equal numbers.
 
     Raises:
         InputError: there are too few different images.
@@ -195,9 +168,9 @@ def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> R
 
 
 def nearest_among(
-    features: Vectors, images: Rows, image_ids: Sequence[str], others: OtherImages, count: int = Neighbours.count
+    features: Vectors, images: Rows, image_ids: Sequence[str], others: ImageFeatures, count: int = Neighbours.count
 ) -> Rows:
-    """For each row, the `count` most similar of `others`, `[rows, count]`; the row's own image is none of them.
+    """For each row, the `count` most similar of `others`, `[rows, count]`, except the row's own image.
 
     Args:
         features: unit image features `[images, dim]`.
@@ -219,7 +192,7 @@ def nearest_among(
 
 def _without(best: Rows, itself: npt.NDArray[np.bool_]) -> Rows:
     """`best` without the place of each row that is `itself`, or without the last."""
-    # An image with the same features may stand before the image itself, which is then not in the list at all.
+    # Images with equal features can push the image itself off the list.
     itself[~itself.any(axis=1), -1] = True
     return best[~itself].reshape(len(best), best.shape[1] - 1)
 
@@ -229,23 +202,24 @@ def _check(distinct: int, count: int) -> None:
         raise InputError(f"{distinct} different images are too few to draw from {count} neighbours: add rows")
 
 
-def _lengths(tokens: Tokens, tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    rows = np.arange(len(tokens))
-    blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-    return np.concatenate([tokenizer.lengths(rows_of(tokens, block)) for block in blocks or [rows]])
-
-
 _BLOCK = 4096
 _SMALL = 20_000
+
+
+def _texts(column: pd.Series[str], tokenizer: Tokenizer, cache: Path) -> Texts:
+    tokens = cached_tokens(TextColumn(column), tokenizer, tokenizer.context_length, tokenizer.identity, cache)
+    rows = np.arange(len(tokens))
+    blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    return Texts(tokens, np.concatenate([tokenizer.lengths(rows_of(tokens, block)) for block in blocks or [rows]]))
 
 
 def cached_tokens(
     texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, identity: str, folder: Path
 ) -> Tokens:
-    """Token ids `[texts, context_length]`, mapped from `folder`; made there where they are missing.
+    """Token ids `[texts, context_length]`, mapped from a file in `folder`, which is created if it is missing.
 
     Args:
-        identity: what the tokenizer is; with the texts it names the file.
+        identity: of the tokenizer; together with the texts it names the file.
 
     Raises:
         InputError: the file is damaged.
@@ -253,7 +227,7 @@ def cached_tokens(
     path = folder / f"{hash_of_all(chain((identity, str(context_length)), texts))[:32]}.npy"
     if not path.is_file():
         _write(texts, tokenise, context_length, path)
-    return mapped_array(path, "delete it and run the stage again, which makes it anew")
+    return mapped_array(path, "delete it and run the stage again")
 
 
 def _write(texts: Sequence[str], tokenise: Callable[[Sequence[str]], Tokens], context_length: int, path: Path) -> None:

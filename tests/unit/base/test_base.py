@@ -18,8 +18,8 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-from components.base.base import run, weights_file_encoder
-from components.base.published import check_file_pixels, check_published, warn_of_activation
+from components.base.base import run
+from components.base.published import check_file_pixels, check_published, warn_of_activation, weights_file_encoder
 from components.core.compute import hardware
 from components.core.errors import InputError
 from components.core.records import PAIRS

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -222,61 +219,6 @@ def test_the_repositorys_own_settings_pass() -> None:
     assert load_checked(REPO / "params.yaml").encoders == ("base", "paraclip")
 
 
-def _tables(raw: dict[str, Any]) -> dict[str, str]:
-    return {name: f"{table['folder']}/{name}.parquet" for name, table in raw["validate"]["tables"].items()}
-
-
-def test_methods_are_checked_without_torch(raw_params: dict[str, Any]) -> None:
-    code = (
-        "import sys; from components.methods.check_entries import main; main(); "
-        "print('components.methods.semclip' in sys.modules, 'torch._C' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps({"entries": raw_params["methods"], "tables": _tables(raw_params)}),
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *_, unweighted, imported = done.stdout.splitlines()
-    assert imported == "True False"
-    assert set(json.loads(unweighted)) & {"paraclip", "negclip", "semclip", "pc_clip", "joint"} == {
-        "semclip",
-        "pc_clip",
-        "joint",
-    }
-
-
-@pytest.mark.slow
-def test_a_method_that_computes_when_imported_gets_the_real_libraries(tmp_path: Path) -> None:
-    """Its file is laid beside the others in a copy of the package that shares everything else."""
-    package = tmp_path / "components"
-    package.mkdir()
-    for entry in (REPO / "components").iterdir():
-        if entry.name not in ("methods", "core"):
-            (package / entry.name).symlink_to(entry)
-    shutil.copytree(REPO / "components" / "methods", package / "methods")
-    shutil.copytree(REPO / "components" / "core", package / "core")
-    (package / "methods" / "computing.py").write_text(
-        "import dataclasses\nimport torch\nfrom components.methods import paraclip\n"
-        "RATE = float(torch.ones(2).sum()) / 10\nassert RATE == 0.2\n"
-        "METHOD = dataclasses.replace(paraclip.METHOD, name='computing')\n"
-    )
-    code = "from components.core.checking import check_methods; check_methods({'computing': {'epochs': 'many'}}, {})"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr.splitlines()[-1].startswith(
-        "components.core.errors.InputError: params.yaml: key 'methods.computing.epochs'"
-    )
-
-
-def test_values_that_json_does_not_know_are_refused_by_the_method() -> None:
+def test_a_date_is_refused_by_the_method() -> None:
     with pytest.raises(InputError, match=r"methods\.paraclip\.epochs"):
         check_methods({"paraclip": {"epochs": yaml.safe_load("2025-01-31")}}, {})

@@ -16,8 +16,7 @@ from components.core.errors import InputError
 from components.core.profiles import difference, lies_over, merge, notices, overlaid, profile_names, write
 from components.core.settings import load_settings
 from components.methods.contract.optimisation import Optimisation
-from components.methods.registry import method_names
-from components.training.train import find_entry
+from components.methods.registry import find_entry, method_names
 
 REPO = Path(__file__).parents[3]
 
@@ -169,13 +168,13 @@ def test_the_default_settings_are_paraclip_alone_and_methods_adds_the_others(par
 def test_shipped_profiles_have_valid_methods(params: Path, name: str) -> None:
     _use(name, params)
     settings = load_settings(params)
-    assert [find_entry(settings, entry).name for entry in settings.methods] == list(settings.methods)
+    assert [find_entry(settings.methods, entry).name for entry in settings.methods] == list(settings.methods)
 
 
 def test_the_profile_for_real_data_keeps_the_image_index_and_names_what_does_not(params: Path) -> None:
     _use("vit-b-32", params)
     settings = load_settings(params)
-    trained = {name for name in settings.methods if find_entry(settings, name).hyper.image_tower != "frozen"}
+    trained = {name for name in settings.methods if find_entry(settings.methods, name).hyper.image_tower != "frozen"}
     assert set(settings.encoders) == {"base", *settings.methods} - trained
     comment = (REPO / "infra" / "profiles" / "vit-b-32.yaml").read_text("utf-8").partition("\nover:")[0]
     assert {name for name in settings.methods if re.search(rf"\b{name}\b", comment)} == trained
@@ -185,7 +184,7 @@ def test_the_profile_for_real_data_optimises_as_the_papers_do(params: Path) -> N
     write(overlaid("vit-b-32", params, REPO / "infra" / "profiles"), params)
     settings = load_settings(params)
     shared = [field.name for field in fields(Optimisation)]
-    for entry in (find_entry(settings, name) for name in settings.methods):
+    for entry in (find_entry(settings.methods, name) for name in settings.methods):
         papers = entry.method.settings({})
         differing = {key for key in shared if getattr(entry.hyper, key) != getattr(papers, key)}
         # The squared error's five epochs are the paper's too, but a method has one default; CS-CLIP warms up for three

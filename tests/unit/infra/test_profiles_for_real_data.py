@@ -24,8 +24,8 @@ from components.data.sources import find_source
 from components.doctor.checks import all_checks
 from components.doctor.examine import examine, surroundings
 from components.methods.contract.optimisation import Optimisation
-from components.training.rows.examples import input_files
-from components.training.train import find_entry
+from components.methods.registry import find_entry
+from components.training.rows.tables import input_files
 from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[3]
@@ -79,7 +79,7 @@ def test_what_is_scored_is_trained_as_the_papers_say(folder: Path, name: str) ->
     assert settings.validation.check_facts is False
     assert settings.validation.filters == "paper"
     for encoder in set(settings.encoders) & set(settings.methods):
-        entry = find_entry(settings, encoder)
+        entry = find_entry(settings.methods, encoder)
         released = {"protocol": "released"} if getattr(entry.hyper, "protocol", "") == "released" else {}
         papers = entry.method.settings(released)
         differing = {
@@ -115,7 +115,7 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(folder: Path, name: 
     settings = _settings(folder)
     check_methods(settings.methods, table_files(settings))
     texts = {"published_paraphrase", "published_negation"}
-    entries = [find_entry(settings, name) for name in settings.encoders[1:]]
+    entries = [find_entry(settings.methods, name) for name in settings.encoders[1:]]
     found = [entry.method.needs(entry.hyper) & texts for entry in entries]
     assert found == [texts, {"published_paraphrase"}, {"published_negation"}, {"published_paraphrase"}]
     assert {entry.method.visits(entry.hyper) for entry in entries} == {"rows"}
@@ -135,7 +135,7 @@ def test_semclip_trains_on_the_published_texts_in_four_ways(folder: Path, name: 
 def test_semclips_sweep_is_25_runs_that_differ(folder: Path) -> None:
     """Section 4 and appendix B: three losses, one or two directions, fixed or learnt, normalised or not; a baseline."""
     settings = _settings(folder)
-    hypers = [find_entry(settings, encoder).hyper for encoder in settings.encoders[1:]]
+    hypers = [find_entry(settings.methods, encoder).hyper for encoder in settings.encoders[1:]]
     assert {hyper.protocol for hyper in hypers} == {"released"}
     runs = {(one.paraphrase_weight, one.negation_weight, one.n, one.learnable, one.normalised) for one in hypers}
     wanted = {
@@ -153,7 +153,7 @@ def test_semclips_sweep_is_25_runs_that_differ(folder: Path) -> None:
 def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(folder: Path) -> None:
     settings = _settings(folder)
     assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32-quickgelu", "openai")
-    assert [find_entry(settings, encoder).hyper.terms for encoder in settings.encoders[1:]] == [
+    assert [find_entry(settings.methods, encoder).hyper.terms for encoder in settings.encoders[1:]] == [
         ("l1",),
         ("l2", "l3"),
         ("l1", "l1_prime"),
@@ -169,7 +169,8 @@ def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(folder: Path) -> N
 def test_both_losses_of_pc_clip_are_means_as_released(folder: Path, name: str) -> None:
     settings = _settings(folder)
     found = {
-        entry: find_entry(settings, entry).hyper.protocol for entry in ("pc_clip", "pc_clip_mse", "pc_clip_mse_paper")
+        entry: find_entry(settings.methods, entry).hyper.protocol
+        for entry in ("pc_clip", "pc_clip_mse", "pc_clip_mse_paper")
     }
     assert found == {"pc_clip": "released", "pc_clip_mse": "released", "pc_clip_mse_paper": "paper"}
     # Table 4's averages take half of what an encoder learnt.
@@ -180,7 +181,9 @@ def test_both_losses_of_pc_clip_are_means_as_released(folder: Path, name: str) -
 @pytest.mark.parametrize("name", ["distilroberta"])
 def test_alignment_layers_are_those_of_table_1d(folder: Path) -> None:
     settings = _settings(folder)
-    hypers = [find_entry(settings, encoder).hyper for encoder in settings.encoders if encoder.startswith("lm_align")]
+    hypers = [
+        find_entry(settings.methods, encoder).hyper for encoder in settings.encoders if encoder.startswith("lm_align")
+    ]
     assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
     assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
         ("alignment", "sentence-transformers/all-distilroberta-v1")
@@ -220,7 +223,7 @@ def test_pc_clip_starts_from_its_papers_base(folder: Path, encoders: list[str]) 
 def test_pc_clip_trains_on_differences_of_birds(folder: Path) -> None:
     settings = _settings(folder)
     check_methods(settings.methods, table_files(settings))
-    entry = find_entry(settings, "pc_clip_cub")
+    entry = find_entry(settings.methods, "pc_clip_cub")
     assert entry.method.name == "pc_clip"
     files = input_files(entry.method.needs(entry.hyper), entry.reads, Path("pairs"))
     assert files == {"differences": settings.validation.file("differences_cub")}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import Tokens
-from components.methods.contract.features import Feature, Features
+from components.methods.contract.losses import Feature, Features
 from components.methods.contract.method import Method
 from components.methods.registry import find_method
 from tests.conftest import TINY

@@ -10,7 +10,7 @@ import pytest
 
 from components.core.errors import InputError
 from components.methods.conclip import METHOD
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.method import Neighbours
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
 
 COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour.image"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +15,10 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.settings import Settings
+from components.core.training_columns import HOLDERS
 from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
-from components.methods.registry import find_method, method_names
+from components.methods.registry import check_entries, find_method, method_names
 from tests.conftest import TINY
 from tests.support.params import every_method
 from tests.unit.methods.examples import CASES, as_features, columns_of, configured, extra_of, random_columns
@@ -48,6 +52,21 @@ def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **fact
 def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings: Settings) -> None:
     assert {entry["method"] for entry in settings.methods.values()} == set(method_names())
     assert set(settings.encoders) <= {"base", *settings.methods}
+
+
+def test_no_method_imports_torch_for_its_settings() -> None:
+    code = (
+        "import sys; from components.methods.registry import find_method, method_names; "
+        "[find_method(name).settings({}) for name in method_names()]; "
+        "sys.exit(str(sys.modules.keys() & {'torch', 'open_clip', 'transformers', 'peft'} or 0))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"0\n"
+
+
+def test_methods_that_ignore_weights_are_listed() -> None:
+    tables = {name: Path(f"{name}.parquet") for name in HOLDERS}
+    entries = {name: {"reads": "."} for name in method_names()}
+    assert check_entries(entries, tables) == ["joint", "leaf", "pc_clip", "read_clip", "semclip"]
 
 
 @every_entry

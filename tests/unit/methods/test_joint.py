@@ -9,8 +9,7 @@ import pytest
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.method import TEXT_BLOCKS, TEXT_TOWER, Neighbours
 from components.methods.joint import METHOD
 from tests.unit.methods.examples import DIM, configured, losses_of, random_columns, small_encoder
 

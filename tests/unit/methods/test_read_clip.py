@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from components.methods.read_clip import METHOD, Reconstruction
+from components.methods.read_clip import METHOD, reconstruct, reconstruction
 from tests.conftest import TINY
 from tests.support.tiny_language_model import tiny_language_model
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, small_encoder, unit
@@ -31,9 +31,9 @@ def test_the_contrastive_terms() -> None:
     )
 
 
-def _reconstruction(*, of_tokens: bool = False) -> Reconstruction:
+def _reconstruction(*, of_tokens: bool = False) -> torch.nn.Module:
     torch.manual_seed(0)
-    return Reconstruction(6, small_encoder().tokenizer, tiny_language_model(), of_tokens=of_tokens)
+    return reconstruction(6, small_encoder().tokenizer, tiny_language_model(), of_tokens=of_tokens)
 
 
 @pytest.mark.parametrize("of_tokens", [True, False])
@@ -50,27 +50,27 @@ def test_the_language_model_says_each_text_and_its_end(of_tokens: bool) -> None:
             told = torch.cat([extra.first(row)[None], model.get_input_embeddings()(ids[:-1])])
             lengths.append(len(ids))
             each.append(F.cross_entropy(model(inputs_embeds=told[None]).logits[0], ids).item())
-        found = extra(features, small_encoder().tokenizer(SAID))
+        found = reconstruct(extra, features, small_encoder().tokenizer(SAID))
     assert found.item() == pytest.approx(np.average(each, weights=lengths if of_tokens else None), rel=1e-5)
 
 
 def test_ranks_with_unequal_texts_average_to_the_mean_over_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     extra, features, tokens = _reconstruction(of_tokens=True), torch.randn(2, 6), small_encoder().tokenizer(SAID)
-    counts = [extra._targets(tokens[row : row + 1])[1].sum() for row in (0, 1)]
+    counts = [extra.decoder.targets(tokens[row : row + 1])[1].sum() for row in (0, 1)]
     assert counts[0] != counts[1]
     monkeypatch.setattr("torch.distributed.all_reduce", lambda total: total.copy_(sum(counts)))
-    ranks = [extra(features[row : row + 1], tokens[row : row + 1], 2) for row in (0, 1)]
-    torch.testing.assert_close(sum(ranks) / 2, extra(features, tokens))
+    ranks = [reconstruct(extra, features[row : row + 1], tokens[row : row + 1], 2) for row in (0, 1)]
+    torch.testing.assert_close(sum(ranks) / 2, reconstruct(extra, features, tokens))
 
 
 def test_only_the_layer_before_the_language_model_learns_and_is_saved() -> None:
     extra = _reconstruction()
     assert set(extra.state_dict()) == {"first.weight"}
     features = torch.randn(2, 6, requires_grad=True)
-    extra(features, small_encoder().tokenizer(SAID)).backward()
+    reconstruct(extra, features, small_encoder().tokenizer(SAID)).backward()
     assert features.grad is not None
     assert features.grad.norm() > 0
-    assert all(not weights.requires_grad for weights in extra._frozen[0].parameters())
+    assert all(not weights.requires_grad for weights in extra.decoder.model.parameters())
 
 
 def test_the_features_are_told_the_text_they_are_of() -> None:
@@ -80,9 +80,9 @@ def test_the_features_are_told_the_text_they_are_of() -> None:
     optimiser = torch.optim.Adam(extra.parameters(), lr=0.1)
     for _ in range(60):
         optimiser.zero_grad()
-        extra(features, tokens).backward()
+        reconstruct(extra, features, tokens).backward()
         optimiser.step()
-    assert extra(features, tokens).item() < extra(features.flip(0), tokens).item() - 0.1
+    assert reconstruct(extra, features, tokens).item() < reconstruct(extra, features.flip(0), tokens).item() - 0.1
 
 
 def test_defaults_are_the_papers() -> None:

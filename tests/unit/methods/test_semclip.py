@@ -14,7 +14,7 @@ from torch import Tensor
 
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.methods.semclip import METHOD, Projection
+from components.methods.semclip import METHOD, projection
 from tests.unit.methods.examples import (
     DIM,
     SCALE,
@@ -52,7 +52,7 @@ def test_defaults_are_the_papers() -> None:
 
 @given(n=st.integers(1, 5), dim=st.integers(6, 20), seed=st.integers(0, 99))
 def test_directions_are_gaussian_vectors_after_gram_schmidt(n: int, dim: int, seed: int) -> None:
-    found = Projection(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
+    found = projection(dim, METHOD.settings({"n": n, "basis_seed": seed})).directions.double().numpy()
     drawn = torch.empty(n, dim).normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
     expected: list[np.ndarray] = []
     for vector in drawn:
@@ -177,7 +177,6 @@ def _pulls(normalised: bool, protocol: str = "soft_sign") -> tuple[Tensor, Tenso
     """
     hyper = METHOD.settings({"n": 1, "normalised": normalised, "protocol": protocol, "contrastive_weight": 0})
     extra = extra_of(METHOD, hyper)
-    assert isinstance(extra, Projection)
     extra.directions.copy_(torch.eye(1, DIM))
     rows = {
         "caption": _row(0.3, 0.9, 0.0),

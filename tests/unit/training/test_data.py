@@ -22,10 +22,10 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode
 from components.encoders.embed import run as embed
 from components.encoders.embeddings import ImageEmbeddings
+from components.methods.registry import find_entry
 from components.training.data import load_data
 from components.training.held_out import Data, choose_held_out
-from components.training.shards.source import ShardSource
-from components.training.train import find_entry
+from components.training.rows.shards import ShardSource
 from tests.conftest import TINY
 from tests.support.toy_world import HELD_OUT, SAMPLES, World, make_world, world_settings
 
@@ -50,7 +50,7 @@ def _load(
     world: World, name: str, train: dict[str, Any] | None = None, ranks: Ranks | None = None, **hyper: Any
 ) -> Loaded:
     settings = world_settings(world.folder / "state", **(train or {}))
-    entry = find_entry(settings, name)
+    entry = find_entry(settings.methods, name)
     chosen = changed(entry.hyper, **hyper)
     encoder = entry.method.start(Encoder.load(world.files.base), chosen)
     return Loaded(load_data(settings, entry.method, chosen, encoder, world.files, ranks or Ranks(), "cpu"), encoder)
@@ -193,9 +193,9 @@ def test_distractors_of_another_tower_or_for_a_tower_that_trains_are_refused(wor
     Encoder.create("base", "tiny", TINY, "test").save(tmp_path / "base")
     shutil.copytree(world.folder / "pairs", tmp_path / "pairs")
     embed(world_settings(tmp_path), tmp_path / "embeddings", tmp_path / "pairs", tmp_path / "base")
-    with pytest.raises(InputError, match=r"embeddings are another image tower's than the base's"):
+    with pytest.raises(InputError, match=r"embeddings come from another image tower than the base's"):
         _load(world, "conclip", distractor_data=str(tmp_path))
-    with pytest.raises(InputError, match="as embeddings alone: set image_tower to frozen"):
+    with pytest.raises(InputError, match="exist only as embeddings: set image_tower: frozen"):
         _load(world, "conclip", distractor_data=str(tmp_path), image_tower="trained")
 
 

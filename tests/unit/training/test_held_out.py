@@ -17,7 +17,7 @@ from components.core.settings import Train
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.held_out import DIRECTIONS, Data, HeldOut, Vectors, check_export, choose_held_out, embed, watch
-from components.training.rows.batches import Sampler, TableSource
+from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
 from tests.support.toy_training import same, toy_losses, weights_of
 from tests.support.toy_world import sentence
 
@@ -118,13 +118,11 @@ def data(tiny_encoder: Encoder) -> Data:
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     rows = TableSource(
         sampler=Sampler(np.arange(COUNT), 8, 0),
+        columns=frozenset({"image", "caption", "paraphrase"}),
         names=[f"pair-{row}" for row in range(COUNT)],
-        tokens=tokens,
-        lengths={name: tiny_encoder.tokenizer.lengths(column) for name, column in tokens.items()},
+        texts={name: Texts(column, tiny_encoder.tokenizer.lengths(column)) for name, column in tokens.items()},
         images={"image": np.arange(COUNT)},
-        features=features,
-        pixels=None,
-        wanted=frozenset({"image", "caption", "paraphrase"}),
+        shown=ImageFeatures(features),
     )
     return Data(rows, {}, HeldOut(texts["caption"], texts["paraphrase"], lambda: unit), rows)
 

@@ -26,14 +26,15 @@ from components.data.leaks.guard import Guard, KnownSet, _keys
 from components.data.leaks.keys import text_key
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.encoder import Encoder
-from components.methods.registry import find_method
+from components.methods import registry
+from components.methods.registry import Entry, find_entry, find_method
 from components.tracking import make_client
 from components.training import train
 from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
-from components.training.train import Entry, Job, find_entry
+from components.training.train import Job
 from tests.conftest import TINY
 from tests.support.toy_world import World, make_world, world_settings
 
@@ -142,7 +143,7 @@ def test_the_run_tells_what_was_dropped_for_published_test_sets(world: World, tm
 
 def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:
     settings = _settings(world, {"tried": entry})
-    found = find_entry(settings, "tried")
+    found = find_entry(settings.methods, "tried")
     data = load_data(settings, found.method, found.hyper, encoder, world.files, Ranks(), "cpu")
     model = encoder.model
     objective = Objective(
@@ -299,7 +300,7 @@ def test_an_encoder_with_tensors_of_its_method_can_be_the_base(
 
 def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | None = None, **options: Any) -> str:
     settings = _settings(world, {"tried": entry}, **options)
-    entry_: Entry = find_entry(settings, "tried")
+    entry_: Entry = find_entry(settings.methods, "tried")
     encoder: Any = None
     data: Any = None
     return Job(settings, entry_, encoder, {}, data, hashes or {"a": "1"}).fingerprint
@@ -319,7 +320,7 @@ def test_checkpoints_belong_to_everything_that_the_weights_depend_on(
         _fingerprint(world, entry, export="validation/loss"),
         _fingerprint(world, entry, precision="bf16"),
     ]
-    monkeypatch.setattr(train, "find_method", lambda name: replace(find_method(name), visits=lambda _hyper: "pairs"))
+    monkeypatch.setattr(registry, "find_method", lambda name: replace(find_method(name), visits=lambda _hyper: "pairs"))
     known.append(_fingerprint(world, entry))
     monkeypatch.undo()
     assert len(set(known)) == len(known)
@@ -422,11 +423,11 @@ def test_an_entry_cannot_take_the_bases_place(world: World, tmp_path: Path) -> N
 
 def test_an_entry_that_is_not_there_is_named(world: World) -> None:
     settings = _settings(world, {"one": {"method": "paraclip"}, "two": {"method": "nothing"}})
-    assert find_entry(settings, "one").method.name == "paraclip"
+    assert find_entry(settings.methods, "one").method.name == "paraclip"
     with pytest.raises(InputError, match=r"no block methods.three: add one .*, or use one, two"):
-        find_entry(settings, "three")
+        find_entry(settings.methods, "three")
     with pytest.raises(InputError, match="nothing"):
-        find_entry(settings, "two")
+        find_entry(settings.methods, "two")
 
 
 def test_what_a_user_should_know_is_said_at_the_start(

@@ -20,7 +20,7 @@ from components.core.settings import Settings
 from components.data import prepare
 from components.data.people.ratings import FILE, caption_ratings
 from components.data.people.tables import evaluation_tables, paraphrase_rows
-from components.training.rows.examples import join_rows
+from components.training.rows.tables import join_rows
 from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
 
 TOLD = {

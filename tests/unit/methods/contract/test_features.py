@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from components.methods.contract.features import Feature, Features
+from components.methods.contract.losses import Feature, Features
 
 
 def _features(first: int = 0, count: int = 4) -> Features:

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from components.methods.contract.features import Feature, Features
-from components.methods.contract.losses import contrast, info_nce, scale_at
+from components.methods.contract.losses import Feature, Features, contrast, info_nce, scale_at
 
 
 def _whole(rows: Tensor) -> Feature:

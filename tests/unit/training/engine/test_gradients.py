@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from components.encoders.adapter.images import normalise
-from components.methods.contract.features import Features
-from components.methods.contract.losses import info_nce
+from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import MicroBatch, Passed, Towers, backward, cut, evaluate
 from components.training.rows.batches import Batch
 from tests.support.toy_training import CONTEXT, toy_batch, toy_model, toy_objective, trained

@@ -14,7 +14,7 @@ from torch import Tensor
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.methods.contract.features import Features
+from components.methods.contract.losses import Features
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
 from components.training.engine.run import Run

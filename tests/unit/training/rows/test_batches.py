@@ -1,4 +1,4 @@
-"""Batches hold each image once, depend on seed and epoch alone, and go on the same from any cursor."""
+"""Batches hold each image once, depend on seed, epoch and cursor only; crops do too."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.training.rows.batches import Batch, Sampler, TableSource, groups_of
-from components.training.rows.query_log import QueryLog
+from components.training.rows.batches import (
+    Batch,
+    Crops,
+    ImageFeatures,
+    ImagePixels,
+    Sampler,
+    TableSource,
+    Texts,
+    groups_of,
+)
+from components.training.rows.tables import QueryLog
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=80), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
@@ -96,19 +106,17 @@ def _tokens(column: int) -> np.ndarray:  # type: ignore[type-arg]
 def _source(batch_size: int = 8, **changes: object) -> TableSource:
     options: dict[str, object] = {
         "sampler": Sampler(np.arange(ROWS), batch_size, 3),
+        "columns": frozenset({"image", "caption"}),
         "names": [f"pair-{row}" for row in range(ROWS)],
-        "tokens": {name: _tokens(place) for place, name in enumerate(COLUMNS)},
-        "lengths": {name: np.arange(ROWS) + 100 * place for place, name in enumerate(COLUMNS)},
+        "texts": {name: Texts(_tokens(place), np.arange(ROWS) + 100 * place) for place, name in enumerate(COLUMNS)},
         "images": PLACES,
-        "features": FEATURES,
-        "pixels": None,
-        "wanted": frozenset({"image", "caption"}),
+        "shown": ImageFeatures(FEATURES),
     }
     return TableSource(**(options | changes))  # type: ignore[arg-type]
 
 
 EVERYTHING = {
-    "wanted": frozenset({"image", "caption", "drawn", "neighbour.image", "neighbour.paraphrase"}),
+    "columns": frozenset({"image", "caption", "drawn", "neighbour.image", "neighbour.paraphrase"}),
     "draws": {"drawn": SHARES},
     "neighbours": NEIGHBOURS,
 }
@@ -129,7 +137,7 @@ def _same(one: Batch, other: Batch) -> bool:
 
 
 def test_a_rows_columns_belong_together() -> None:
-    source = _source(wanted=frozenset({"image", "other_image", "caption", "rewrite"}))
+    source = _source(columns=frozenset({"image", "other_image", "caption", "rewrite"}))
     batches = list(source.epoch(0))
     assert len(batches) == source.steps_per_epoch == ROWS // 8
     for batch in batches:
@@ -146,15 +154,17 @@ def test_a_rows_columns_belong_together() -> None:
 def test_lengths_of_unit_features_restore_the_raw_ones() -> None:
     norms = np.linalg.norm(FEATURES, axis=1)
     unit = (FEATURES / norms[:, None]).astype(np.float32)
-    raw, restored = (next(source.epoch(0)) for source in (_source(), _source(features=unit, norms=norms)))
+    raw, restored = (next(source.epoch(0)) for source in (_source(), _source(shown=ImageFeatures(unit, norms))))
     torch.testing.assert_close(restored.features["image"], raw.features["image"])
     assert restored.features["image"].dtype == torch.float32
-    assert not torch.allclose(next(_source(features=unit).epoch(0)).features["image"], raw.features["image"])
+    assert not torch.allclose(
+        next(_source(shown=ImageFeatures(unit)).epoch(0)).features["image"], raw.features["image"]
+    )
 
 
 def test_pixels_take_the_place_of_features() -> None:
     pixels = torch.from_numpy(RNG.integers(0, 256, (IMAGES, 3, 2, 2), np.uint8))
-    batch = next(_source(features=None, pixels=pixels).epoch(0))
+    batch = next(_source(shown=ImagePixels(pixels)).epoch(0))
     assert not batch.features
     assert batch.pixels["image"].dtype == torch.uint8
     assert torch.equal(batch.pixels["image"], pixels[torch.from_numpy(PLACES["image"][_rows(batch)])])
@@ -172,7 +182,7 @@ def test_an_epoch_goes_on_the_same_from_any_cursor(epoch: int, cursor: int) -> N
 
 def test_ranks_share_every_batch() -> None:
     whole = list(_source(**EVERYTHING).epoch(1))
-    shares = [list(_source(**EVERYTHING, rank=rank, ranks=4).epoch(1)) for rank in range(4)]
+    shares = [list(_source(**EVERYTHING, world=World(rank, 4)).epoch(1)) for rank in range(4)]
     for place, batch in enumerate(whole):
         parts = [share[place] for share in shares]
         assert [name for part in parts for name in part.ids] == batch.ids
@@ -188,7 +198,7 @@ def test_a_query_logs_rows_have_weights_and_say_which_rows_are_alike() -> None:
     clicked = csr_array((np.ones(ROWS, np.bool_), (images, queries)))
     log = QueryLog(queries, images, clicked, np.arange(1.0, ROWS + 1))
     whole = list(_source(log=log).epoch(2))
-    shares = [list(_source(log=log, rank=rank, ranks=2).epoch(2)) for rank in range(2)]
+    shares = [list(_source(log=log, world=World(rank, 2)).epoch(2)) for rank in range(2)]
     pairs = 0
     for place, batch in enumerate(whole):
         rows = np.array(_rows(batch))
@@ -216,7 +226,7 @@ def _drawn(source: TableSource, epoch: int) -> dict[int, int]:
 
 
 def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
-    source = _source(1, wanted=frozenset({"drawn"}), draws={"drawn": SHARES})
+    source = _source(1, columns=frozenset({"drawn"}), draws={"drawn": SHARES})
     epochs = [_drawn(source, epoch) for epoch in range(60)]
     assert epochs[0] != epochs[1]
     counts = Counter(column for found in epochs for column in found.values())
@@ -229,13 +239,13 @@ def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
 
 def test_two_draws_are_independent() -> None:
     both = {"drawn": SHARES, "also": SHARES}
-    batches = list(_source(wanted=frozenset(both), draws=both).epoch(0))
+    batches = list(_source(columns=frozenset(both), draws=both).epoch(0))
     one, other = (np.concatenate([batch.tokens[name][:, 1] for batch in batches]) for name in both)
     assert (one != other).any()
 
 
 def test_a_share_of_nothing_is_never_drawn() -> None:
-    source = _source(1, wanted=frozenset({"drawn"}), draws={"drawn": {"caption": 0, "rewrite": 1, "paraphrase": 0}})
+    source = _source(1, columns=frozenset({"drawn"}), draws={"drawn": {"caption": 0, "rewrite": 1, "paraphrase": 0}})
     assert set(_drawn(source, 0).values()) == {COLUMNS.index("rewrite")}
 
 
@@ -256,4 +266,46 @@ def test_a_neighbours_columns_are_all_of_the_same_neighbour() -> None:
 def test_too_few_rows_are_named_and_ranks_are_free_on_resume() -> None:
     with pytest.raises(InputError, match="toy visits 60 rows in an epoch, fewer than batch_size 61"):
         _source(61).check("toy")
-    assert replace(_source(), rank=1, ranks=2).describe() == _source().describe()
+    assert replace(_source(), world=World(1, 2)).describe() == _source().describe()
+
+
+SIZE = 16
+RAMP = torch.arange(SIZE, dtype=torch.uint8).expand(3, SIZE, SIZE) * 10
+
+
+def test_a_crop_keeps_the_share_that_it_must_and_is_resized() -> None:
+    found = Crops(0.5, 0).of(RAMP.expand(200, 3, SIZE, SIZE), [str(row) for row in range(200)], 0)
+    assert found.shape == (200, 3, SIZE, SIZE)
+    assert found.dtype == torch.uint8
+    # Columns of the ramp that are seen, of 16: the box is at least 3/4 as wide as high.
+    seen = (found[:, 0, 0].amax(dim=1).int() - found[:, 0, 0].amin(dim=1).int()) / 10 + 1
+    assert float(seen.min()) >= SIZE * (0.5 * 3 / 4) ** 0.5 - 2
+    assert len(set(seen.tolist())) > 3
+
+
+def _pixels(epoch: int, cursor: int = 0, world: World | None = None, seed: int = 0) -> list[tuple[str, torch.Tensor]]:
+    source = TableSource(
+        sampler=Sampler(np.arange(8), 4, 0),
+        columns=frozenset({"image", "neighbour.image"}),
+        names=[str(row) for row in range(8)],
+        texts={},
+        images={"image": np.arange(8)},
+        shown=ImagePixels(RAMP.expand(8, 3, SIZE, SIZE), Crops(0.5, seed)),
+        neighbours=np.roll(np.arange(8), 1)[:, None],
+        world=world or World(),
+    )
+    return [
+        (str((int(name) - shift) % 8), row)
+        for batch in source.epoch(epoch, cursor)
+        for column, shift in (("image", 0), ("neighbour.image", 1))
+        for name, row in zip(batch.ids, batch.pixels[column], strict=True)
+    ]
+
+
+def test_an_image_has_one_crop_an_epoch_wherever_it_is_and_whoever_has_it() -> None:
+    whole = dict(_pixels(0))
+    assert len(whole) == 8
+    for found in (_pixels(0), _pixels(0, cursor=1), _pixels(0, world=World(0, 2)), _pixels(0, world=World(1, 2))):
+        assert all(torch.equal(whole[name], pixels) for name, pixels in found)
+    for other in (dict(_pixels(1)), dict(_pixels(0, seed=1))):
+        assert any(not torch.equal(whole[name], other[name]) for name in whole)

@@ -15,9 +15,9 @@ from components.captions.tasks import find_task
 from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
 from components.core.training_columns import ALIKE, PREPARED
+from components.methods.registry import Entry, find_entry
 from components.training.rows.batches import Sampler, Visits, groups_of
-from components.training.rows.examples import input_files
-from components.training.train import Entry, find_entry
+from components.training.rows.tables import input_files
 from components.validation.tables import find_table
 
 REPO = Path(__file__).parents[4]
@@ -78,5 +78,5 @@ def test_the_table_has_what_the_profiles_give(profile: tuple[str, Settings]) -> 
         for cells in lines
         if cells and cells[0].strip(" `") == name
     }
-    entries = [find_entry(settings, encoder) for encoder in settings.encoders if encoder in settings.methods]
+    entries = [find_entry(settings.methods, encoder) for encoder in settings.encoders if encoder in settings.methods]
     assert told == {entry.name: _expected(settings, entry) for entry in entries}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,10 @@ from components.core.records import PAIRS
 from components.core.table import Table
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
-from components.methods.contract.neighbours import Neighbours
+from components.methods.contract.method import Neighbours
 from components.training.rows import sources
-from components.training.rows import sources as token_cache
-from components.training.rows.batches import TableSource
-from components.training.rows.sources import (
-    Images,
-    OtherImages,
-    Wanted,
-    cached_tokens,
-    nearest,
-    nearest_among,
-    table_source,
-)
+from components.training.rows.batches import BatchPlan, ImageFeatures, ImagePixels, TableSource
+from components.training.rows.sources import TableImages, cached_tokens, nearest, nearest_among, table_source
 from tests.support.toy_world import drawing, sentence
 
 COUNT, SIZE = 12, 16
@@ -41,7 +33,7 @@ TOKENIZER = ClipTokenizer(24)
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Images:
+def images(tmp_path: Path) -> TableImages:
     rng = np.random.default_rng(0)
     columns: dict[str, list[Any]] = {
         "id": IDS,
@@ -52,7 +44,8 @@ def images(tmp_path: Path) -> Images:
     }
     PAIRS.write(tmp_path / "train.parquet", columns)
     features = rng.normal(size=(COUNT, 5)).astype(np.float32)
-    return Images(IDS, IMAGE_IDS, tmp_path / "train.parquet", SIZE, features, np.ones(COUNT, np.float32), features)
+    cached = ImageFeatures(features, np.ones(COUNT, np.float32))
+    return TableImages(IDS, IMAGE_IDS, tmp_path / "train.parquet", SIZE, cached, features)
 
 
 # Two rows about the first pair, in another order than the images'.
@@ -68,35 +61,31 @@ ROWS = pd.DataFrame(
 )
 
 
-def _source(images: Images, wanted: Wanted, cache: Path, **changes: Any) -> TableSource:
-    return table_source(ROWS, wanted, images, TOKENIZER, 4, 0, cache / "tokens", **changes)
+def _source(images: TableImages, columns: set[str], cache: Path, rows: int | None = None, **plan: Any) -> TableSource:
+    return table_source(ROWS[:rows], images, BatchPlan(frozenset(columns), 4, **plan), TOKENIZER, cache / "tokens")
 
 
-def test_texts_and_images_are_those_of_the_row(images: Images, tmp_path: Path) -> None:
-    source = _source(images, Wanted(frozenset({"image", "other_image", "caption"}), {}), tmp_path)
+def test_texts_and_images_are_those_of_the_row(images: TableImages, tmp_path: Path) -> None:
+    source = _source(images, {"image", "other_image", "caption"}, tmp_path)
     assert source.steps_per_epoch == COUNT // 4
     others = dict(zip(ROWS["id"][:COUNT], ROWS["other_id"][:COUNT], strict=True))
-    assert images.features is not None
+    assert images.similar is not None
     for batch in source.epoch(0):
         captions = TOKENIZER([f"caption of {pair}" for pair in batch.ids])
         assert (batch.tokens["caption"] == captions).all()
         assert (batch.lengths["caption"] == TOKENIZER.lengths(captions)).all()
         places = [IDS.index(pair) for pair in batch.ids]
-        assert (batch.features["image"].numpy() == images.features[places]).all()
+        assert (batch.features["image"].numpy() == images.similar[places]).all()
         for pair, row in zip(batch.ids, batch.features["other_image"].numpy(), strict=True):
             allowed = {others[pair]} | ({IDS[5]} if pair == IDS[0] else set())
-            assert any((row == images.features[IDS.index(other)]).all() for other in allowed)
+            assert any((row == images.similar[IDS.index(other)]).all() for other in allowed)
 
 
-def test_made_up_columns_need_the_columns_they_are_drawn_from() -> None:
-    wanted = Wanted(frozenset({"image", "drawn"}), {"drawn": {"caption": 0.5, "rewrite": 0.5}})
-    assert wanted.joined == {"image", "caption", "rewrite"}
-
-
-def test_drawn_texts_are_one_of_the_rows_own(images: Images, tmp_path: Path) -> None:
-    wanted = Wanted(frozenset({"image", "drawn"}), {"drawn": {"caption": 0.5, "rewrite": 0.5}})
+def test_drawn_texts_are_one_of_the_rows_own(images: TableImages, tmp_path: Path) -> None:
+    draws = {"drawn": {"caption": 0.5, "rewrite": 0.5}}
+    assert BatchPlan(frozenset({"image", "drawn"}), 4, draws=draws).joined == {"image", "caption", "rewrite"}
     kinds = set()
-    for batch in _source(images, wanted, tmp_path).epoch(0):
+    for batch in _source(images, {"image", "drawn"}, tmp_path, draws=draws).epoch(0):
         assert set(batch.tokens) == {"drawn"}
         for pair, tokens in zip(batch.ids, batch.tokens["drawn"], strict=True):
             rows = ROWS[ROWS["id"] == pair]
@@ -106,30 +95,29 @@ def test_drawn_texts_are_one_of_the_rows_own(images: Images, tmp_path: Path) -> 
     assert kinds == {"caption", "rewrite"}
 
 
-def test_neighbours_are_only_looked_for_when_a_column_asks(images: Images, tmp_path: Path) -> None:
-    assert _source(images, Wanted(frozenset({"image", "caption"}), {}), tmp_path).neighbours is None
-    found = _source(images, Wanted(frozenset({"image", "neighbour.caption"}), {}), tmp_path).neighbours
+def test_neighbours_are_only_looked_for_when_a_column_asks(images: TableImages, tmp_path: Path) -> None:
+    assert _source(images, {"image", "caption"}, tmp_path).neighbours is None
+    found = _source(images, {"image", "neighbour.caption"}, tmp_path).neighbours
     assert found is not None
     pairs = ROWS["id"].to_numpy()
     assert (pairs[found] != pairs[:, None]).all()
 
 
-def test_images_are_decoded_where_the_image_tower_trains(images: Images, tmp_path: Path) -> None:
-    pixels = Images(IDS, IMAGE_IDS, images.pairs, SIZE)
+def test_images_are_decoded_where_the_image_tower_trains(images: TableImages, tmp_path: Path) -> None:
     raw = PAIRS.read(images.pairs, ["image"])["image"].to_pylist()
-    source = table_source(ROWS[:4], Wanted(frozenset({"image", "other_image"}), {}), pixels, TOKENIZER, 4, 0, tmp_path)
+    source = _source(replace(images, cached=None), {"image", "other_image"}, tmp_path, 4)
     for batch in source.epoch(0):
         expected = decode([raw[IDS.index(pair)] for pair in batch.ids], SIZE)
         assert torch.equal(batch.pixels["image"], expected)
         others = [ROWS["other_id"][ROWS["id"] == pair].iloc[0] for pair in batch.ids]
         assert torch.equal(batch.pixels["other_image"], decode([raw[IDS.index(pair)] for pair in others], SIZE))
-    # Pairs that are shown neither as the one nor as the other stay encoded.
-    assert source.pixels is not None
-    assert len(source.pixels) == 8 < COUNT
+    # Images of pairs in no column stay encoded.
+    assert isinstance(source.shown, ImagePixels)
+    assert len(source.shown.pixels) == 8 < COUNT
 
 
 def test_the_whole_column_of_images_is_never_read(
-    images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it has more than 2 GiB Arrow cannot take rows of it, see `Table.take`."""
 
@@ -141,27 +129,26 @@ def test_the_whole_column_of_images_is_never_read(
         return whole(table, path, columns)
 
     monkeypatch.setattr(Table, "read", read)
-    pixels = Images(IDS, IMAGE_IDS, images.pairs, SIZE)
-    source = table_source(ROWS[:4], Wanted(frozenset({"image"}), {}), pixels, TOKENIZER, 4, 0, tmp_path)
-    assert source.pixels is not None
+    source = _source(replace(images, cached=None), {"image"}, tmp_path, 4)
+    assert isinstance(source.shown, ImagePixels)
 
 
 def test_more_images_than_memory_holds_are_refused(
-    images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: TableImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_MOST_PIXELS", COUNT * 3 * SIZE**2 - 1)
     with pytest.raises(InputError, match="12 images of 16 pixels do not fit into memory: write shards"):
-        _source(Images(IDS, IMAGE_IDS, images.pairs, SIZE), Wanted(frozenset({"image", "caption"}), {}), tmp_path)
+        _source(replace(images, cached=None), {"image", "caption"}, tmp_path)
 
 
-def test_a_pair_without_an_image_is_named(images: Images, tmp_path: Path) -> None:
-    few = Images(IDS[1:], IMAGE_IDS[1:], images.pairs, SIZE, images.features)
+def test_a_pair_without_an_image_is_named(images: TableImages, tmp_path: Path) -> None:
+    few = replace(images, ids=IDS[1:], image_ids=IMAGE_IDS[1:])
     with pytest.raises(InputError, match="pair pair-0 has no image embedding: run `dvc repro embed`"):
-        _source(few, Wanted(frozenset({"image", "caption"}), {}), tmp_path)
+        _source(few, {"image", "caption"}, tmp_path)
 
 
-def test_a_batch_that_ranks_cannot_share_is_refused(images: Images, tmp_path: Path) -> None:
-    wanted = Wanted(frozenset({"image", "caption"}), {})
+def test_a_batch_that_ranks_cannot_share_is_refused(images: TableImages, tmp_path: Path) -> None:
+    wanted = {"image", "caption"}
     with pytest.raises(InputError, match="batch_size 4 cannot be shared by 3 ranks"):
         _source(images, wanted, tmp_path, world=World(0, 3))
     shares = [_source(images, wanted, tmp_path, world=World(rank, 2)) for rank in range(2)]
@@ -216,7 +203,7 @@ def test_too_few_images_are_refused(images: list[int]) -> None:
 
 
 # The gallery's pictures stand at 0, 60, 90 and 90 degrees, the rows' own at 10 and 80.
-GALLERY = OtherImages(["a", "b", "c", "c"], _at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32))
+GALLERY = ImageFeatures(_at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32), ["a", "b", "c", "c"])
 
 
 def test_the_nearest_of_another_table_by_hand() -> None:
@@ -276,8 +263,8 @@ def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 5])
 def test_blocks_make_up_the_whole(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_cache, "_BLOCK", block)
-    monkeypatch.setattr(token_cache, "_SMALL", 3)
+    monkeypatch.setattr(sources, "_BLOCK", block)
+    monkeypatch.setattr(sources, "_SMALL", 3)
     found = cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
     assert (np.asarray(found) == ClipTokenizer(12)(TEXTS)).all()
 
@@ -294,7 +281,7 @@ def test_another_tokenizer_context_or_text_gets_another_file(tmp_path: Path) -> 
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_cache, "_BLOCK", 2)
+    monkeypatch.setattr(sources, "_BLOCK", 2)
     tokenizer, calls = ClipTokenizer(12), iter([True, False])
 
     def tokenise(texts: Sequence[str]) -> Tokens:

@@ -1,4 +1,4 @@
-"""From a sample's bytes to its texts and pixels, or the reason why not."""
+"""Decodes the texts and pixels of a sample of a shard, or names its fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.encoders.adapter.images import decode
 
 
 @dataclass(frozen=True)
-class Example:
+class DecodedSample:
     """A usable sample: texts by column, uint8 pixels `[1, 3, size, size]` by image column."""
 
     name: str
@@ -25,17 +25,17 @@ class Example:
 
 
 class SampleDecoder:
-    """Turns samples into examples; safe to call from several threads.
+    """Decodes samples; safe to call from several threads.
 
     Args:
-        images: members by image column, the first that is there is taken: `jpg|jpeg|png|webp`.
+        images: members by image column, of which the first existing one is used: `jpg|jpeg|png|webp`.
         texts: member by text column: `txt`, or a field of a JSON member: `json:paraphrase_1`.
         size: pixels on a side.
-        held_out: ids of images that are not to be trained on, see `components.core.files.image_id`.
-        published: texts and pictures of test sets, which are not to be trained on either; they count as lost.
+        held_out: ids of images that training must not see, see `components.core.files.image_id`.
+        published: texts and pictures of test sets; such samples are faults.
 
     Raises:
-        InputError: a column's member is not written like that.
+        InputError: a column's member is written differently.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class SampleDecoder:
                 raise InputError(f"column '{column}' cannot come from '{given}': write jpg|png, txt or json:field")
         self.members = {ending for endings in self._images.values() for ending in endings}
         self.members |= {ending.lower() for ending, _, _ in self._texts.values()}
-        """Endings of all members that are needed."""
+        """Endings of all needed members."""
 
-    def __call__(self, sample: RawSample) -> Example | Fault | None:
-        """The example, the reason why it cannot be used, or None when it shows a held-out image."""
+    def __call__(self, sample: RawSample) -> DecodedSample | Fault | None:
+        """The decoded sample, its fault, or None if it shows a held-out image."""
         try:
             if sample.fault is not None:
                 raise sample.fault
@@ -67,22 +67,22 @@ class SampleDecoder:
             texts = {column: _text(sample, ending, key) for column, (ending, _, key) in self._texts.items()}
             if test_set := self._published.find(texts.values(), self._encoded(sample)):
                 raise Fault(f"in the test set {test_set}")
-            return Example(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
+            return DecodedSample(sample.name, texts, {column: self._pixels(sample, column) for column in self._images})
         except Fault as fault:
             return fault
 
     def _encoded(self, sample: RawSample) -> Iterator[bytes]:
-        """The images as they lie in the sample."""
+        """The sample's encoded images."""
         for endings in self._images.values():
             for ending in endings:
                 if isinstance(raw := sample.members.get(ending), bytes):
                     yield raw
 
     def _pixels(self, sample: RawSample, column: str) -> Tensor:
-        found = [sample.members[ending] for ending in self._images[column] if ending in sample.members]
-        if not found or not found[0]:
+        members = [sample.members[ending] for ending in self._images[column] if ending in sample.members]
+        if not members or not members[0]:
             raise Fault("no image")
-        return _picture(sound(found[0]), self._size)
+        return _picture(sound(members[0]), self._size)
 
 
 def _picture(raw: bytes, size: int) -> Tensor:
@@ -100,6 +100,6 @@ def _picture(raw: bytes, size: int) -> Tensor:
 
 
 def _text(sample: RawSample, ending: str, key: str) -> str:
-    if not (found := sample.text(ending.lower(), key)):
+    if not (text := sample.text(ending.lower(), key)):
         raise Fault("no text")
-    return found
+    return text

@@ -16,7 +16,7 @@ from components.core.shards.reader import Fault, RawSample
 from components.data.leaks.keys import picture_key, text_key
 from components.data.leaks.report import Published
 from components.encoders.adapter.images import decode
-from components.training.shards.decode import Example, SampleDecoder
+from components.training.rows.decode import DecodedSample, SampleDecoder
 from tests.support.shard_making import picture
 
 DECODER = SampleDecoder({"image": "jpg|png|webp"}, {"caption": "txt", "other": "json:other"}, 8)
@@ -45,7 +45,7 @@ def _huge_png(width: int, height: int) -> bytes:
 def test_a_sound_sample_has_its_texts_and_the_same_pixels_as_everywhere(kind: str) -> None:
     image = picture(3, kind, (20, 11))
     result = DECODER(RawSample("s/0.tar", "a", {**GOOD, "png": image}))
-    assert isinstance(result, Example)
+    assert isinstance(result, DecodedSample)
     assert result.name == "0.tar/a"
     assert result.texts == {"caption": "a text", "other": "another"}
     assert torch.equal(result.pixels["image"], decode([image], 8))
@@ -90,7 +90,7 @@ def test_a_fault_of_the_whole_sample_comes_first() -> None:
 
 def test_the_first_ending_that_is_there_is_taken() -> None:
     result = DECODER(RawSample("0.tar", "a", {**GOOD, "jpg": picture(200, "JPEG")}))
-    assert isinstance(result, Example)
+    assert isinstance(result, DecodedSample)
     assert torch.equal(result.pixels["image"], decode([picture(200, "JPEG")], 8))
 
 
@@ -99,7 +99,7 @@ def test_animations_give_their_first_frame() -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     frames[0].save(buffer, format="WEBP", save_all=True, append_images=frames[1:], lossless=True)
     result = DECODER(RawSample("0.tar", "a", {**GOOD, "png": buffer.getvalue()}))
-    assert isinstance(result, Example)
+    assert isinstance(result, DecodedSample)
     assert result.pixels["image"][0, :, 0, 0].tolist() == [255, 0, 0]
 
 
@@ -120,4 +120,4 @@ def test_what_a_published_test_set_holds_is_lost(way: str) -> None:
     decoder = SampleDecoder({"image": "png"}, {"caption": "txt"}, 8, published=published)
     found = [decoder(RawSample("0.tar", "a", GOOD | other)) for other in ({}, {"png": picture(8), "txt": b"another"})]
     assert str(found[0]) == f"in the test set {next(iter(known.values()))}"
-    assert isinstance(found[1], Example)
+    assert isinstance(found[1], DecodedSample)

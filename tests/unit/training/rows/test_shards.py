@@ -1,10 +1,14 @@
-"""Streamed batches: the same every time, from any point, over any number of ranks, and nothing lost silently."""
+"""Streamed batches are reproducible from any cursor and for any number of ranks, and lose nothing silently."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,14 @@ from hypothesis import strategies as st
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
+from components.core.settings import Shards
+from components.core.shards.listing import ShardFiles
 from components.core.shards.reader import Fault, RawSample
 from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer
-from components.training.rows.batches import Batch
-from components.training.shards.decode import Example
-from components.training.shards.source import ENOUGH, ErrorCount, ShardSource
+from components.training.rows.batches import Batch, BatchPlan
+from components.training.rows.decode import DecodedSample
+from components.training.rows.shards import ENOUGH, ErrorCount, Reading, ShardOrder, ShardSource, shards_hash
 from tests.support.shard_making import make_shards, picture, write_tar
 
 TOKENIZER = ClipTokenizer(12)
@@ -29,8 +35,20 @@ BROKEN = {3, 4, 17, 30, 31, 32, 58}
 ANY = {"max_error_share": 1.0}
 
 
-def _source(shards: Any, batch_size: int = 4, **options: Any) -> ShardSource:
-    return ShardSource(shards, TOKENIZER, 8, batch_size, 5, **({"buffer": 6, "workers": 2} | options))
+def _source(urls: str, batch_size: int = 4, **options: Any) -> ShardSource:
+    """Options of the settings `Shards`, of `BatchPlan`, of `Reading` and of the source."""
+
+    def taken(*names: str) -> dict[str, Any]:
+        return {name: options.pop(name) for name in names if name in options}
+
+    shards = Shards(
+        urls=urls, **({"columns": {"caption": "txt"}} | taken("columns", "samples_per_epoch", "max_error_share"))
+    )
+    plan = BatchPlan(
+        frozenset({"image"} | set(options.pop("wanted", {"caption"}))), batch_size, 5, **taken("draws", "world")
+    )
+    reading = Reading(**({"buffer": 6, "workers": 2} | taken("workers", "ahead")))
+    return ShardSource(shards, plan, TOKENIZER, 8, reading=reading, **options)
 
 
 def _same(one: Batch, other: Batch) -> bool:
@@ -96,7 +114,7 @@ def test_samples_before_the_cursor_are_not_decoded(tmp_path: Path, monkeypatch: 
     batches = list(source.epoch(0))
     plain = source._decoder
 
-    def noted(sample: RawSample) -> Example | Fault:
+    def noted(sample: RawSample) -> DecodedSample | Fault:
         decoded.add(sample.name)
         return plain(sample)
 
@@ -195,7 +213,7 @@ def test_text_columns_come_from_json_members_and_drawn_ones_from_either(tmp_path
         str(tmp_path),
         batch_size=20,
         samples_per_epoch=40,
-        texts={"a": "json:a", "b": "json:b"},
+        columns={"a": "json:a", "b": "json:b"},
         draws={"either": {"a": 3.0, "b": 1.0}},
         wanted=["a", "either"],
     )
@@ -210,7 +228,9 @@ def test_text_columns_come_from_json_members_and_drawn_ones_from_either(tmp_path
     assert np.array_equal(rest[0].tokens["either"], batches[1].tokens["either"])
 
 
-@pytest.mark.parametrize("options", [{"wanted": ["other"]}, {"draws": {"either": {"caption": 1, "other": 1}}}])
+@pytest.mark.parametrize(
+    "options", [{"wanted": ["other"]}, {"wanted": ["either"], "draws": {"either": {"caption": 1, "other": 1}}}]
+)
 def test_a_column_from_nowhere_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no member of the shards gives the text column 'other'"):
         _source(make_shards(tmp_path, 1, 4), **options)
@@ -265,7 +285,7 @@ def test_held_out_images_are_left_out_and_counted_but_are_no_errors(tmp_path: Pa
 
 def test_a_column_that_no_loss_reads_costs_no_sample(tmp_path: Path) -> None:
     texts = {"caption": "txt", "rewrite": "json:rewrite"}
-    source = _source(make_shards(tmp_path, 2, 8), texts=texts, wanted={"caption"}, max_error_share=0.0)
+    source = _source(make_shards(tmp_path, 2, 8), columns=texts, wanted={"caption"}, max_error_share=0.0)
     batches = list(source.epoch(0))
     assert sorted(_numbers(batches)) == list(range(16))
     assert set(batches[0].tokens) == {"caption"}
@@ -308,3 +328,116 @@ def test_the_first_samples_say_nothing_about_the_share() -> None:
 def test_names_are_logged_without_control_characters(caplog: pytest.LogCaptureFixture) -> None:
     _after(0).lost(RawSample("0.tar", "a\x1b[2J\n"), Fault("unsafe name"))
     assert r"sample 'a\x1b[2J\n' is left out" in caplog.text
+
+
+PER_SHARD = 5
+
+
+def _read(shard: str) -> Iterator[RawSample]:
+    for number in range(PER_SHARD):
+        yield RawSample(shard, str(number))
+
+
+def _names(shards: int, count: int, *, buffer: int = 4, seed: int = 1, epoch: int = 0, world: World) -> list[str]:
+    order = ShardOrder([f"{number}.tar" for number in range(shards)], _read, seed, buffer, world)
+    return [sample.name for sample in islice(order.epoch(epoch), count)]
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9), st.integers(0, 3))
+def test_ranks_share_every_epoch_among_them(per_rank: int, ranks: int, buffer: int, seed: int, epoch: int) -> None:
+    shards = per_rank * ranks
+    lists = [
+        _names(shards, per_rank * PER_SHARD, buffer=buffer, seed=seed, epoch=epoch, world=World(rank, ranks))
+        for rank in range(ranks)
+    ]
+    seen = [name for names in lists for name in names]
+    assert len(set(seen)) == len(seen) == shards * PER_SHARD
+
+
+def test_the_order_follows_from_seed_and_epoch_alone() -> None:
+    first = _names(6, 30, world=World())
+    assert first == _names(6, 30, world=World())
+    assert first != _names(6, 30, seed=2, world=World())
+    assert first != _names(6, 30, epoch=1, world=World())
+    assert sorted(first) == sorted(_names(6, 30, epoch=1, world=World()))
+
+
+def test_the_buffer_mixes_samples_of_a_shard_and_of_neighbours() -> None:
+    unmixed = _names(6, 30, buffer=0, world=World())
+    assert [name.split("/")[1] for name in unmixed] == [str(number) for number in range(PER_SHARD)] * 6
+    mixed = _names(6, 30, buffer=8, world=World())
+    assert mixed != unmixed
+    assert len({name.split("/")[0] for name in mixed[:PER_SHARD]}) > 1
+
+
+def test_after_the_last_shard_comes_another_order_of_all() -> None:
+    names = _names(4, 3 * 20, world=World())
+    passes = [names[start : start + 20] for start in (0, 20, 40)]
+    assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
+    assert passes[0] != passes[1] != passes[2]
+
+
+def test_a_rank_without_samples_is_told_and_does_not_wait() -> None:
+    order = ShardOrder(["0.tar"], lambda _shard: iter(()), 1, 4, World())
+    with pytest.raises(InputError, match="hold no samples"):
+        next(order.epoch(0))
+
+
+def _hash(urls: Any, world: World | None = None, **options: Any) -> str:
+    return shards_hash(Shards(urls=str(urls), **({"columns": {"caption": "txt"}} | options)), world or World())
+
+
+def test_the_same_shards_elsewhere_are_the_same(tmp_path: Path) -> None:
+    make_shards(tmp_path / "one", 3, 2)
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    assert _hash(tmp_path / "one") == _hash(tmp_path / "other")
+
+
+def test_other_bytes_order_columns_or_length_are_told_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    make_shards(folder, 3, 2)
+    known = [
+        _hash(folder),
+        _hash(f"{folder}/{{000,002,001}}.tar"),
+        _hash(folder, columns={"caption": "json:caption"}),
+        _hash(folder, samples_per_epoch=4),
+    ]
+    shard = folder / "001.tar"
+    content = shard.read_bytes()
+    assert b"caption 2" in content
+    shard.write_bytes(content.replace(b"caption 2", b"caption 9"))
+    known.append(_hash(folder))
+    assert len(set(known)) == len(known)
+
+
+@dataclass(frozen=True)
+class Told(World):
+    """A rank that notes what it tells the others, and is told what they said."""
+
+    others: tuple[int, ...] = ()
+
+    def everyones(self, value: int) -> list[int]:
+        assert 0 <= value < 2**63
+        object.__setattr__(self, "others", (*self.others, value))
+        return list(self.others)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_ranks_share_the_reading_and_find_what_one_finds(size: int, tmp_path: Path) -> None:
+    make_shards(tmp_path, 5, 1)
+    others: tuple[int, ...] = ()
+    for rank in range(size):
+        world = Told(rank, size, others)
+        found = _hash(tmp_path, world)
+        others = world.others
+    assert found == _hash(tmp_path)
+
+
+def test_objects_in_a_store_are_known_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    etags = {f"s3://bucket/shards/{number:03}.tar": f'"etag-{number}"' for number in range(3)}
+    monkeypatch.setattr(ShardFiles, "exists", lambda _self, url: url in etags)
+    monkeypatch.setattr(ShardFiles, "etags", lambda _self, folder: {k: v for k, v in etags.items() if folder in k})
+    before = _hash("s3://bucket/shards/{000..002}.tar")
+    assert _hash("s3://bucket/shards/{000..002}.tar") == before
+    etags["s3://bucket/shards/001.tar"] = '"another"'
+    assert _hash("s3://bucket/shards/{000..002}.tar") != before

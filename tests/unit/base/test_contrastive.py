@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 
 from components.base.base import run
-from components.base.naming import PLACES, SHOWN, Naming, scene_labels
+from components.base.contrastive import PLACES, SHOWN, Naming, scene_labels
 from components.core.records import PAIRS
 from components.core.settings import Settings
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import Scene, Thing
 from components.encoders.adapter.encoder import Encoder
-from components.methods.contract.features import Feature, Features
+from components.methods.contract.losses import Feature, Features
 from components.tracking import make_client
 from tests.conftest import TINY
 from tests.support.toy_world import drawing, sentence

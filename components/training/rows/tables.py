@@ -1,0 +1,159 @@
+"""Training rows: the tables with a method's columns joined by pair, and the facts of a query log about them.
+
+Columns are `image`, `other_image`, the text columns of the validated tables, and `neighbour.<column>`: that column
+of another row with a similar image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from components.core.column_names import NEIGHBOUR
+from components.core.errors import InputError
+from components.core.records import PAIRS
+from components.core.text_column import TextColumn
+from components.core.training_columns import HOLDERS, IMAGES, holders_of, table_file
+
+Rows = npt.NDArray[np.int64]
+
+IMAGE_IDS = {"id": "image_id", "other_id": "other_image_id"}
+"""Columns of pair ids -> columns of their images' ids."""
+
+
+def join_rows(wanted: Collection[str], validated: Path, pairs: Path) -> pd.DataFrame:
+    """One row per combination of samples of a pair that has all the `wanted` columns; `id` first.
+
+    Rows come from the pairs if only captions are wanted, else a row must be in every table, at or below `validated`,
+    with a wanted column.
+
+    Raises:
+        InputError: a column is unknown, a table is missing or damaged, or no pair is in all tables.
+    """
+    holders_of(wanted)
+    needed = {IMAGES.get(name, name) for name in (column.removeprefix(NEIGHBOUR) for column in wanted)}
+    needed -= {"id", "caption"}
+    joined: pd.DataFrame | None = None
+    used = []
+    for name, (table, only) in HOLDERS.items():
+        chosen = [column for column in only if column in needed]
+        if not chosen:
+            continue
+        path = table_file(validated, name)
+        caption = ["caption"] if joined is None else []
+        rows = table.read(path, ["id", *caption, *chosen]).to_pandas()
+        joined = rows if joined is None else joined.merge(rows, on="id", how="inner")
+        used.append(str(path))
+    if joined is None:
+        captions: pd.DataFrame = PAIRS.read(pairs, ["id", "caption"]).to_pandas()
+        return captions
+    if joined.empty:
+        raise InputError(f"no pair is in all of {', '.join(used)}: raise synthesize.captions and run `dvc repro`")
+    return joined
+
+
+def with_image_ids(rows: pd.DataFrame, ids: TextColumn, image_ids: TextColumn) -> pd.DataFrame:
+    """`rows` with the column `image_id`, and `other_image_id` if they are about two pairs.
+
+    Args:
+        ids: of pairs.
+        image_ids: of their images.
+
+    Raises:
+        InputError: a row's pair is not one of them.
+    """
+    named = {}
+    for pair, image in IMAGE_IDS.items():
+        if pair in rows:
+            places = ids.places(rows[pair])
+            for missing in rows.loc[places < 0, pair][:1]:
+                raise InputError(f"training pair {missing} has no image embedding: run `dvc repro`")
+            named[image] = pd.Series(image_ids.arrow.take(places), dtype=str, index=rows.index)
+    return rows.assign(**named)
+
+
+def input_files(wanted: Collection[str], validated: Path, pairs: Path) -> dict[str, Path]:
+    """The files that `join_rows` reads, by name."""
+    files = {name: table_file(validated, name) for name in holders_of(wanted)}
+    return files or {"pairs": pairs}
+
+
+@dataclass(frozen=True)
+class QueryLog:
+    """Facts of a query log about the rows of a source.
+
+    Attributes:
+        queries: the query of each row, `[rows]`.
+        images: the image of each row, `[rows]`.
+        clicked: images that were ever clicked for a query, sparse bool `[images, queries]`.
+        weights: of each row's pair, `[rows]`; None for equal weights.
+    """
+
+    queries: Rows
+    images: Rows
+    clicked: Any
+    weights: npt.NDArray[np.float64] | None
+
+    @staticmethod
+    def read(pairs: Path, ids: Iterable[str], *, weighted: bool) -> QueryLog | None:
+        """The facts about rows of the pairs `ids`; None if no pair of the table `pairs` has a weight.
+
+        The clicks of all pairs of the table count, also of those without a row.
+
+        Raises:
+            InputError: the table is missing or damaged.
+        """
+        from scipy.sparse import csr_array
+
+        if not has_weights(pairs):
+            return None
+        table = PAIRS.read(pairs, ["id", "image_id", "caption", "weight"]).to_pandas()
+        # Case and spaces do not distinguish queries.
+        queries, _ = pd.factorize(table["caption"].map(lambda query: " ".join(query.casefold().split())))
+        images, _ = pd.factorize(table["image_id"])
+        clicked = csr_array((np.ones(len(table), np.bool_), (images, queries)))
+        places = table["id"].drop_duplicates()
+        rows = pd.Series(places.index, index=places)[list(ids)].to_numpy()
+        weights = table["weight"].fillna(1.0).to_numpy()[rows] if weighted else None
+        return QueryLog(queries[rows], images[rows], clicked, weights)
+
+    def weights_of(self, batch: Rows, own: slice) -> Tensor | None:
+        """Weights of a rank's `own` rows of a global batch, `[own]`.
+
+        They are divided by the global batch's mean, so that a mean of losses times weights is their weighted mean.
+        """
+        if self.weights is None:
+            return None
+        weights = self.weights[batch]
+        return torch.from_numpy(weights[own] / weights.mean()).float()
+
+    def alike(self, batch: Rows, own: slice) -> Tensor:
+        """Rows of a global batch that are not negatives of a rank's `own` rows, bool `[own, batch]`.
+
+        The image of one was clicked for the query of the other.
+        """
+        # Of distinct images and queries only: a frequent query has very many images.
+        images, of_image = np.unique(self.images[batch], return_inverse=True)
+        queries, of_query = np.unique(self.queries[batch], return_inverse=True)
+        clicked = self.clicked[images][:, queries].toarray()[of_image][:, of_query]
+        alike = clicked[own] | clicked.T[own]
+        alike[np.arange(len(alike)), np.arange(len(batch))[own]] = False
+        return torch.from_numpy(alike)
+
+
+def has_weights(pairs: Path) -> bool:
+    """Whether any pair of the table `pairs` has a weight, as in a query log.
+
+    Raises:
+        InputError: the table is missing or damaged.
+    """
+    column = PAIRS.read(pairs, ["weight"])["weight"]
+    return bool(column.null_count < len(column))

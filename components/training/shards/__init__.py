@@ -1,1 +1,0 @@
-"""Batches streamed from webdataset shards."""
