@@ -62,7 +62,7 @@ def measure(url: str, second_url: str, folder: Path, rows: int, group: int) -> d
         second_url: the store that the export is merged into.
         folder: where the export is written.
         rows: how many.
-        group: how many are looked up, claimed and added at once.
+        group: how many are looked up and added at once.
     """
     clock, store = Clock(), GenerationStore(url)
     settled = _fill(store, rows, group, clock)
@@ -79,7 +79,7 @@ def measure(url: str, second_url: str, folder: Path, rows: int, group: int) -> d
     merged = clock.time("import", lambda: second.import_parquet(folder / "export.parquet"))
     second.close()
     assert exported == merged == stats.rows == rows
-    per_row = ("look up", "claim", "add")
+    per_row = ("look up", "add")
     return {
         "rows": rows,
         "group": group,
@@ -111,18 +111,15 @@ def bar_over(rows: int, title: str) -> Iterator[int]:
 def _fill(store: GenerationStore, rows: int, group: int, clock: Clock) -> float:
     """Put all rows in; returns the peak of memory (MB) after the first tenth."""
     settled = 0.0
-    with store.claims() as claims:
-        for block in batched(bar_over(rows, "fill"), group):
-            asked = [_request(number) for number in block]
-            keys = [request.key for request in asked]
-            replies = [Reply(request, _answer(number)) for number, request in zip(block, asked, strict=True)]
-            known = clock.time("look up", lambda keys=keys: store.answers(keys))  # type: ignore[misc]
-            taken = clock.time("claim", lambda keys=keys: claims.take(keys))  # type: ignore[misc]
-            clock.time("add", lambda replies=replies: store.add(replies))  # type: ignore[misc]
-            assert not known
-            assert len(taken) == len(keys)
-            if not settled and block[-1] >= rows // 10:
-                settled = _peak_rss()
+    for block in batched(bar_over(rows, "fill"), group):
+        asked = [_request(number) for number in block]
+        keys = [request.key for request in asked]
+        replies = [Reply(request, _answer(number)) for number, request in zip(block, asked, strict=True)]
+        known = clock.time("look up", lambda keys=keys: store.answers(keys))  # type: ignore[misc]
+        clock.time("add", lambda replies=replies: store.add(replies))  # type: ignore[misc]
+        assert not known
+        if not settled and block[-1] >= rows // 10:
+            settled = _peak_rss()
     return settled
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from components.captions.engines.server import Options, make
+from components.captions.endpoints.client import ServerOptions
+from components.captions.engines.server import ServerEngine
 from components.captions.request import Request, Sampling
 from components.captions.tasks import find_task
 from components.core.progress import track
@@ -80,6 +81,6 @@ def _plain_client(url: str, asked: list[Request]) -> int:
 
 
 def _engine(url: str, concurrency: int, asked: list[Request]) -> int:
-    engine = make(Options(urls=(url,), model=asked[0].model, concurrency=concurrency))
+    engine = ServerEngine(ServerOptions(urls=(url,), model=asked[0].model, concurrency=concurrency))
     replies = (reply for batch in engine.answer(asked) for reply in batch)
     return sum(reply.answer is not None for reply in track(replies, f"{concurrency} at once", len(asked), "row"))

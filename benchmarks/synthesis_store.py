@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from more_itertools import batched
@@ -46,31 +44,9 @@ class TimedStore:
         """See the store."""
         return self._timed("look-ups", lambda: self._store.answers(keys))
 
-    def failures(self, keys: Iterable[str], since: datetime) -> dict[str, str]:
-        """See the store."""
-        return self._timed("look-ups", lambda: self._store.failures(keys, since))
-
     def add(self, replies: Sequence[Reply]) -> None:
         """See the store."""
         self._timed("commits", lambda: self._store.add(replies))
-
-    def now(self) -> datetime:
-        """See the store."""
-        return self._timed("look-ups", self._store.now)
-
-    @contextmanager
-    def claims(self) -> Iterator[TimedStore]:
-        """The store's claims, timed by this object too."""
-        claims: AbstractContextManager[Any] = self._store.claims()
-        self._claims = self._timed("claims", claims.__enter__)
-        try:
-            yield self
-        finally:
-            self._timed("claims", lambda: claims.__exit__(None, None, None))
-
-    def take(self, keys: Iterable[str]) -> set[str]:
-        """See the store's claims."""
-        return self._timed("claims", lambda: self._claims.take(keys))
 
     def _timed(self, kind: str, operation: Callable[[], T]) -> T:
         start = time.perf_counter()
@@ -81,31 +57,14 @@ class TimedStore:
 
 
 class NoStore:
-    """Keeps nothing and lets everyone ask everything."""
+    """Stores nothing."""
 
     def answers(self, _keys: Iterable[str]) -> dict[str, str]:
         """None."""
         return {}
 
-    def failures(self, _keys: Iterable[str], _since: datetime) -> dict[str, str]:
-        """None."""
-        return {}
-
     def add(self, _replies: Sequence[Reply]) -> None:
         """Forget them."""
-
-    def now(self) -> datetime:
-        """The time."""
-        return datetime.now(UTC)
-
-    @contextmanager
-    def claims(self) -> Iterator[NoStore]:
-        """Everything is free."""
-        yield self
-
-    def take(self, keys: Iterable[str]) -> set[str]:
-        """All of them."""
-        return set(keys)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from components.core.settings import load_settings
 from components.core.worker_identity import is_gone
 from components.sweeping.finding import Finding
 from components.sweeping.moved_aliases import sweep_aliases
-from components.sweeping.store_leases import sweep_leases
 from components.sweeping.tracked_runs import sweep_runs
 from flows.heartbeat import HEARTBEAT, OWNER, heartbeat
 
@@ -33,7 +32,7 @@ _PAGE = 200
 
 @flow(name="sweep")
 def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hours: PositiveFloat = 24) -> None:
-    """Find runs and leases whose owner died, and end or release them; tell of a moved alias; leaves artifact `sweep`.
+    """Find runs whose owner died, and end them; tell of a moved alias; leaves artifact `sweep`.
 
     A place that cannot be looked at fails the flow, after all others were swept.
 
@@ -46,7 +45,6 @@ def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hour
         ("Prefect", lambda: sweep_flow_runs(silent_minutes * 60, dry_run)),
         ("MLflow", lambda: sweep_runs(silent_hours, dry_run)),
         ("registry", lambda: sweep_aliases(load_settings().promote.model)),
-        ("generation store", lambda: sweep_leases(load_settings().synthesize.store, dry_run)),
     ]
     findings: list[Finding] = []
     faults: list[Exception] = []

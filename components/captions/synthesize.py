@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ import typer
 from more_itertools import batched
 
 from components.captions.asking.answers import write_answers
-from components.captions.asking.asking import Asked, ask
+from components.captions.asking.asking import SynthesisCounts, ask
 from components.captions.asking.questions import Questions, questions_of
 from components.captions.engine import Engine
 from components.captions.engines import engine_of
@@ -34,23 +33,9 @@ OUTPUT = Path("data/captions")
 _BLOCK = 1000
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a run of the stage did: questions replayed, asked and failed; answers that are not usable; rows skipped."""
-
-    replayed: int
-    generated: int
-    failed: int
-    rejected: int = 0
-    skipped: int = 0
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {count}" for name, count in vars(self).items())
-
-
 def run(
     settings: Settings, name: str, output: Path = OUTPUT, *, fresh: bool = False, shard: Shard | None = None
-) -> Counts:
+) -> SynthesisCounts:
     """Write `<table>/<task>.parquet` with one row per question, and return the counts.
 
     Args:
@@ -70,19 +55,19 @@ def run(
     try:
         if not fresh:
             import_replay(store, settings)
-        asked = _ask(store, engine, questions, shard)
-        rejected = 0 if shard else write_answers(output / settings.synthesize.answers(name), store, questions)
+        counts = _ask(store, engine, questions, shard)
+        if shard is None:
+            counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions)
     finally:
         store.close()
-    skipped = sum(questions.skipped.values())
-    counts = Counts(asked.replayed, asked.generated, asked.failed, rejected, skipped)
+    counts.skipped = sum(questions.skipped.values())
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
     print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
-    most, total = settings.synthesize.max_failed_share, asked.replayed + asked.generated + asked.failed
-    if shard is None and asked.failed > most * total:
+    most, total = settings.synthesize.max_failed_share, counts.replayed + counts.generated + counts.failed
+    if shard is None and counts.failed > most * total:
         raise InputError(
-            f"{name}: {asked.failed:,} of {total:,} questions failed (reasons: `cliptune store stats`): run "
+            f"{name}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune store stats`): run "
             f"the command again, which asks only these, or raise synthesize.max_failed_share ({most:g}) in params.yaml"
         )
     return counts
@@ -104,15 +89,12 @@ def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
         tracked.log_output(OUTPUT / settings.synthesize.answers(name))
 
 
-def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> Asked:
+def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Shard | None) -> SynthesisCounts:
     title, most = questions.task.name, questions.most // (shard.of if shard else 1)
-    asked = ask(store, engine, questions.read(shard), title, most)
+    counts = ask(store, engine, questions.read(shard), title, most)
     if questions.task.judges is not None:
-        revised = ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
-        asked = Asked(
-            asked.replayed + revised.replayed, asked.generated + revised.generated, asked.failed + revised.failed
-        )
-    return asked
+        counts += ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
+    return counts
 
 
 def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:

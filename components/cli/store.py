@@ -16,8 +16,7 @@ from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.captions.store import GenerationStore
-    from components.captions.store.pruning import Pruned
-    from components.captions.store.stats import Stats
+    from components.captions.store.upkeep import Pruned, StoreStats
 
 # Everything else is imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
@@ -36,7 +35,7 @@ def stats(
     url: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count answers by task and model, failures by reason, and what workers are asking now.
+    """Count answers by task and model, and failures by reason.
 
     Examples: cliptune store stats; cliptune store stats --json; cliptune store stats --store postgresql://me@host/cliptune
     """
@@ -117,7 +116,7 @@ def prune(
     """
 
     def command() -> None:
-        from components.captions.store.pruning import Choice
+        from components.captions.store.upkeep import Choice
 
         choice = Choice(task, model, _moment(older_than) if older_than is not None else None, failed)
         choice.check()
@@ -153,7 +152,7 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _print_stats(found: Stats) -> None:
+def _print_stats(found: StoreStats) -> None:
     from rich.markup import escape
 
     answers = table_of(("task", "model", "oldest", "newest", "rows"), "answers", numbers=("rows",))
@@ -166,10 +165,7 @@ def _print_stats(found: Stats) -> None:
     for table in (answers, failures):
         if table.row_count:
             print_table(table)
-    typer.echo(
-        f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; "
-        f"claims: {found.live_claims:,} live, {found.expired_claims:,} expired; store: {found.store}"
-    )
+    typer.echo(f"{found.rows:,} answers, {found.bytes / 1e6:,.1f} MB; store: {found.store}")
 
 
 def _print_pruned(found: list[Pruned], what: str, dry_run: bool) -> None:

@@ -1,1 +1,1 @@
-"""Cleans up what dead processes left behind: MLflow runs and leases. A dry run only reports."""
+"""Cleans up what dead processes left behind: MLflow runs. A dry run only reports."""

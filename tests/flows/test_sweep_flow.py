@@ -94,12 +94,12 @@ def test_a_place_that_cannot_be_looked_at_keeps_no_other_from_it(project: Any, m
     def fail(*_: object) -> list[Finding]:
         raise InputError("the database is away")
 
-    finding = Finding("generation store", "a lease", "its process is dead", "given back")
+    finding = Finding("registry", "an alias", "moved by hand", "reported")
     monkeypatch.setattr(flows.sweep, "sweep_runs", fail)
-    monkeypatch.setattr(flows.sweep, "sweep_leases", lambda _store, dry_run: [finding])
+    monkeypatch.setattr(flows.sweep, "sweep_aliases", lambda _model: [finding])
     with pytest.raises(InputError, match="the database is away"):
         sweep(dry_run=True)
     table = Artifact.get("sweep")
     assert table is not None
     assert "What would be done" in str(table.description)
-    assert [row["subject"] for row in json.loads(str(table.data)) if row["place"] == "generation store"] == ["a lease"]
+    assert [row["subject"] for row in json.loads(str(table.data)) if row["place"] == "registry"] == ["an alias"]

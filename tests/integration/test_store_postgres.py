@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterable, Iterator
 
 import psycopg
@@ -14,7 +13,8 @@ from sqlalchemy import event
 
 from components.captions.asking.asking import ask
 from components.captions.request import Reply, Request
-from components.captions.store import GenerationStore, database, migration
+from components.captions.store import GenerationStore, database
+from components.captions.store.schema import METADATA
 from components.core.errors import InputError
 from tests.integration.postgres import PostgresServer
 from tests.support.store_rows import failures, keys, replies, requests
@@ -22,7 +22,6 @@ from tests.support.store_rows import failures, keys, replies, requests
 pytestmark = pytest.mark.integration
 ASKED = requests(10)
 KEYS = keys(ASKED)
-ADD_ANSWER = "INSERT INTO generations VALUES (%s, 't', 'p', 'm', 's', 0, 'theirs', '2024-01-01')"
 
 
 def _terminate(server: PostgresServer, url: str) -> None:
@@ -40,18 +39,12 @@ def _wait_for_a_lock(url: str, thread: threading.Thread) -> None:
             assert thread.is_alive()
 
 
-def test_terminated_connections_are_not_noticed(postgres_server: PostgresServer, postgres_url: str) -> None:
+def test_terminated_connections_are_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
     store = GenerationStore(postgres_url)
-    with store.claims() as claims:
-        assert claims.take(KEYS) == set(KEYS)
-        _terminate(postgres_server, postgres_url)
-        store.add(replies(ASKED[:5]))
-        _terminate(postgres_server, postgres_url)
-        assert claims.take(KEYS) == set()
-        _terminate(postgres_server, postgres_url)
-        assert len(store.answers(KEYS)) == 5
-        _terminate(postgres_server, postgres_url)
-    assert (store.stats().rows, store.stats().live_claims) == (5, 0)
+    _terminate(postgres_server, postgres_url)
+    store.add(replies(ASKED[:5]))
+    _terminate(postgres_server, postgres_url)
+    assert len(store.answers(KEYS)) == 5
 
 
 def test_a_run_goes_on_while_connections_are_terminated(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -70,22 +63,19 @@ def test_a_run_goes_on_while_connections_are_terminated(postgres_server: Postgre
     store = GenerationStore(postgres_url)
     assert ask(store, Echo(), requests(600), "t", None).generated == 600
     assert sorted(asked) == sorted(keys(requests(600)))
-    assert (store.stats().rows, store.stats().live_claims) == (600, 0)
+    assert store.stats().rows == 600
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
 def test_a_server_that_restarts_is_waited_for(own_postgres_server: PostgresServer, how: signal.Signals) -> None:
     store = GenerationStore(own_postgres_server.new_database())
-    with store.claims() as claims:
-        claims.take(KEYS)
-        store.add(replies(ASKED[:3]))
-        own_postgres_server.stop(how)
-        restart = threading.Timer(0.5, own_postgres_server.start)
-        restart.start()
-        store.add(replies(ASKED[3:6]))
-        restart.join()
-        assert set(store.answers(KEYS)) == set(KEYS[:6])
-        assert claims.take(KEYS) == set()
+    store.add(replies(ASKED[:3]))
+    own_postgres_server.stop(how)
+    restart = threading.Timer(0.5, own_postgres_server.start)
+    restart.start()
+    store.add(replies(ASKED[3:6]))
+    restart.join()
+    assert set(store.answers(KEYS)) == set(KEYS[:6])
 
 
 def test_a_server_that_stays_away_is_one_line_and_nothing_is_lost(
@@ -93,20 +83,18 @@ def test_a_server_that_stays_away_is_one_line_and_nothing_is_lost(
 ) -> None:
     monkeypatch.setattr(database, "RETRY_S", 0.5)
     store = GenerationStore(own_postgres_server.new_database())
-    with store.claims() as claims:
-        claims.take(KEYS)
-        store.add(replies(ASKED[:3]))
-        own_postgres_server.stop()
-        for attempt in (lambda: store.add(replies(ASKED[3:])), lambda: claims.take(["a"]), lambda: store.answers(KEYS)):
-            with pytest.raises(InputError, match=r"generation store postgresql://\S+ failed \(.*refused") as caught:
-                attempt()
-            assert "run the same command again" in str(caught.value)
-            assert own_postgres_server.password not in str(caught.value)
-        assert "is away" in caplog.text
-        assert own_postgres_server.password not in caplog.text
-        own_postgres_server.start()
-        store.add(replies(ASKED[3:]))
-        assert len(store.answers(KEYS)) == 10
+    store.add(replies(ASKED[:3]))
+    own_postgres_server.stop()
+    for attempt in (lambda: store.add(replies(ASKED[3:])), lambda: store.answers(KEYS)):
+        with pytest.raises(InputError, match=r"generation store postgresql://\S+ failed \(.*refused") as caught:
+            attempt()
+        assert "run the same command again" in str(caught.value)
+        assert own_postgres_server.password not in str(caught.value)
+    assert "is unavailable" in caplog.text
+    assert own_postgres_server.password not in caplog.text
+    own_postgres_server.start()
+    store.add(replies(ASKED[3:]))
+    assert len(store.answers(KEYS)) == 10
 
 
 def test_a_wrong_password_is_one_line_without_it(postgres_url: str, postgres_server: PostgresServer) -> None:
@@ -122,50 +110,9 @@ def test_who_opens_a_store_while_another_makes_its_tables_waits(postgres_url: st
         opening = threading.Thread(target=lambda: opened.append(GenerationStore(postgres_url)))
         opening.start()
         _wait_for_a_lock(postgres_url, opening)
-        migration._upgrade(connection)
+        METADATA.create_all(connection)
     opening.join()
     assert opened[0].count() == 0
-
-
-def test_who_answers_while_another_claims_is_seen(postgres_url: str) -> None:
-    store = GenerationStore(postgres_url)
-    with psycopg.connect(postgres_url) as their, store.claims() as claims:
-        their.execute("INSERT INTO claims SELECT one, 'elsewhere 1 1.0 a', 1e12 FROM unnest(%s::text[]) AS one", [KEYS])
-        their.commit()
-        their.execute(ADD_ANSWER, [KEYS[0]])
-        their.execute("DELETE FROM claims")
-        taken: list[set[str]] = []
-        taking = threading.Thread(target=lambda: taken.append(claims.take(KEYS)))
-        taking.start()
-        # It has seen no answer yet, and waits to learn whether the claims are really gone.
-        _wait_for_a_lock(postgres_url, taking)
-        their.commit()
-        taking.join()
-        assert taken == [set(KEYS[1:])]
-        assert store.stats().live_claims == 9
-
-
-def test_a_claim_that_someone_else_is_taking_over_is_not_waited_for(postgres_url: str) -> None:
-    store = GenerationStore(f"{postgres_url}?options=-c%20lock_timeout=10s")
-    with psycopg.connect(postgres_url) as their, store.claims() as claims:
-        their.execute("INSERT INTO claims SELECT one, 'elsewhere 1 1.0 a', 0 FROM unnest(%s::text[]) AS one", [KEYS])
-        their.commit()
-        their.execute("SELECT 1 FROM claims WHERE key = ANY (%s) FOR UPDATE", [KEYS[:4]])
-        assert claims.take(KEYS) == set(KEYS[4:])
-        their.rollback()
-        assert claims.take(KEYS) == set(KEYS[:4])
-
-
-def test_leases_are_renewed_though_one_claim_is_just_ending(postgres_url: str) -> None:
-    store = GenerationStore(f"{postgres_url}?options=-c%20lock_timeout=10s")
-    ends = "SELECT min(lease_end) FROM claims WHERE key <> %s"
-    with psycopg.connect(postgres_url, autocommit=True) as their, store.claims(lease_s=0.9) as claims:
-        claims.take(KEYS)
-        with their.transaction():
-            their.execute("DELETE FROM claims WHERE key = %s", KEYS[:1])
-            before = their.execute(ends, KEYS[:1]).fetchone()
-            while their.execute(ends, KEYS[:1]).fetchone() == before:
-                time.sleep(0.02)
 
 
 def test_workers_with_the_same_rows_in_other_orders_do_not_block_each_other(
@@ -177,9 +124,7 @@ def test_workers_with_the_same_rows_in_other_orders_do_not_block_each_other(
     def work(order: int) -> None:
         store = GenerationStore(postgres_url)
         for _ in range(10):
-            with store.claims() as claims:
-                claims.take(keys(asked)[::order])
-                store.add([*failures(asked[:200]), *failures(asked[200:])][::order])
+            store.add([*failures(asked[:200]), *failures(asked[200:])][::order])
         store.add(replies(asked)[::order])
         store.close()
 
@@ -197,9 +142,7 @@ def test_workers_with_the_same_rows_in_other_orders_do_not_block_each_other(
 def test_a_group_of_rows_costs_few_round_trips(postgres_url: str) -> None:
     store, statements = GenerationStore(postgres_url), list[str]()
     event.listen(store._database._engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
-    with store.claims() as claims:
-        statements.clear()
-        claims.take(KEYS)
-        store.add([*replies(ASKED[:5]), *failures(ASKED[5:])])
-        store.answers(KEYS)
-    assert len(statements) == 4
+    statements.clear()
+    store.add([*replies(ASKED[:5]), *failures(ASKED[5:])])
+    store.answers(KEYS)
+    assert len(statements) == 5

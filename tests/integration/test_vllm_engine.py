@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.captions.engines.vllm import Options, make
+from components.captions.engines.vllm import VllmEngine, VllmOptions
 from components.captions.request import Request
 from tests.integration.vllm_server import greedy_requests, require_vllm
 
@@ -22,7 +22,7 @@ def test_its_answers_are_those_of_the_same_weights_here(
     # A second thread is of little use to so few requests, and on a busy machine they wait for each other.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"dtype": "float32", "max_model_len": 1024, "concurrency": 5}
-    engine = make(Options.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
+    engine = VllmEngine(VllmOptions.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
     requests = greedy_requests(engine.model)
     too_long = Request("t", (("user", "dog " * 2000),), engine.model, requests[0].sampling, 0)
     batches = list(engine.answer([*requests, too_long]))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.captions.engines.server import Options, make
+from components.captions.endpoints.client import ServerOptions
+from components.captions.engines.server import ServerEngine
 from tests.integration.vllm_server import VllmServer, greedy_requests
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 def test_its_answers_are_those_of_the_same_weights_here(
     vllm_server: VllmServer, greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None]
 ) -> None:
-    engine = make(Options(urls=(vllm_server.url,), model=vllm_server.model))
+    engine = ServerEngine(ServerOptions(urls=(vllm_server.url,), model=vllm_server.model))
     requests = greedy_requests(engine.model)
     replies = [reply for batch in engine.answer(iter(requests)) for reply in batch]
     assert sorted(reply.request.key for reply in replies) == sorted(request.key for request in requests)

@@ -101,6 +101,6 @@ def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | Non
     """What the embedded engine answers to each chat of `greedy_requests`, in float32."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedded, "bf16_is_native", lambda _device: False)
-        engine = embedded.make(embedded.Options(base=str(smollm2)))
+        engine = embedded.EmbeddedEngine(embedded.EmbeddedOptions(base=str(smollm2)))
         replies = [reply for batch in engine.answer(greedy_requests(engine.model)) for reply in batch]
     return {reply.request.chat: reply.answer for reply in replies}

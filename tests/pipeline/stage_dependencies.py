@@ -44,7 +44,6 @@ _SETTINGS = "components.core.settings"
 ASSETS = {
     "components/benchmarks/image_sets/assets": "components.benchmarks.image_sets.facts",
     "components/captions/assets": "components.captions.synthesize",
-    "components/captions/store/migrations": "components.captions.store.migration",
     "components/costing/rates.yaml": "components.costing.rates",
     "components/data/world/description/lexicon.yaml": "components.data.world.description.lexicon",
     "components/encoders/adapter/models": "components.encoders.adapter.architecture",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from more_itertools import batched
@@ -17,7 +16,6 @@ from components.core.errors import InputError
 from components.core.records import GENERATIONS, SKIPPED
 
 _BLOCK = 10_000
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 Row = dict[str, object]
 
 
@@ -52,7 +50,7 @@ class _Answers:
 
     def __init__(self, store: GenerationStore, keys: list[str]) -> None:
         self.answers = store.answers(list(dict.fromkeys(keys)))
-        self.failures = store.failures([key for key in keys if key not in self.answers], _EVER)
+        self.failures = store.failures([key for key in keys if key not in self.answers])
 
 
 def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None = None) -> Row:

@@ -1,135 +1,166 @@
-"""Every question that the store has no answer to is put to an engine, by one worker only."""
+"""Sends unanswered questions to an engine and stores each reply as it arrives."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import Empty, Queue
+from threading import Thread
+from types import TracebackType
+from typing import Self
 
 from more_itertools import batched
 
-from components.captions.asking.claims import Claims
-from components.captions.asking.writing import Writer
 from components.captions.engine import Engine
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from components.core.progress import bar
 
 _BLOCK = 256
-"""Questions looked up and claimed together: few statements, and little that a dead worker keeps from others."""
-_MANY_WAITING = 16 * _BLOCK
-_POLL = 0.5
-
-Update = Callable[[int], object]
-"""Moves a progress bar on by a number of questions."""
+"""Questions looked up in the store together."""
+WAITING = 2
+"""Batches that may wait while others are stored: enough to hide a commit, and little is lost with the process."""
 
 
 @dataclass
-class Asked:
-    """What became of the questions of a run; one that occurs twice counts as replayed the second time."""
+class SynthesisCounts:
+    """Results of a run, by number of questions.
+
+    Attributes:
+        replayed: already answered; includes the second occurrence of a question in one run.
+        generated: newly answered.
+        failed: without an answer.
+        rejected: answered, but the answer cannot be used.
+        skipped: rows of inputs that the task does not accept.
+    """
 
     replayed: int = 0
     generated: int = 0
     failed: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count}" for name, count in vars(self).items())
+
+    def __add__(self, other: SynthesisCounts) -> SynthesisCounts:
+        return SynthesisCounts(**{name: count + getattr(other, name) for name, count in vars(self).items()})
 
 
-def ask(store: GenerationStore, engine: Engine, requests: Iterable[Request], title: str, total: int | None) -> Asked:
-    """Have `engine` answer what is unanswered, each reply stored as it comes, and wait for what other workers ask.
+def ask(
+    store: GenerationStore, engine: Engine, requests: Iterable[Request], title: str, total: int | None
+) -> SynthesisCounts:
+    """Have `engine` answer every request that has no stored answer, and store each reply as it arrives.
 
-    Memory does not grow with the number of requests. When it returns, every request has an answer in the store or a
-    failure there; killed at any time, a second run asks only what has no answer yet.
+    Memory does not grow with the number of requests. When it returns, the store has an answer or a failure for every
+    request; after a kill, a second run sends only the requests that have no answer yet. Workers may share the store:
+    an answer is never stored twice, but two that send the same question at the same time both pay for it.
 
     Args:
-        store: where answers are looked up and kept; other workers may share it.
-        engine: who answers.
+        store: where answers are looked up and stored.
+        engine: generates the answers.
         requests: the questions; read once, in order.
         title: name of the progress bar.
-        total: how many questions there may be, for the bar.
+        total: upper bound of the number of questions, for the bar.
 
     Raises:
         InputError: the engine cannot work, or the store cannot be reached.
     """
-    with store.claims() as claims, bar(title, total, "question") as progress:
-        run = _Run(store, claims, store.now())
-        _answer(run, engine, run.first_pass(requests, progress.update), progress.update)
-        while run.elsewhere:
-            taken = run.second_look(progress.update)
-            if taken:
-                _answer(run, engine, taken, progress.update)
-            elif run.elsewhere:
-                time.sleep(_POLL)
-    return run.asked
+    counts = SynthesisCounts()
+    with bar(title, total, "question") as progress, ReplyWriter(store) as writer:
 
+        def unanswered() -> Iterator[Request]:
+            for block in batched(requests, _BLOCK):
+                new = {request.key: request for request in block if not writer.has_seen(request.key)}
+                for key in store.answers(new):
+                    del new[key]
+                writer.pending.update(new)
+                counts.replayed += len(block) - len(new)
+                progress.update(len(block) - len(new))
+                yield from new.values()
 
-def _answer(run: _Run, engine: Engine, requests: Iterable[Request], update: Update) -> None:
-    with Writer(run.store, run.settle) as writer:
-        for replies in engine.answer(requests):
+        for replies in engine.answer(unanswered()):
             writer.put(replies)
-            update(len(replies))
+            progress.update(len(replies))
+            failed = sum(reply.answer is None for reply in replies)
+            counts.failed += failed
+            counts.generated += len(replies) - failed
+    return counts
 
 
-@dataclass
-class _Run:
-    """Which questions are whose.
+class ReplyWriter:
+    """Stores batches of replies in order from a thread of its own; batches that wait share one transaction.
+
+    As a context manager; leaving it waits until everything is stored, even after an error in the block.
 
     Attributes:
-        own: keys that this worker took and that have no stored reply yet.
-        elsewhere: questions that another worker has taken.
+        pending: keys of questions whose replies are not stored yet.
     """
 
-    store: GenerationStore
-    claims: Claims
-    started: datetime
-    asked: Asked = field(default_factory=Asked)
-    own: set[str] = field(default_factory=set)
-    elsewhere: dict[str, Request] = field(default_factory=dict)
+    def __init__(self, store: GenerationStore) -> None:
+        self.pending: set[str] = set()
+        self._failed: set[str] = set()
+        self._store = store
+        self._batches: Queue[Sequence[Reply] | None] = Queue(WAITING)
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._write, name="store", daemon=True)
 
-    def first_pass(self, requests: Iterable[Request], update: Update) -> Iterator[Request]:
-        """The questions that are this worker's to ask; never waits for others, who may be waiting for this one."""
-        for block in batched(requests, _BLOCK):
-            distinct = {request.key: request for request in block}
-            unasked = self._settle({key: request for key, request in distinct.items() if key not in self.own})
-            taken = self._take(unasked)
-            self.elsewhere |= {key: request for key, request in unasked.items() if key not in self.own}
-            known = len(block) - len(unasked)
-            self.asked.replayed += known
-            update(known)
-            yield from taken
-            if len(self.elsewhere) > _MANY_WAITING:
-                self._settle_elsewhere(update)
+    def has_seen(self, key: str) -> bool:
+        """Whether a question is pending or failed in this run."""
+        return key in self.pending or key in self._failed
 
-    def settle(self, replies: Sequence[Reply]) -> None:
-        """Count replies that are stored."""
-        self.own.difference_update(reply.request.key for reply in replies)
-        failed = sum(reply.answer is None for reply in replies)
-        self.asked.failed += failed
-        self.asked.generated += len(replies) - failed
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
 
-    def second_look(self, update: Update) -> list[Request]:
-        """The questions that another worker gave up and that are now this one's."""
-        self._settle_elsewhere(update)
-        taken = self._take(self.elsewhere)
-        for request in taken:
-            del self.elsewhere[request.key]
-        return taken
+    def put(self, replies: Sequence[Reply]) -> None:
+        """Queue replies for storing.
 
-    def _settle_elsewhere(self, update: Update) -> None:
-        before = len(self.elsewhere)
-        self.elsewhere = self._settle(self.elsewhere)
-        done = before - len(self.elsewhere)
-        self.asked.replayed += done
-        update(done)
+        Raises:
+            InputError: earlier replies could not be stored.
+        """
+        self._check()
+        self._batches.put(replies)
 
-    def _settle(self, requests: dict[str, Request]) -> dict[str, Request]:
-        """Those of `requests` that have neither an answer nor a failure of this run."""
-        unknown = list(requests)
-        answered = self.store.answers(unknown)
-        unknown = [key for key in unknown if key not in answered]
-        failed = self.store.failures(unknown, self.started)
-        return {key: requests[key] for key in unknown if key not in failed}
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the last transaction; raises its error unless the block has raised one."""
+        self._batches.put(None)
+        self._thread.join()
+        if error is None:
+            self._check()
 
-    def _take(self, requests: dict[str, Request]) -> list[Request]:
-        taken = self.claims.take(list(requests)) if requests else set()
-        self.own |= taken
-        return [request for key, request in requests.items() if key in taken]
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        while (batch := self._batches.get()) is not None:
+            replies, ended = list(batch), False
+            # Bounded: an engine that answers at once would otherwise put everything into one transaction.
+            for _ in range(WAITING):
+                try:
+                    more = self._batches.get_nowait()
+                except Empty:
+                    break
+                if more is None:
+                    ended = True
+                    break
+                replies += more
+            self._store_all(replies)
+            if ended:
+                return
+
+    def _store_all(self, replies: Sequence[Reply]) -> None:
+        """After an error nothing more is stored; the queue is still emptied, so that `put` cannot block for ever."""
+        if self._error is not None:
+            return
+        try:
+            self._store.add(replies)
+        except Exception as error:
+            self._error = error
+            return
+        self._failed.update(reply.request.key for reply in replies if reply.answer is None)
+        self.pending.difference_update(reply.request.key for reply in replies)

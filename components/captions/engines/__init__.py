@@ -1,11 +1,9 @@
 """Engines, one file each; a file's name is the engine's name.
 
-A file exports `Options`, the engine's settings in params.yaml, and `make`, which makes it from them.
+A file exports `ENGINE`: the class of the engine's settings in params.yaml, and the engine's class, which takes them.
 """
 
 from __future__ import annotations
-
-import importlib
 
 from pydantic import ValidationError
 
@@ -19,29 +17,28 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
     """The engine that `synthesize.models.<name>` describes.
 
     Raises:
-        InputError: there is no such model or engine, or a setting of it is unknown or wrong; the message names it.
+        InputError: the model or engine is unknown, or one of its settings is unknown or wrong; the message names it.
     """
     where = f"params.yaml: synthesize.models.{name}"
     if name not in settings.models:
         known = ", ".join(settings.models) or "none"
         raise InputError(f"params.yaml: model '{name}' is not in synthesize.models: add it, or choose one of {known}")
     block = dict(settings.models[name])
-    engine = block.pop("engine", None)
-    make = find(__name__, file_names(__path__), str(engine), "make", f"{where}.engine")
-    module = importlib.import_module(f"{__name__}.{engine}")
+    kind = block.pop("engine", None)
+    options_type, engine_type = find(__name__, file_names(__path__), str(kind), "ENGINE", f"{where}.engine")
     try:
-        options = module.Options.model_validate(block)
+        options = options_type.model_validate(block)
     except ValidationError as error:
-        raise InputError(f"{where}: {explain_fault(error, module.Options)}") from None
-    made: Engine = make(options)
-    return made
+        raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
+    engine: Engine = engine_type(options)
+    return engine
 
 
 def engine_of(settings: Synthesize, task: str) -> Engine:
-    """The engine that answers a task; that of `synthesize.model` for a name that is no task.
+    """The engine that answers a task; the one of `synthesize.model` for a name that is not a task.
 
     Raises:
         InputError: as `make_engine`.
     """
-    asked = settings.tasks.get(task)
-    return make_engine(settings, settings.model_of(asked) if asked else settings.model)
+    block = settings.tasks.get(task)
+    return make_engine(settings, settings.model_of(block) if block else settings.model)

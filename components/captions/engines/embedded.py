@@ -1,4 +1,4 @@
-"""A language model in this process through transformers: batched by length, each answer drawn from its own seed."""
+"""Engine `embedded`: a language model in this process, batched by length, with a seed per answer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _WINDOW = 16
 """Batches among which requests are sorted by length."""
 
 
-class Options(Block):
-    """Settings of the embedded engine."""
+class EmbeddedOptions(Block):
+    """Settings of the engine `embedded`."""
 
     adapter: Path | None = None
-    """A LoRA adapter (safetensors + JSON); without it the raw model answers."""
+    """A LoRA adapter (safetensors and JSON); the base model answers without it."""
     base: str | None = None
     """A Hugging Face folder or name; SmolLM2-135M-Instruct from its package when not given."""
     batch_size: PositiveInt = 64
@@ -43,15 +43,13 @@ class Options(Block):
 class EmbeddedEngine:
     """SmolLM2 or another base, with or without an adapter; loaded at the first request."""
 
-    adapter: Path | None
-    batch_size: int
-    base: str | None = None
+    options: EmbeddedOptions
     _loaded: LanguageModel | None = None
 
     @cached_property
     def model(self) -> str:
         """Package version or the base's name and revision, and the adapter's hash."""
-        return revision_of(self.adapter, self.base)
+        return revision_of(self.options.adapter, self.options.base)
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
         """Yield batches of replies, requests of similar length together.
@@ -59,18 +57,18 @@ class EmbeddedEngine:
         Raises:
             InputError: a request shows pictures.
         """
-        for window in batched(requests, _WINDOW * self.batch_size):
+        for window in batched(requests, _WINDOW * self.options.batch_size):
             if any(request.pictures for request in window):
                 raise InputError(
-                    f"engine 'embedded' reads text alone and task '{window[0].task}' shows pictures: set its "
+                    f"engine 'embedded' reads only text and task '{window[0].task}' shows pictures: set its "
                     "`pictures` to false, or let a model with engine 'server' or 'vllm' answer it"
                 )
             if self._loaded is None:
                 dtype = torch.bfloat16 if bf16_is_native(pick_device("auto")) else torch.float32
-                self._loaded = load_language_model(self.adapter, dtype, self.base)
+                self._loaded = load_language_model(self.options.adapter, dtype, self.options.base)
             prompts = [self._prompt(self._loaded, request) for request in window]
             order = sorted(range(len(window)), key=lambda row: (window[row].sampling.json, len(prompts[row])))
-            for rows in batched(order, self.batch_size):
+            for rows in batched(order, self.options.batch_size):
                 for sampling in dict.fromkeys(window[row].sampling for row in rows):
                     chosen = [row for row in rows if window[row].sampling == sampling]
                     yield self._replies([window[row] for row in chosen], [prompts[row] for row in chosen])
@@ -157,6 +155,4 @@ class _RowSampler:
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-def make(options: Options) -> EmbeddedEngine:
-    """The engine that params.yaml describes."""
-    return EmbeddedEngine(options.adapter, options.batch_size, options.base)
+ENGINE = (EmbeddedOptions, EmbeddedEngine)

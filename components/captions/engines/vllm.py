@@ -1,4 +1,4 @@
-"""vLLM in its own environment, started here for as long as there are questions, with a copy of the model per GPU."""
+"""Engine `vllm`: starts vLLM from its own environment for the length of a run, with a copy of the model per GPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any, Literal
 from more_itertools import spy
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.endpoints.addresses import Endpoints, Limits
-from components.captions.endpoints.call import open_client, seed_of
-from components.captions.endpoints.flow import flow
+from components.captions.endpoints.client import LlmClient, ServerOptions, seed_of
+from components.captions.endpoints.flow import replies_to
 from components.captions.endpoints.vllm_process import VllmProcess, serve
 from components.captions.local_model.weights import Weights, find_weights
 from components.captions.request import Reply, Request
@@ -24,9 +23,9 @@ from components.core.files import content_hash
 from components.core.settings import Block
 
 _OWN = frozenset({"api_key", "default_chat_template_kwargs", "host", "port", "served_model_name", "uds"})
-"""Flags of `vllm serve` that the engine sets itself, or whose defaults it builds on."""
+"""Flags of `vllm serve` that the engine sets, or whose defaults it relies on."""
 _ALWAYS = {"generation_config": "vllm", "uvicorn_log_level": "warning"}
-"""What is drawn from is told by the task's sampling alone, not by the model's own defaults, such as a `top_k`."""
+"""Only the task's sampling applies, not the model's defaults such as a `top_k`."""
 _SAME_ANSWERS = frozenset({
     "api_server_count", "block_size", "cpu_offload_gb", "data_parallel_size", "disable_log_stats", "download_dir",
     "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
@@ -38,38 +37,38 @@ _CPU = {"enforce_eager": True, "kv_cache_memory_bytes": 4 << 30}
 """Flags on a machine without GPUs, where vLLM would take nearly all memory and compile for minutes."""
 
 
-class Options(Block):
-    """Settings of the vllm engine."""
+class VllmOptions(Block):
+    """Settings of the engine `vllm`."""
 
     model: str
-    """A Hugging Face folder or name, see `components.students.save_model` for SmolLM2 and its students."""
+    """A Hugging Face folder or name; `components.students.save_model` makes a folder of SmolLM2 or a student."""
     revision: str | None = None
-    """Commit or tag of a name; what the Hugging Face cache holds when not given."""
+    """Commit or tag of a name; the one in the Hugging Face cache when not given."""
     python: Path = Path(".venv-llm/bin/python")
-    """The interpreter of vLLM's environment, which `make llm-server` makes."""
+    """Interpreter of vLLM's environment; `make llm-server` creates it."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     max_model_len: PositiveInt | None = None
     """Tokens of prompt and answer; the model's own limit when not given."""
     concurrency: PositiveInt = 256
-    """Requests in flight at each copy of the model."""
+    """Requests in flight per copy of the model."""
     wait_s: PositiveFloat = 3600.0
-    """How long loading the model may take, and how long an answer; the run stops when none has come for so long."""
+    """Time limit for loading the model, and for an answer; the run stops when none has arrived for so long."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """More flags of `vllm serve`, such as gpu_memory_utilization, tensor_parallel_size (GPUs that share one copy of the
     model) or data_parallel_size (copies; as many as the visible GPUs hold when not given)."""
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """What the chat template is told, such as `enable_thinking: false`; part of every key of the store."""
+    """Arguments of the chat template, such as `enable_thinking: false`; part of every key of the store."""
     log: Path | None = None
-    """A folder for vLLM's log; its last error is told without it too."""
+    """Folder for vLLM's log; the last error is reported without it too."""
 
     @field_validator("arguments")
     @classmethod
     def _not_given_twice(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         arguments = {name.replace("-", "_"): value for name, value in arguments.items()}
         if twice := sorted(arguments.keys() & cls.model_fields.keys()):
-            raise ValueError(f"{', '.join(twice)} belongs beside `arguments`, not below it")
+            raise ValueError(f"{', '.join(twice)} belongs next to `arguments`, not below it")
         if own := sorted(arguments.keys() & _OWN):
-            raise ValueError(f"{', '.join(own)} is set by the engine itself: remove it")
+            raise ValueError(f"{', '.join(own)} is set by the engine: remove it")
         return arguments
 
 
@@ -77,7 +76,7 @@ class Options(Block):
 class VllmEngine:
     """Starts vLLM at the first request and ends it with the last."""
 
-    options: Options
+    options: VllmOptions
 
     @cached_property
     def _weights(self) -> Weights:
@@ -85,18 +84,18 @@ class VllmEngine:
 
     @cached_property
     def model(self) -> str:
-        """Name and revision or a hash of a folder's weights, and hashes of the options that change what it answers."""
-        told, given = self.options.chat_template_kwargs, self.options.arguments
-        computed = {name: value for name, value in given.items() if name not in _SAME_ANSWERS}
+        """Name and revision or a hash of a folder's weights, and hashes of the options that change answers."""
+        changes = {name: value for name, value in self.options.arguments.items() if name not in _SAME_ANSWERS}
         if self.options.dtype != "auto":
-            computed["dtype"] = self.options.dtype
-        hashes = [content_hash(json.dumps(found, sort_keys=True))[:8] for found in (told, computed) if found]
+            changes["dtype"] = self.options.dtype
+        parts = (self.options.chat_template_kwargs, changes)
+        hashes = [content_hash(json.dumps(part, sort_keys=True))[:8] for part in parts if part]
         return "+".join([self._weights.label, *hashes])
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield whatever has arrived, as soon as it has.
+        """Yield replies as they arrive.
 
-        A row is drawn with a seed of its own, from its key; on a CPU, where vLLM has none, with the first row's.
+        Each row is sampled with a seed from its key; on a CPU, where vLLM has no seed per row, with the first row's.
 
         Raises:
             InputError: the environment or the model is missing, there are too few GPUs, or vLLM died.
@@ -105,27 +104,19 @@ class VllmEngine:
         if not first:
             return
         copies = _copies(self.options.arguments)
-        # On a CPU vLLM would bind its threads to cores of its own choice, and other work there would halt them.
+        # On a CPU vLLM would bind its threads to cores, and other work on these cores would halt them.
         threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
         flags, options = self._flags(seed_of(first[0]), copies), self.options
         with serve(options.python, flags, {} if copies else threads, options.log, options.wait_s) as vllm:
             slots = options.concurrency * max(1, copies)
-            with flow(lambda: self._connect(vllm, slots, seeds=copies > 0), slots, requests) as batches:
-                yield from batches
+            yield from replies_to(requests, lambda: self._connect(vllm, slots, seeds=copies > 0), slots)
 
-    def _connect(self, vllm: VllmProcess, slots: int, *, seeds: bool) -> Endpoints:
+    def _connect(self, vllm: VllmProcess, slots: int, *, seeds: bool) -> LlmClient:
         wait_s = self.options.wait_s
-        limits = Limits(
-            model=self._source,
-            concurrency=slots,
-            timeout_s=wait_s,
-            attempts=6,
-            give_up_s=wait_s,
-            seeds=seeds,
-            extra={},
-            key_env="VLLM_API_KEY",
+        server = ServerOptions(
+            urls=(vllm.url,), model=self._source, concurrency=slots, timeout_s=wait_s, give_up_s=wait_s, seeds=seeds
         )
-        return Endpoints({vllm.url: open_client(vllm.url, vllm.key, wait_s)}, limits, vllm.check)
+        return LlmClient(server, vllm.key, vllm.check)
 
     @property
     def _source(self) -> str:
@@ -148,7 +139,7 @@ class VllmEngine:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """A flag as `vllm serve` reads it; none for None."""
+    """A flag of `vllm serve`; empty for None."""
     dashed = name.replace("_", "-")
     match value:
         case None:
@@ -166,10 +157,10 @@ def _text(value: Any) -> str:
 
 
 def _copies(arguments: dict[str, Any]) -> int:
-    """How many copies of the model the visible GPUs are to hold; 0 on a machine without.
+    """Number of copies of the model on the visible GPUs; 0 on a machine without GPUs.
 
     Raises:
-        InputError: there are too few for one.
+        InputError: there are too few GPUs for one copy.
     """
     import torch
 
@@ -183,6 +174,4 @@ def _copies(arguments: dict[str, Any]) -> int:
     return int(arguments.get("data_parallel_size", count // per_copy)) if count else 0
 
 
-def make(options: Options) -> VllmEngine:
-    """The engine that params.yaml describes."""
-    return VllmEngine(options)
+ENGINE = (VllmOptions, VllmEngine)

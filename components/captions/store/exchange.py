@@ -1,7 +1,8 @@
-"""Exports of the store as Parquet, written and merged block by block so that memory stays flat."""
+"""Exports of the store as Parquet, written and merged block by block, so that memory use stays constant."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sqlalchemy import collate, func, select, text
+from sqlalchemy import Connection, collate, delete, func, insert, select
 
 from components.captions.store.database import Database
-from components.captions.store.rows import Row, storable
-from components.captions.store.schema import EXPORT, GENERATIONS, PRUNED
+from components.captions.store.rows import Row, insert_rows, storable
+from components.captions.store.schema import EXPORT, GENERATIONS, IMPORTS, PRUNED
 from components.core.errors import InputError
 from components.core.files import atomic_file, file_hash
 from components.core.progress import bar
@@ -24,7 +25,7 @@ Without = Callable[[], Collection[str]]
 
 
 def export_parquet(database: Database, path: Path) -> int:
-    """Write all answers to a Parquet file, sorted by task and key; returns how many.
+    """Write all answers to a Parquet file, sorted by task and key; returns their number.
 
     Raises:
         InputError: the store failed, or the file cannot be written.
@@ -54,47 +55,47 @@ def export_parquet(database: Database, path: Path) -> int:
 
 
 def import_parquet(database: Database, path: Path, *, once: bool = False, without: Without = frozenset) -> int:
-    """Merge an export; returns how many answers were new. A file whose rows are all in the store is not read again.
+    """Merge an export; returns the number of new answers. A file whose rows are all in the store is not read again.
 
     Args:
         database: the store.
         path: the export.
-        once: not read it again either where answers were pruned since, which would bring them back.
-        without: gives the keys whose answers are left out; not asked for a file that is not read again.
+        once: do not read it again either where answers were pruned since, which would restore them.
+        without: returns the keys whose answers are left out; not called for a file that is not read again.
 
     Raises:
-        InputError: the file is missing, cannot be read or is no export, or the store failed.
+        InputError: the file is missing, cannot be read or is not an export, or the store failed.
     """
     try:
         sha256 = file_hash(path)
-        known = database.read(lambda connection: connection.execute(_KNOWN, {"sha256": sha256}).scalar())
-        if known is not None and (once or known != PRUNED):
+        query = select(IMPORTS.c.rows).where(IMPORTS.c.sha256 == sha256)
+        imported = database.read(lambda connection: connection.execute(query).scalar())
+        if imported is not None and (once or imported != PRUNED):
             return 0
         new, total, left_out = 0, 0, without()
         for block in _rows(path):
             rows = [row for row in block if row["key"] not in left_out]
-            new += database.write(lambda connection, rows=rows: database.dialect.add(connection, rows, [], []))  # type: ignore[misc]
+            new += database.write(lambda connection, rows=rows: insert_rows(connection, rows))  # type: ignore[misc]
             total += len(rows)
     except FileNotFoundError:
         raise InputError(f"{path} is missing: restore it from git, or set synthesize.replay to null") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0][:120]
-        raise InputError(f"{path} is no export of a generation store ({reason}): name another file") from None
-    remember = text(
-        f"INSERT INTO imports (sha256, rows, at) VALUES (:sha256, :rows, {database.dialect.now})"
-        " ON CONFLICT (sha256) DO UPDATE SET rows = excluded.rows"
-    )
-    database.write(lambda connection: connection.execute(remember, {"sha256": sha256, "rows": total}))
+        raise InputError(f"{path} is not an export of a generation store ({reason}): name another file") from None
+
+    def remember(connection: Connection) -> None:
+        connection.execute(delete(IMPORTS).where(IMPORTS.c.sha256 == sha256))
+        connection.execute(insert(IMPORTS), {"sha256": sha256, "rows": total, "at": time.time()})
+
+    database.write(remember)
     return new
-
-
-_KNOWN = text("SELECT rows FROM imports WHERE sha256 = :sha256")
 
 
 def _stream(database: Database) -> Iterator[Sequence[Any]]:
     columns = (GENERATIONS.c.task, GENERATIONS.c.key)
-    query = select(GENERATIONS).order_by(*(collate(column, database.dialect.collation) for column in columns))
-    with database.speaking(), database.streaming() as connection:
+    byte_order = "BINARY" if database.is_sqlite else "C"
+    query = select(GENERATIONS).order_by(*(collate(column, byte_order) for column in columns))
+    with database.explaining(), database.streaming() as connection:
         yield from connection.execution_options(yield_per=_WRITTEN).execute(query).partitions()
 
 
@@ -105,7 +106,7 @@ def _write(writer: pq.ParquetWriter, rows: Sequence[Any]) -> None:
 
 
 def _rows(path: Path) -> Iterator[list[Row]]:
-    """Blocks of an export, each sorted by key."""
+    """The rows of an export in blocks, each sorted by key."""
     with pq.ParquetFile(path) as file, bar("import", file.metadata.num_rows, "row") as progress:
         for name in EXPORT.names:
             if name not in file.schema_arrow.names:

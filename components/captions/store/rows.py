@@ -1,27 +1,29 @@
-"""What the store keeps of a reply."""
+"""Replies as rows of the store, and how rows are inserted."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import String
+from sqlalchemy import Connection, String, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from components.captions.request import Reply
-from components.captions.store.schema import GENERATIONS
+from components.captions.store.schema import FAILURES, GENERATIONS
 from components.core.errors import InputError
 
-Row = dict[str, str | int]
+Row = dict[str, str | int | float]
 """A row of a table, by column name."""
 
 _LONGEST_REASON = 500
 
 
 def split(replies: Sequence[Reply]) -> tuple[list[Row], list[Row]]:
-    """Rows of `GENERATIONS` and of `FAILURES`, each sorted by key, none twice.
+    """Rows of `GENERATIONS` and of `FAILURES`, each sorted by key and without duplicates.
 
-    One order for all workers, so that two that add the same keys cannot wait for each other for ever.
+    All workers use one order, so that two that add the same keys cannot wait for each other for ever.
 
     Raises:
         InputError: a name is longer than its column.
@@ -38,8 +40,32 @@ def split(replies: Sequence[Reply]) -> tuple[list[Row], list[Row]]:
     return [answers[key] for key in sorted(answers)], [failures[key] for key in sorted(failures)]
 
 
+def insert_rows(connection: Connection, answers: Sequence[Row], failures: Sequence[Row] = ()) -> int:
+    """Insert rows in the connection's transaction; returns the number of new answers.
+
+    A stored answer is never replaced. An answer deletes the failure of its question; a failure of an answered question
+    is dropped, and a repeated failure counts one attempt more.
+    """
+    insert = _insert(connection)
+    added = 0
+    if answers:
+        keep_first = insert(GENERATIONS).on_conflict_do_nothing(index_elements=["key"])
+        # What is returned is inserted a thousand rows a statement, many times faster than row by row on PostgreSQL.
+        added = len(connection.execute(keep_first.returning(GENERATIONS.c.key), answers).all())
+        connection.execute(delete(FAILURES).where(FAILURES.c.key.in_([row["key"] for row in answers])))
+    if failures:
+        keys = [row["key"] for row in failures]
+        answered = set(connection.execute(select(GENERATIONS.c.key).where(GENERATIONS.c.key.in_(keys))).scalars())
+        rows = [{**row, "attempts": 1, "at": time.time()} for row in failures if row["key"] not in answered]
+        new = insert(FAILURES)
+        changes = {"reason": new.excluded.reason, "attempts": FAILURES.c.attempts + 1, "at": new.excluded.at}
+        if rows:
+            connection.execute(new.on_conflict_do_update(index_elements=["key"], set_=changes), rows)
+    return added
+
+
 def storable(text: str) -> str:
-    """`text` as every database can keep it: PostgreSQL knows no NUL, UTF-8 no half of a surrogate pair."""
+    """`text` in a form that every database accepts: PostgreSQL refuses NUL, and UTF-8 half of a surrogate pair."""
     if "\0" in text:
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     try:
@@ -47,6 +73,10 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _insert(connection: Connection) -> Any:
+    return sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
 
 
 def _answer(reply: Reply, created: str) -> Row:
@@ -73,4 +103,4 @@ def _check(name: str, values: set[str]) -> None:
     longest = cast(String, GENERATIONS.c[name].type).length or 0
     for value in values:
         if len(value) > longest:
-            raise InputError(f"{name} '{value[:60]}...' has {len(value)} characters: the store keeps {longest}")
+            raise InputError(f"{name} '{value[:60]}...' has {len(value)} characters: the store allows {longest}")

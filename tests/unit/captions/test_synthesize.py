@@ -142,7 +142,7 @@ def test_the_second_step_rewrites_the_first_ones_answers(
 
 
 def test_replay_comes_first(world: Settings, engine: CountingEngine, tmp_path: Path) -> None:
-    from components.captions.store.pruning import Choice
+    from components.captions.store.upkeep import Choice
 
     synthesize.run(world, "paraphrase_1", tmp_path / "captions")
     store = GenerationStore(world.synthesize.store)

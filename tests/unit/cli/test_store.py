@@ -86,14 +86,14 @@ def test_an_unknown_task_is_not_pruned_in_silence(filled: GenerationStore) -> No
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["prune"], "error: prune needs to know what: give --task, --model, --older-than or --failed"),
-        (["prune", "--dry-run"], "error: prune needs to know what"),
+        (["prune"], "error: prune needs a condition: give --task, --model, --older-than or --failed"),
+        (["prune", "--dry-run"], "error: prune needs a condition"),
         (["prune", "--older-than", "soon"], "error: --older-than soon is no age: give for example 12h, 30d"),
         (["prune", "--older-than", "99999999999w"], "error: --older-than 99999999999w is no age"),
         (["stats"], "error: generation store state/generations.db is missing"),
         (["export", "x.parquet"], "error: generation store state/generations.db is missing"),
         (["import", "gone.parquet"], "error: gone.parquet is missing: name a file that `cliptune store export` wrote"),
-        (["stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x"], "error: generation store postgresql://me:***@"),
+        (["stats", "--store", "postgresql://me:geheim@127.0.0.1:1/x"], "error: generation store postgresql://***@"),
     ],
 )
 def test_faults_are_one_line(arguments: list[str], line: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.captions import engines
-from components.captions.engines.embedded import EmbeddedEngine
+from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.errors import InputError
@@ -62,7 +62,7 @@ def test_live_questions_are_not_taken_from_the_replay(
     tasks = {"paraphrase_1": world.synthesize.tasks["paraphrase_1"].model_copy(update={"live": 2, "samples": 1})}
     other = {"store": "sqlite:///other.db", "replay": PATH.with_name("export.parquet"), "tasks": tasks}
     settings = world.model_copy(update={"synthesize": world.synthesize.model_copy(update=other)})
-    answers = EmbeddedEngine(adapter, 1) if adapter else engine
+    answers = EmbeddedEngine(EmbeddedOptions(adapter=adapter, batch_size=1)) if adapter else engine
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: answers)
     engine.asked.clear()
     assert _teach(settings, engine, monkeypatch, tasks=["paraphrase_1"]) == first

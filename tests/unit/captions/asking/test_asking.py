@@ -1,115 +1,140 @@
-"""Every unanswered question is put to the engine once, whoever else works on the same store."""
+"""Every unanswered question is sent to the engine once, and its reply is stored whatever happens afterwards."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from more_itertools import batched
 
 from components.captions.asking import asking
-from components.captions.asking.asking import ask
-from components.captions.request import Reply, Request, Sampling
+from components.captions.asking.asking import ReplyWriter, SynthesisCounts, ask
+from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
-
-SAMPLING = Sampling(1.0, 0.1, 40)
-
-
-def _requests(count: int) -> list[Request]:
-    return [Request("paraphrase_1", (("user", f"question {number}"),), "m", SAMPLING, 0) for number in range(count)]
+from components.core.errors import InputError
+from tests.support.store_rows import keys, replies, requests
 
 
 class Echo:
-    """Answers with the question, in batches; notes what it is asked."""
+    """Answers in batches; notes the questions."""
 
     model = "m"
 
-    def __init__(self, batch: int = 8, gate: threading.Event | None = None) -> None:
-        self.batch, self.gate = batch, gate
+    def __init__(self, batch: int = 8) -> None:
+        self.batch = batch
         self.asked: list[str] = []
-        self.reached = threading.Event()
 
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        for batch in batched(requests, self.batch):
-            self.asked += [request.key for request in batch]
-            self.reached.set()
-            if self.gate is not None:
-                assert self.gate.wait(30)
-            yield [Reply(request, request.messages[0]["content"]) for request in batch]
+    def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
+        for batch in batched(wanted, self.batch):
+            self.asked += keys(batch)
+            yield replies(batch)
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
+def store(tmp_path: Path) -> GenerationStore:
+    return GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")
 
 
-def test_questions_are_taken_block_by_block_as_the_engine_wants_them(url: str) -> None:
+def test_questions_are_taken_block_by_block_as_the_engine_wants_them(store: GenerationStore) -> None:
     read: list[int] = []
 
-    def requests() -> Iterator[Request]:
-        for number, request in enumerate(_requests(2000)):
+    def wanted() -> Iterator[Request]:
+        for number, request in enumerate(requests(2000)):
             read.append(number)
             yield request
 
     class Curious(Echo):
-        def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-            for replies in super().answer(requests):
+        def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
+            for batch in super().answer(wanted):
                 assert len(read) <= len(self.asked) + asking._BLOCK
-                yield replies
+                yield batch
 
     engine = Curious()
-    asked = ask(GenerationStore(url), engine, requests(), "t", None)
-    assert (asked.generated, len(engine.asked)) == (2000, 2000)
+    assert ask(store, engine, wanted(), "t", None) == SynthesisCounts(generated=2000)
+    assert len(engine.asked) == 2000
 
 
-def test_the_same_question_twice_in_one_run_is_asked_once(url: str) -> None:
+def test_the_same_question_twice_in_one_run_is_sent_once(store: GenerationStore) -> None:
     engine = Echo(batch=500)
-    asked = ask(GenerationStore(url), engine, [*_requests(300), *_requests(300)], "t", None)
-    assert (asked.generated, asked.replayed, len(engine.asked)) == (300, 300, 300)
+    counts = ask(store, engine, [*requests(300), *requests(300)], "t", None)
+    assert (counts, len(engine.asked)) == (SynthesisCounts(replayed=300, generated=300), 300)
 
 
-def test_two_workers_on_one_store_ask_nothing_twice_and_both_see_everything_answered(url: str) -> None:
-    requests, gate = _requests(700), threading.Event()
-    slow, quick = Echo(gate=gate), Echo()
-    first = threading.Thread(target=lambda: ask(GenerationStore(url), slow, requests, "slow", None))
-    first.start()
-    assert slow.reached.wait(30)
-    threading.Timer(0.5, gate.set).start()
-    store = GenerationStore(url)
-    asked = ask(store, quick, requests, "quick", None)
-    assert len(store.answers([request.key for request in requests])) == 700, "it waits for what the other took"
-    first.join(30)
-    assert not set(slow.asked) & set(quick.asked)
-    assert len(slow.asked) + len(quick.asked) == 700
-    assert slow.asked
-    assert quick.asked
-    assert asked.replayed + asked.generated == 700
-
-
-def test_what_a_worker_gave_up_is_taken_over(url: str) -> None:
-    requests = _requests(20)
-
+def test_a_second_run_sends_only_what_a_killed_one_had_not_stored(store: GenerationStore) -> None:
     class Dying(Echo):
-        def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-            yield next(super().answer(requests))
+        def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
+            yield next(super().answer(wanted))
             raise RuntimeError("killed")
 
-    with pytest.raises(RuntimeError):
-        ask(GenerationStore(url), Dying(), requests, "t", None)
-    engine = Echo()
-    asked = ask(GenerationStore(url), engine, requests, "t", None)
-    assert (asked.replayed, asked.generated) == (8, 12)
+    with pytest.raises(RuntimeError, match="killed"):
+        ask(store, Dying(), requests(20), "t", None)
+    assert ask(store, Echo(), requests(20), "t", None) == SynthesisCounts(replayed=8, generated=12)
 
 
-def test_a_failure_is_final_for_the_run_and_open_for_the_next(url: str) -> None:
+def test_a_failure_is_final_for_the_run_and_open_for_the_next(store: GenerationStore) -> None:
     class Failing(Echo):
-        def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-            for replies in super().answer(requests):
-                yield [Reply(reply.request, None, "HTTP 500") for reply in replies]
+        def answer(self, wanted: Iterable[Request]) -> Iterator[list[Reply]]:
+            for batch in super().answer(wanted):
+                yield [Reply(reply.request, None, "HTTP 500") for reply in batch]
 
-    engine, store = Failing(), GenerationStore(url)
-    asked = ask(store, engine, [*_requests(300), *_requests(300)], "t", None)
-    assert (asked.failed, len(engine.asked)) == (300, 300)
-    assert ask(store, Echo(), _requests(300), "t", None).generated == 300
+    engine = Failing()
+    counts = ask(store, engine, [*requests(300), *requests(300)], "t", None)
+    assert (counts, len(engine.asked)) == (SynthesisCounts(replayed=300, failed=300), 300)
+    assert ask(store, Echo(), requests(300), "t", None).generated == 300
+
+
+class Slow:
+    """A store whose first transaction takes until `may_end` is set."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.kept: list[list[str]] = []
+        self.begun, self.may_end, self.error = threading.Event(), threading.Event(), error
+
+    def add(self, batch: Sequence[Reply]) -> None:
+        self.begun.set()
+        assert self.may_end.wait(30)
+        if self.error is not None:
+            raise self.error
+        self.kept.append([reply.request.key for reply in batch])
+
+
+def _writer(store: Any) -> ReplyWriter:
+    return ReplyWriter(store)
+
+
+def test_batches_that_wait_share_a_bounded_transaction_in_order() -> None:
+    store, asked = Slow(), requests(10)
+
+    def bring(writer: ReplyWriter) -> None:
+        for request in asked[1:]:
+            writer.put(replies([request]))
+
+    with _writer(store) as writer:
+        writer.pending.update(keys(asked))
+        writer.put(replies(asked[:1]))
+        assert store.begun.wait(30)
+        thread = threading.Thread(target=bring, args=(writer,))
+        thread.start()
+        store.may_end.set()
+        thread.join()
+    assert [key for batch in store.kept for key in batch] == keys(asked)
+    assert max(map(len, store.kept)) <= 1 + asking.WAITING
+    assert writer.pending == set()
+
+
+def test_an_error_of_the_store_reaches_the_caller_and_blocks_nobody() -> None:
+    store = Slow(InputError("generation store failed"))
+    store.may_end.set()
+
+    def bring(count: int) -> None:
+        with _writer(store) as writer:
+            for request in requests(count):
+                writer.put(replies([request]))
+
+    for count in (1, 100):
+        with pytest.raises(InputError, match="generation store failed"):
+            bring(count)
+    assert store.kept == []

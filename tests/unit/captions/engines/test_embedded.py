@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from components.captions.engines import embedded
-from components.captions.engines.embedded import EmbeddedEngine, Options, make
+from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from components.captions.prompts.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, Picture, Request, Sampling
 from components.core.errors import InputError
@@ -28,7 +28,7 @@ def _float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _engine(base: str, batch_size: int = 64) -> EmbeddedEngine:
-    return make(Options(base=base, batch_size=batch_size))
+    return EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
 
 
 def _requests(model: str) -> list[Request]:

@@ -19,7 +19,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from components.captions.engines.vllm import Options, VllmEngine, make
+from components.captions.engines.vllm import VllmEngine, VllmOptions
 from components.captions.prompts.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
 from components.core.errors import InputError
@@ -65,7 +65,7 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _engine(python: Path, model: Path, **options: Any) -> VllmEngine:
-    return make(Options.model_validate({"python": python, "model": str(model), "concurrency": 4} | options))
+    return VllmEngine(VllmOptions.model_validate({"python": python, "model": str(model), "concurrency": 4} | options))
 
 
 def _replies(engine: VllmEngine, requests: list[Request]) -> dict[str, Reply]:
@@ -246,17 +246,16 @@ def test_vllm_ends_when_nobody_wants_their_replies(python: Path, model: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("arguments", [{}, {"slow": True}], ids=["answering", "loading"])
+@pytest.mark.parametrize(("how", "arguments"), [(signal.SIGKILL, {}), (signal.SIGTERM, {"slow": True})])
 def test_vllm_and_its_children_end_when_the_parent_is_killed(
     how: signal.Signals, arguments: dict[str, Any], python: Path, model: Path
 ) -> None:
     code = (
         "from components.captions.engines.vllm import *\n"
-        f"options = Options(python={str(python)!r}, model={str(model)!r}, arguments={arguments!r})\n"
+        f"engine = VllmEngine(VllmOptions(python={str(python)!r}, model={str(model)!r}, arguments={arguments!r}))\n"
         "from components.captions.request import *\n"
         "asked = [Request('t', (('user', f'wait {n}'),), 'm', Sampling(0, 1, 9), 0) for n in range(9)]\n"
-        "list(make(options).answer(asked))\n"
+        "list(engine.answer(asked))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
@@ -302,16 +301,16 @@ def test_stored_answers_are_those_of_the_options_that_change_them(
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs beside `arguments`"),
-        ({"arguments": {"max-model-len": 9}}, "max_model_len belongs beside `arguments`"),
-        ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine itself: remove it"),
+        ({"arguments": {"dtype": "auto", "model": "other", "seed": 1}}, "dtype, model belongs next to `arguments`"),
+        ({"arguments": {"max-model-len": 9}}, "max_model_len belongs next to `arguments`"),
+        ({"arguments": {"api-key": "k", "port": 1}}, "api_key, port is set by the engine: remove it"),
         ({"block": 512}, "Extra inputs are not permitted"),
         ({"processes": 2}, "Extra inputs are not permitted"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
-        Options.model_validate({"model": "m"} | wrong)
+        VllmOptions.model_validate({"model": "m"} | wrong)
 
 
 def test_the_log_is_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions.engines import embedded
-from components.captions.engines.embedded import Options, make
+from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from components.captions.local_model.shared_prefix import shared_length
 from components.captions.request import Request, Sampling
 from tests.support.tiny_language_model import save_tiny_language_model
@@ -33,7 +33,7 @@ def test_answers_are_those_of_whole_prompts(
     monkeypatch.setattr(embedded, "shared_length", spied)
     answers = []
     for batch_size in (16, 1):
-        engine = make(Options(base=base, batch_size=batch_size))
+        engine = EmbeddedEngine(EmbeddedOptions(base=base, batch_size=batch_size))
         asked = [
             Request("t", (("user", SHOWN + "word " * (n % 5) + str(n)),), engine.model, sampling, 0) for n in range(16)
         ]

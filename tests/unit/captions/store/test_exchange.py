@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from components.captions.request import Reply
 from components.captions.store import GenerationStore, exchange
-from components.captions.store.pruning import Choice
 from components.captions.store.rows import storable
 from components.captions.store.schema import EXPORT
+from components.captions.store.upkeep import Choice
 from components.core.errors import InputError
 from tests.support.store_rows import failures, keys, replies, request, requests
 
@@ -123,7 +123,7 @@ def test_a_file_that_broke_half_way_is_not_taken_for_imported(
     answers[-1] = None
     pq.write_table(rows.set_column(6, "answer", pa.array(answers)), tmp_path / "export.parquet")
     for _ in range(2):
-        with pytest.raises(InputError, match=r"export\.parquet is no export .*empty cells"):
+        with pytest.raises(InputError, match=r"export\.parquet is not an export .*empty cells"):
             store.import_parquet(tmp_path / "export.parquet")
         assert store.count() == 20
     pq.write_table(rows, tmp_path / "export.parquet")
@@ -139,7 +139,7 @@ def test_what_is_no_export_is_named(tmp_path: Path) -> None:
     words = whole.set_column(5, "attempt", pa.array(["x"] * whole.num_rows))
     pq.write_table(words, tmp_path / "type.parquet")
     for name, reason in (("bad", ""), ("cut", ""), ("other", "no column 'prompt_sha256'"), ("type", "")):
-        with pytest.raises(InputError, match=rf"{name}\.parquet is no export .*{reason}"):
+        with pytest.raises(InputError, match=rf"{name}\.parquet is not an export .*{reason}"):
             store.import_parquet(tmp_path / f"{name}.parquet")
     with pytest.raises(InputError, match=r"gone\.parquet is missing"):
         store.import_parquet(tmp_path / "gone.parquet")

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from components.captions.store import GenerationStore, pruning
-from components.captions.store.pruning import Choice, Pruned
+from components.captions.store import GenerationStore, upkeep
+from components.captions.store.upkeep import Choice, Pruned
 from components.core.errors import InputError
 from tests.support.store_rows import failures, keys, replies, request
 
@@ -56,14 +56,14 @@ def test_answers_go_where_everything_that_is_given_holds(
 
 
 def test_failures_go_only_when_asked_for(store: GenerationStore) -> None:
-    assert store.prune(Choice(failed=True, before=store.now() - timedelta(hours=1))) == []
+    assert store.prune(Choice(failed=True, before=datetime.now(UTC) - timedelta(hours=1))) == []
     assert store.prune(Choice(failed=True, model="n")) == [Pruned("paraphrase_1", "n", 1)]
     assert store.prune(Choice(failed=True)) == [Pruned("paraphrase_1", "m", 1)]
     assert (store.count(), store.stats().failures) == (6, ())
 
 
 def test_many_rows_go_slice_by_slice(store: GenerationStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_AT_ONCE", 100)
+    monkeypatch.setattr(upkeep, "_AT_ONCE", 100)
     asked = [request(f"many {number}", task="many") for number in range(1500)]
     store.add(replies(asked))
     assert store.prune(Choice(task="many")) == [Pruned("many", "m", 1500)]

@@ -1,1 +1,0 @@
-"""Versions of the generation store, in the order of their numbers."""
