@@ -28,6 +28,7 @@ from components.tracking import TrackedRun, tracked_run
 from components.validation.joining.answers import join_answers
 from components.validation.measuring.probes import Probes, find_probes
 from components.validation.reporting.docs import Documented, write_docs
+from components.validation.reporting.prompts import prompts_of
 from components.validation.reporting.report import Outcome, broken_limits, metrics_of, show
 from components.validation.rules import row_rules, share_rules
 from components.validation.shards import TableCheck
@@ -81,7 +82,7 @@ def run(
     table = find_table(choose(list(settings.validation.tables), name, "params.yaml: validate.tables:"))
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
     checked = _validate(table, settings, files, probes, Suites())
-    _report(files, checked, tracked)
+    _report(files, checked, prompts_of(table, settings), tracked)
     if broken := broken_limits(checked.outcome, settings.validation):
         pages = files.docs / name / "index.html"
         raise InputError(f"{'; '.join(broken)}: look at {pages} and {files.quarantine / name}")
@@ -128,10 +129,10 @@ def _skipped(table: Synthesised, folder: Path) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _report(files: Files, checked: Documented, tracked: TrackedRun | None) -> None:
+def _report(files: Files, checked: Documented, prompts: list[dict[str, str]], tracked: TrackedRun | None) -> None:
     outcome = checked.outcome
     summary, docs = files.quarantine / outcome.table / folders.SUMMARY, files.docs / outcome.table
-    write_json(summary, outcome.summary())
+    write_json(summary, outcome.summary() | {"prompts": prompts})
     write_docs(docs, checked)
     show(outcome)
     if tracked is not None:
