@@ -12,8 +12,8 @@ from pydantic import Field, PositiveFloat
 from components.core.errors import InputError
 from components.core.settings import load_settings
 from components.registry import decision as records
-from components.registry.challenger import withdraw
-from components.registry.decision import Decision, Rule
+from components.registry.champion import withdraw_challenger
+from components.registry.decision import Decision, RuleVerdict
 from flows.heartbeat import heartbeat
 from flows.reporting import show_decision
 
@@ -112,10 +112,10 @@ def write_refusal(proposal: Decision, said: str) -> Decision:
 
     The refusal stands for this flow run alone, not for the next.
     """
-    rules = (*proposal.rules, Rule(name="approval", passed=False, reason=said))
+    rules = (*proposal.rules, RuleVerdict(name="approval", passed=False, reason=said))
     refusal = proposal.model_copy(update={"outcome": "refused", "rules": rules, "time": records.now()})
     records.save(refusal)
-    withdraw(proposal)
+    withdraw_challenger(proposal)
     return refusal
 
 

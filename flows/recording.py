@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 
 from components.core.files import file_hash
 from components.core.provenance import LOCK, git_commit
-from components.registry.dvc_lock import experiment_of, keep_lock
+from components.registry.lineage import experiment_of, record_lock
 from components.tracking import tracking_uri
 
 DIRTY = "git-dirty"
@@ -40,7 +40,7 @@ def record_state(encoders: list[str]) -> None:
         create_markdown_artifact(text, key="dvc-lock", description=f"dvc.lock after this run{', dirty' * dirty}.")
     facts = {"prefect_flow_run": str(flow_run.id), "flow_git_commit": commit, "flow_git_dirty": str(dirty).lower()}
     for encoder in encoders:
-        if run_id := keep_lock(MODELS / encoder, facts):
+        if run_id := record_lock(MODELS / encoder, facts):
             _link(encoder, run_id)
 
 

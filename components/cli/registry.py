@@ -68,7 +68,7 @@ def export(
 
     def command() -> None:
         from components.registry.encoder_names import name_from_root
-        from components.registry.export_check import S3_URL, check_export
+        from components.registry.formats import S3_URL, check_export
 
         name, place = name_from_root(encoder), output if output.startswith(S3_URL) else str(from_root(Path(output)))
         check_export(name, format_, place)
@@ -82,12 +82,8 @@ def export(
 
 def _promote(dry_run: bool, challenger: bool, as_json: bool) -> None:
     from components.core.settings import load_settings
-    from components.registry.candidates import candidates
-    from components.registry.folders import DEFAULT
 
     settings = load_settings()
-    # Checked here too, because the gate takes seconds to import.
-    candidates(settings, DEFAULT)
     quiet_mlflow()
     from components.registry.promotion import promote as judge_and_promote
 
@@ -170,9 +166,9 @@ def _rollback(as_json: bool) -> None:
 
     settings, began = load_settings(), now()
     quiet_mlflow()
-    from components.registry.rollback import rollback as take_back
+    from components.registry.champion import rollback as roll_back
 
-    decision = take_back(settings, began=began)
+    decision = roll_back(settings, began=began)
     _print_decision(decision, f"rolled back from version {decision.previous_version}", "", as_json)
 
 

@@ -1,4 +1,4 @@
-"""Writes the model card: origin, training data, metrics, known weaknesses."""
+"""Writes the model card: known weaknesses, licences, metrics, training data, prompts, settings and origin."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from components.encoders.adapter.sidecar import SIDECAR, Sidecar, read_sidecar
 from components.evaluation.results import Report, Result
 from components.methods.registry import find_method
 from components.registry.decision import Decision
-from components.registry.folders import BASE, Folders
+from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import gain
 from components.registry.lineage import tables_trained_on
-from components.registry.prompts import prompts_of
 
 _NOT_STATED = "Not stated: describe world '{world}' in `promote.card` of params.yaml."
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a card is about.
+class CardSubject:
+    """A promoted candidate.
 
     Attributes:
-        incumbent: what the candidate was judged against, with results on the same data.
-        tags: what ties the version to commit, dvc.lock and data.
+        incumbent: the results that the candidate was judged against, on the same data.
+        tags: the version's tags with commit, dvc.lock and data.
     """
 
     decision: Decision
@@ -37,8 +36,8 @@ class Subject:
     tags: Mapping[str, str]
 
 
-def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
-    """The card as Markdown; the shortest and most telling parts stand first, for where it is cut."""
+def model_card(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
+    """The card as Markdown; the shortest and most important parts come first, because the registry may truncate it."""
     sidecar, decision = subject.sidecar, subject.decision
     parts = [
         f"# {decision.model}: {sidecar.name}",
@@ -48,9 +47,9 @@ def model_card(subject: Subject, settings: Settings, folders: Folders) -> str:
         "## Licences\n\n" + _stated(settings, settings.promote.card.licences),
         "## Metrics\n\n" + _metrics(subject.candidate, subject.incumbent),
         "## Training data\n\n" + _data(sidecar, settings, folders),
-        "## Prompts\n\n" + _prompts(sidecar, settings),
+        "## Prompts\n\n" + _prompts(sidecar, folders),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
-        "## Where it comes from\n\n" + _origin(subject),
+        "## Origin\n\n" + _origin(subject),
         "## Decision\n\n" + "\n".join(f"- {rule.name}: {rule.reason}" for rule in decision.rules),
     ]
     return "\n\n".join(parts) + "\n"
@@ -64,34 +63,33 @@ def _method(sidecar: Sidecar) -> str:
 
 
 def _stated(settings: Settings, lines: tuple[str, ...]) -> str:
-    """What people said about this world's encoders, as a list."""
+    """The statements of `promote.card` about this world's encoders, as a list."""
     if settings.world.name not in settings.promote.card.worlds or not lines:
         return _NOT_STATED.format(world=settings.world.name)
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _image_tower(sidecar: Sidecar, folders: Folders) -> list[str]:
-    """Whether the base's image embeddings fit the encoder, as its weights say; nothing where the base is missing."""
+def _image_tower(sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
+    """Whether the base's image embeddings fit the encoder, by the hash of its weights; empty if the base is missing."""
     base = folders.models / BASE
     if not (base / SIDECAR).exists():
         return []
     if read_sidecar(base).image_tower_sha256 == sidecar.image_tower_sha256:
-        return ["- Its image tower is the base's, unchanged: what that does not see no text can find."]
+        return ["- Its image tower is the base's, unchanged: no text can retrieve details that it does not represent."]
     return ["- Its image tower is not the base's: image embeddings of the base do not fit it."]
 
 
-def _weaknesses(subject: Subject, settings: Settings, folders: Folders) -> str:
+def _weaknesses(subject: CardSubject, settings: Settings, folders: PromotionFolders) -> str:
     against = subject.incumbent.encoder
     lines = [_stated(settings, settings.promote.card.weaknesses), *_image_tower(subject.sidecar, folders)]
-    for name, new in _overall(subject.candidate).items():
+    overall = _overall(subject.candidate)
+    for name, new in overall.items():
         old = subject.incumbent.metrics.get(name)
         if old is not None and gain(new, old) < 0:
             sure = "" if _overlap(new, old) else ", beyond both intervals"
             lines.append(f"- Worse than {against} at {name}: {old.value:.4f} -> {new.value:.4f}{sure}.")
-    groups = {
-        name: found for name, found in subject.candidate.metrics.items() if name not in _overall(subject.candidate)
-    }
-    primary = {name: found for name, found in groups.items() if name.startswith(f"{settings.promote.primary}/")}
+    groups = {name: result for name, result in subject.candidate.metrics.items() if name not in overall}
+    primary = {name: result for name, result in groups.items() if name.startswith(f"{settings.promote.primary}/")}
     if primary:
         worst = min(primary, key=lambda name: primary[name].value * (1 if primary[name].higher_is_better else -1))
         lines.append(f"- Weakest group of the primary metric: {worst} = {primary[worst].value:.4f}.")
@@ -99,12 +97,12 @@ def _weaknesses(subject: Subject, settings: Settings, folders: Folders) -> str:
 
 
 def _overall(report: Report) -> dict[str, Result]:
-    """Metrics that are not about a group of queries."""
-    return {name: found for name, found in report.metrics.items() if name.count("/") == 1}
+    """Metrics over all queries, without those of a group of queries."""
+    return {name: result for name, result in report.metrics.items() if name.count("/") == 1}
 
 
-def _overlap(one: Result, other: Result) -> bool:
-    return one.span[0] <= other.span[1] and other.span[0] <= one.span[1]
+def _overlap(left: Result, right: Result) -> bool:
+    return left.span[0] <= right.span[1] and right.span[0] <= left.span[1]
 
 
 def _metrics(candidate: Report, incumbent: Report) -> str:
@@ -122,26 +120,35 @@ def _interval(result: Result) -> str:
     return f"{result.value:.4f} [{low:.4f}, {high:.4f}]"
 
 
-def _data(sidecar: Sidecar, settings: Settings, folders: Folders) -> str:
+def _data(sidecar: Sidecar, settings: Settings, folders: PromotionFolders) -> str:
     card = settings.promote.card
     lines = [_stated(settings, (card.data,) if card.data else ())]
     lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
     if (leaks := read_counts(folders.leaks)) is not None:
         lines.append(f"- Published test sets: {leaks.told}.")
     for table in tables_trained_on(sidecar.data_hashes):
-        if found := folders.read_summary(table):
-            lines.append(f"- Table `{table}`: {found.get('accepted')} of {found.get('rows')} rows passed validation.")
+        if summary := folders.read_summary(table):
+            lines.append(
+                f"- Table `{table}`: {summary.get('accepted')} of {summary.get('rows')} rows passed validation."
+            )
     return "\n".join(lines)
 
 
-def _prompts(sidecar: Sidecar, settings: Settings) -> str:
-    lines = [line for table in tables_trained_on(sidecar.data_hashes) for line in prompts_of(table, settings)]
-    return "\n".join(lines) or "No caption that it was trained on was written by a language model."
+def _prompts(sidecar: Sidecar, folders: PromotionFolders) -> str:
+    lines = []
+    for table in tables_trained_on(sidecar.data_hashes):
+        prompts = folders.read_summary(table).get("prompts")
+        if prompts is None:
+            lines.append(f"- Table `{table}` was validated without recording its prompts: run `dvc repro`.")
+        lines += [
+            "- **{task}** ({citation}), answered by {model}: {prompt}".format(**prompt) for prompt in prompts or ()
+        ]
+    return "\n".join(lines) or "No training caption was written by a language model."
 
 
-def _origin(subject: Subject) -> str:
+def _origin(subject: CardSubject) -> str:
     tags = subject.tags
-    dirty = ", with changes that no commit has" if tags.get("git_dirty") == "true" else ""
+    dirty = ", with uncommitted changes" if tags.get("git_dirty") == "true" else ""
     lines = [
         f"- weights: SHA-256 `{subject.candidate.encoder_sha256}`",
         f"- training run: `{subject.decision.run_id}`",

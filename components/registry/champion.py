@@ -1,20 +1,24 @@
-"""Makes a version champion so that a killed promotion or rollback is finished by running it again.
+"""Changes which version is champion: finishing a promotion, `cliptune rollback`, and the alias `challenger`.
 
-The decision is a tag of the version before the alias `champion` moves, and is removed when all that follows is done:
-the other aliases and tags, the record, the webhook. A champion with that tag was left half-way.
+Before the alias `champion` moves, the decision is stored as a tag of the version. The tag is removed after all further
+steps: the other aliases and tags, the record, the webhook. If a process is killed in between, the next command finds
+the tag and finishes these steps.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.errors import InputError
 from components.core.settings import Settings
 from components.registry import decision as records
-from components.registry import locks
+from components.registry import lineage
 from components.registry import model as versions
 from components.registry.decision import Decision
-from components.registry.folders import Folders
-from components.registry.webhook import announce
+from components.registry.folders import DEFAULT, PromotionFolders
+from components.registry.lock import BusyError, promotion_lock
+from components.registry.webhook import announce, check_webhook
+from components.tracking import explained, make_client, shown_address, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,28 +27,73 @@ UNFINISHED = "unfinished_decision"
 """Tag of a version: the decision that makes it champion, as JSON."""
 
 
-def make_champion(client: MlflowClient, decision: Decision, settings: Settings, folders: Folders) -> None:
-    """Point `champion` at the version of `decision`, and do all that follows."""
-    client.set_model_version_tag(decision.model, decision.version, UNFINISHED, decision.model_dump_json())
-    client.set_registered_model_alias(decision.model, versions.CHAMPION, decision.version)
-    finish(client, settings, folders)
+@explained()
+def rollback(settings: Settings, folders: PromotionFolders = DEFAULT, began: str = "") -> Decision:
+    """Swap `champion` and `previous`. The replaced version is marked, and the gate refuses its weights from then on.
 
+    A second rollback undoes the first. A rollback that was killed is finished instead.
 
-def finish_killed(client: MlflowClient, settings: Settings, folders: Folders) -> Decision | None:
-    """Finish what a killed process left half-way; returns its decision, None where nothing was left.
+    Args:
+        began: time of the user's command in the format of `records.now`; of two simultaneous rollbacks the second
+            changes nothing.
 
     Raises:
-        InputError: another process is at work on it.
+        InputError: there is no previous champion, another process changes the aliases, or MLflow does not respond.
+    """
+    check_webhook(settings.promote)
+    model, began = settings.promote.model, began or records.now()
+    client = make_client()
+    finished = finish_killed(client, settings, folders)
+    if finished is not None and finished.outcome == "rolled back":
+        return finished
+    with promotion_lock(model):
+        aliases = (versions.CHAMPION, versions.PREVIOUS)
+        champion, previous = (versions.find_alias(client, model, alias) for alias in aliases)
+        if champion is None or previous is None or champion.version == previous.version:
+            raise InputError(f"{model} has no previous champion to go back to: a second promotion creates one")
+        if champion.tags.get(versions.PROMOTED, "") > began:
+            raise BusyError(f"another command has just made version {champion.version} of {model} champion")
+        decision = Decision(
+            outcome="rolled back",
+            model=model,
+            encoder=previous.tags.get("encoder", ""),
+            encoder_sha256=previous.tags.get(versions.SHA_TAG, ""),
+            against=f"champion version {champion.version}",
+            run_id=previous.tags.get("run_id", ""),
+            git_commit=lineage.commit_of(previous.tags),
+            dvc_lock_sha256=previous.tags.get("dvc_lock_sha256", ""),
+            data_hash=previous.tags.get("data_hash", ""),
+            version=str(previous.version),
+            previous_version=str(champion.version),
+            tracking_uri=shown_address(tracking_uri()),
+            time=records.now(),
+        )
+        make_champion(client, decision, settings, folders)
+    return decision
+
+
+def make_champion(client: MlflowClient, decision: Decision, settings: Settings, folders: PromotionFolders) -> None:
+    """Point `champion` at the version of `decision`, and do all further steps."""
+    client.set_model_version_tag(decision.model, decision.version, UNFINISHED, decision.model_dump_json())
+    client.set_registered_model_alias(decision.model, versions.CHAMPION, decision.version)
+    _finish(client, settings, folders)
+
+
+def finish_killed(client: MlflowClient, settings: Settings, folders: PromotionFolders) -> Decision | None:
+    """Finish a promotion or rollback that was killed; returns its decision, None if there was none.
+
+    Raises:
+        InputError: another process is finishing it.
     """
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     if champion is None or UNFINISHED not in champion.tags:
         return None
-    with locks.held(settings.promote.model, "the rest of a killed promotion"):
-        return finish(client, settings, folders)
+    with promotion_lock(settings.promote.model):
+        return _finish(client, settings, folders)
 
 
-def finish(client: MlflowClient, settings: Settings, folders: Folders) -> Decision | None:
-    """Do what follows on a change of champion, if that was not done yet; returns the decision of that change."""
+def _finish(client: MlflowClient, settings: Settings, folders: PromotionFolders) -> Decision | None:
+    """Do the steps that follow a change of champion, unless they are done; returns the decision of that change."""
     model = settings.promote.model
     champion = versions.find_alias(client, model, versions.CHAMPION)
     if champion is None or UNFINISHED not in champion.tags:
@@ -67,8 +116,19 @@ def finish(client: MlflowClient, settings: Settings, folders: Folders) -> Decisi
     return decision
 
 
-def write_down(client: MlflowClient, decision: Decision, folders: Folders) -> Decision:
-    """Keep a decision that moved no champion; returns the last record where that says the same."""
+@explained()
+def withdraw_challenger(decision: Decision) -> bool:
+    """Remove the alias `challenger` if it points at the weights of `decision`; returns whether it did."""
+    client = make_client()
+    version = versions.find_alias(client, decision.model, versions.CHALLENGER)
+    if version is None or version.tags.get(versions.SHA_TAG) != decision.encoder_sha256:
+        return False
+    client.delete_registered_model_alias(decision.model, versions.CHALLENGER)
+    return True
+
+
+def record_unchanged(client: MlflowClient, decision: Decision, folders: PromotionFolders) -> Decision:
+    """Record a decision that left the champion as it was; returns the last record if only its time differs."""
     last = records.latest(folders.records)
     if last is not None and last.model_copy(update={"time": decision.time}) == decision:
         return last
@@ -76,8 +136,8 @@ def write_down(client: MlflowClient, decision: Decision, folders: Folders) -> De
     return decision
 
 
-def _save(client: MlflowClient, decision: Decision, folders: Folders) -> None:
-    """Keep the record on disk and, of a candidate, in the run that trained it."""
+def _save(client: MlflowClient, decision: Decision, folders: PromotionFolders) -> None:
+    """Write the record to disk and, for a candidate, into the run that trained it."""
     from mlflow.exceptions import MlflowException
 
     record = records.save(decision, folders.records)
@@ -87,5 +147,5 @@ def _save(client: MlflowClient, decision: Decision, folders: Folders) -> None:
         client.log_artifact(decision.run_id, str(record), "promotion")
         client.set_tag(decision.run_id, "promotion", decision.outcome)
     except MlflowException:
-        # A run that MLflow does not know is a reason of the refusal itself; the record on disk is kept.
+        # An unknown run is itself a reason for the refusal; the record on disk is enough.
         return

@@ -1,4 +1,4 @@
-"""The record of a promotion decision: its fields, its JSON and Markdown files, and where they are kept."""
+"""The record of a promotion decision, and its JSON and Markdown files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LATEST = "latest"
 Outcome = Literal["promoted", "challenger", "refused", "already champion", "rolled back"]
 
 
-class Rule(BaseModel):
-    """One rule's verdict on a candidate, with the reason in words."""
+class RuleVerdict(BaseModel):
+    """Whether a candidate passed a rule, and the reason in words."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,18 +28,18 @@ class Rule(BaseModel):
 
 
 class Decision(BaseModel):
-    """What was decided about an encoder, against what, and why.
+    """The decision about a candidate.
 
     Attributes:
         encoder: the candidate's name.
         against: the champion's version, or `base`.
-        passed_over: other candidates that were refused or have no results, by name, each with the reason.
-        behind: candidates that do worse on the primary metric and so were not judged, by name, each with its value.
-        version: the registry version with the candidate's weights; empty when there is none.
-        previous_version: the champion before.
+        passed_over: other candidates that were refused or have no results, each with the reason.
+        behind: candidates with a lower primary metric, which were not judged.
+        version: the registry version with the candidate's weights; empty if there is none.
+        previous_version: the champion before the decision.
     """
 
-    # Records of earlier versions have a field more.
+    # Records of earlier versions have one more field.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     outcome: Outcome
@@ -47,9 +47,9 @@ class Decision(BaseModel):
     encoder: str
     encoder_sha256: str
     against: str
-    rules: tuple[Rule, ...] = ()
-    passed_over: tuple[Rule, ...] = ()
-    behind: tuple[Rule, ...] = ()
+    rules: tuple[RuleVerdict, ...] = ()
+    passed_over: tuple[RuleVerdict, ...] = ()
+    behind: tuple[RuleVerdict, ...] = ()
     data_hash: str = ""
     protocol: str = ""
     run_id: str = ""
@@ -70,7 +70,7 @@ class Decision(BaseModel):
         return f"{self.outcome}: '{self.encoder}'{version}"
 
     def markdown(self) -> str:
-        """The record for people."""
+        """The record as Markdown."""
         lines = [
             f"# {self.model}: {self.outcome}",
             "",
@@ -84,9 +84,9 @@ class Decision(BaseModel):
             ]
             lines.append("")
         if self.passed_over:
-            lines += ["Passed over:", "", *(f"- **{one.name}**: {one.reason}" for one in self.passed_over), ""]
+            lines += ["Passed over:", "", *(f"- **{rule.name}**: {rule.reason}" for rule in self.passed_over), ""]
         if self.behind:
-            lines += ["Behind it:", "", *(f"- **{one.name}**: {one.reason}" for one in self.behind), ""]
+            lines += ["Behind it:", "", *(f"- **{rule.name}**: {rule.reason}" for rule in self.behind), ""]
         facts = {
             "version": self.version,
             "previous champion": self.previous_version,
@@ -101,12 +101,12 @@ class Decision(BaseModel):
 
 
 def now() -> str:
-    """The time of a decision: UTC, to the microsecond, sortable as text."""
+    """The current time in UTC with microseconds, sortable as text."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def save(decision: Decision, folder: Path = RECORDS) -> Path:
-    """Write the record under its time, and again as `latest.json` and `latest.md`; returns the first."""
+    """Write the record under its time and as `latest.json` and `latest.md`; returns the first path."""
     record = folder / f"{decision.time.replace(':', '')}.json"
     write_record(record, decision)
     with atomic_file(folder / f"{LATEST}.md") as temporary:
@@ -125,7 +125,7 @@ def read(path: Path) -> Decision:
 
 
 def latest(folder: Path = RECORDS) -> Decision | None:
-    """The last decision, if there was one."""
+    """The last decision, None if there is none."""
     path = folder / f"{LATEST}.json"
     return read(path) if path.is_file() else None
 

@@ -1,8 +1,7 @@
-"""Loads the encoder that a user names: a folder, a file, an MLflow run, a registry alias or open_clip's `name:tag`."""
+"""Loads an encoder by name: a folder, a file, an MLflow run, a registry alias or open_clip's `name:tag`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from components.benchmarks.encoding.context import EncoderUnderTest
-from components.benchmarks.encoding.sentence_encoder import SentenceEncoder, load_sentence_encoder
+from components.benchmarks.encoding.sentence_encoder import SentenceEncoder, as_file_name, load_sentence_encoder
 from components.core.errors import InputError, told_of
 from components.core.files import content_hash
 from components.encoders.adapter.encoder import Encoder
@@ -22,15 +21,15 @@ from components.tracking import explained, make_client
 
 
 def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp32") -> EncoderUnderTest:
-    """Load the encoder behind `name`; the forms are tried from the most to the least specific.
+    """Load the encoder `name`; the forms are tried from the most to the least specific.
 
     Args:
         name: see `cliptune evaluate --encoder`.
         models: the folder of this project's encoders.
-        precision: what its towers compute in, `fp32` or `bf16`.
+        precision: number format of its towers, `fp32` or `bf16`.
 
     Raises:
-        InputError: nothing is behind it, or it cannot be loaded; the message lists the forms there are.
+        InputError: there is no such encoder, or it cannot be loaded; the message lists the forms of names.
 
     >>> find_encoder("models/paraclip").encoder.embed_texts(["a dog"]).shape  # doctest: +SKIP
     (1, 512)
@@ -38,15 +37,15 @@ def find_encoder(name: str, models: Path = DEFAULT.models, precision: str = "fp3
     224
     """
     check_name(name, models)
-    found = (form(name, models) for form in (_from_folder, _from_run, _from_registry, _from_open_clip))
-    under_test = next(under_test for under_test in found if under_test is not None)
+    loaded = (load(name, models) for load in (_from_folder, _from_run, _from_registry, _from_open_clip))
+    under_test = next(encoder for encoder in loaded if encoder is not None)
     return in_bf16(under_test) if precision == "bf16" else under_test
 
 
 def in_bf16(under_test: EncoderUnderTest) -> EncoderUnderTest:
-    """The encoder with towers that compute in bfloat16: another encoder to caches, results and tables.
+    """The encoder with towers that compute in bfloat16; caches, results and tables treat it as another encoder.
 
-    It has no folder, whose MLflow run tells what the encoder does in float32.
+    It has no folder, so that its results are not logged into the MLflow run of the float32 encoder.
     """
     encoder, tower = under_test.encoder, under_test.image_tower_sha256
     assert isinstance(encoder, Encoder | SentenceEncoder)
@@ -62,13 +61,13 @@ def in_bf16(under_test: EncoderUnderTest) -> EncoderUnderTest:
 
 
 def encoder_under_test(name: str, encoder: Encoder) -> EncoderUnderTest:
-    """An image-text encoder under a name fit for a file."""
+    """An image-text encoder for benchmarks, with `name` as a file name."""
     sidecar = encoder.sidecar
     sha256 = sidecar.weights_sha256 or _state_hash(encoder)
     if sidecar.method_tensors_sha256:
         sha256 = content_hash(sha256, sidecar.method_tensors_sha256)
     tower = sidecar.image_tower_sha256 or encoder.image_tower_hash()
-    return EncoderUnderTest(_as_file_name(name), encoder, sha256, tower, sidecar.image_size)
+    return EncoderUnderTest(as_file_name(name.removeprefix("models:/")), encoder, sha256, tower, sidecar.image_size)
 
 
 def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
@@ -82,10 +81,10 @@ def _from_folder(name: str, models: Path) -> EncoderUnderTest | None:
 
 @explained()
 def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
-    found = RUN.match(name)
-    if found is None:
+    matched = RUN.match(name)
+    if matched is None:
         return None
-    run = found["run"]
+    run = matched["run"]
     client = make_client()
 
     def fetch(folder: Path) -> Path:
@@ -95,28 +94,28 @@ def _from_run(name: str, _models: Path) -> EncoderUnderTest | None:
         for top in tops:
             if any(item.path == f"{top}/{SIDECAR}" for item in client.list_artifacts(run, top)):
                 return Path(download_artifacts(run_id=run, artifact_path=top, dst_path=str(folder)))
-        raise InputError(f"run {run} holds no encoder: give the run of a train stage")
+        raise InputError(f"run {run} has no encoder: give the run of a train stage")
 
     return _fetched(f"run-{run[:8]}", fetch)
 
 
 @explained()
 def _from_registry(name: str, _models: Path) -> EncoderUnderTest | None:
-    found = ALIAS.match(name)
-    if found is None:
+    matched = ALIAS.match(name)
+    if matched is None:
         return None
     from components.registry import model as versions
 
     client = make_client()
 
     def fetch(folder: Path) -> Path:
-        if found["alias"]:
-            version = versions.find_alias(client, found["model"], found["alias"])
+        if matched["alias"]:
+            version = versions.find_alias(client, matched["model"], matched["alias"])
         else:
-            version = client.get_model_version(found["model"], found["version"])
+            version = client.get_model_version(matched["model"], matched["version"])
         if version is None:
             raise InputError(
-                f"{found['model']} has no alias '{found['alias']}': `cliptune history` shows what there is"
+                f"{matched['model']} has no alias '{matched['alias']}': `cliptune history` lists the promotions"
             )
         return versions.artifact(client, version, "encoder", folder)
 
@@ -145,7 +144,3 @@ def _state_hash(encoder: Encoder) -> str:
     for tensor in sorted(state):
         parts += [tensor, state[tensor].detach().cpu().contiguous().numpy().tobytes()]
     return content_hash(*parts)
-
-
-def _as_file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", name.removeprefix("models:/"))

@@ -1,4 +1,4 @@
-"""Tells by its form what kind of encoder a name means, without loading or importing anything heavy."""
+"""Recognises the form of an encoder's name, without heavy imports."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _OWN_MODELS = Path(__file__).parents[1] / "encoders" / "adapter" / "models"
 
 
 def folders_of(name: str, models: Path = DEFAULT.models) -> tuple[Path, Path]:
-    """The folders that `name` may mean, the likelier first."""
+    """The folders that `name` may refer to, the likelier first."""
     return Path(name), models / name
 
 
 def is_sentence_encoder(folder: Path) -> bool:
-    """Whether a folder holds what Hugging Face or sentence-transformers wrote."""
+    """Whether Hugging Face or sentence-transformers wrote a folder."""
     return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
 
 
 def name_from_root(name: str) -> str:
-    """A name as the user typed it, as it is called in the project's folder: folders and files are seen from there."""
+    """A name from the command line with its folder or file relative to the project."""
     folder = from_root(Path(name))
     if (folder / SIDECAR).is_file() or is_sentence_encoder(folder):
         return str(folder)
@@ -47,11 +47,11 @@ def name_from_root(name: str) -> str:
 
 
 def check_name(name: str, models: Path = DEFAULT.models) -> None:
-    """Refuse a name that cannot be an encoder's, as far as looking tells.
+    """Refuse a name that cannot be an encoder's, without loading anything.
 
     Raises:
-        InputError: it has none of the forms there are, names a model that open_clip does not have, or an encoder of
-            params.yaml that is not made yet.
+        InputError: its form is unknown, open_clip has no such model, or it is an encoder of params.yaml that does not
+            exist yet.
     """
     if any((folder / SIDECAR).is_file() or is_sentence_encoder(folder) for folder in folders_of(name, models)):
         return
@@ -64,10 +64,10 @@ def check_name(name: str, models: Path = DEFAULT.models) -> None:
         return
     if name in (made := _made_here()):
         raise InputError(
-            f"--encoder '{name}': {models / name} is not there: `dvc repro {made[name]}` makes it; if that is running "
-            "now, wait for its end"
+            f"--encoder '{name}': {models / name} does not exist: `dvc repro {made[name]}` makes it; if it is running, "
+            "wait for its end"
         )
-    raise InputError(f"--encoder '{name}' is nothing that is known here: give {_FORMS}")
+    raise InputError(f"--encoder '{name}' is unknown: give {_FORMS}")
 
 
 def _open_clip_models() -> list[str]:
@@ -77,7 +77,7 @@ def _open_clip_models() -> list[str]:
 
 
 def _made_here() -> dict[str, str]:
-    """The encoders of params.yaml, each with the stage that makes it."""
+    """The encoders of params.yaml, each with its stage."""
     try:
         settings = load_settings()
         made = {name: f"train@{name}" for name in settings.methods} | {name: f"mix@{name}" for name in settings.mixes}

@@ -1,4 +1,4 @@
-"""Collects what the gate needs besides metrics: validation, provenance, published results."""
+"""Collects the gate's evidence besides metrics: validation, provenance, history and votes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ from components.core.provenance import DIRTY, locked_hashes, path_hash
 from components.core.settings import Settings
 from components.encoders.adapter.sidecar import SIDECAR, WEIGHTS, Sidecar, read_sidecar
 from components.evaluation.results import Report
-from components.registry.folders import BASE, Folders
+from components.registry.folders import BASE, PromotionFolders
 from components.registry.gate import Evidence
 from components.registry.lineage import tables_trained_on
 from components.registry.model import ROLLED_BACK, find_weights
 from components.registry.votes import Votes, Wins, wins
 from components.tracking import training_run
-from components.tracking.retry_policy import is_transient
+from components.tracking.errors import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
 def gather(
-    client: MlflowClient, settings: Settings, report: Report, incumbent: Report, sidecar: Sidecar, folders: Folders
+    client: MlflowClient,
+    settings: Settings,
+    report: Report,
+    incumbent: Report,
+    sidecar: Sidecar,
+    folders: PromotionFolders,
 ) -> Evidence:
-    """Look at validation, provenance, history and votes of the candidate that `report` is about."""
+    """Evidence about the candidate of `report`."""
     policy = settings.promote
-    known = find_weights(client, policy.model, report.encoder_sha256)
+    registered = find_weights(client, policy.model, report.encoder_sha256)
     faults = [*_dirt(sidecar)] if policy.clean else []
-    # A champion's results come from the registry.
+    # The results of a champion come from the registry and need no check.
     for judged in (report, incumbent) if incumbent.encoder == BASE else (report,):
         faults += _result_faults(judged, folders)
     return Evidence(
         validation_faults=tuple(_validation_faults(policy.validation, sidecar, folders)),
         provenance_faults=(*faults, *_provenance_faults(client, sidecar, folders)),
-        rolled_back=str(known.version) if known is not None and ROLLED_BACK in known.tags else "",
+        rolled_back=str(registered.version) if registered is not None and ROLLED_BACK in registered.tags else "",
         wins=None if policy.least_wins is None else _wins(settings.synthesize.store, report, incumbent),
     )
 
@@ -52,54 +57,54 @@ def _wins(store: str, report: Report, incumbent: Report) -> Wins:
         votes.close()
 
 
-def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: Folders) -> list[str]:
-    """Of the tables that params.yaml asks for, and of those that the candidate was trained on."""
+def _validation_faults(required: tuple[str, ...], sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
+    """Faults of the tables in `promote.validation` and of those that the candidate was trained on."""
     tables = dict.fromkeys([*required, *tables_trained_on(sidecar.data_hashes)])
     faults = [fault for table in tables for fault in _table_faults(table, folders)]
     return faults + _input_faults(sidecar, VALIDATED)
 
 
-def _table_faults(name: str, folders: Folders) -> list[str]:
-    found = folders.read_summary(name)
-    if not found:
+def _table_faults(name: str, folders: PromotionFolders) -> list[str]:
+    summary = folders.read_summary(name)
+    if not summary:
         return [f"{folders.summary(name)} is missing or damaged: run `dvc repro validate@{name}`"]
-    if found.get("passed") is not True:
+    if summary.get("passed") is not True:
         return [f"table '{name}' failed: see reports/data_docs/{name}"]
-    return (
-        [] if found.get("accepted", 0) > 0 else [f"table '{name}' has no accepted rows: see reports/data_docs/{name}"]
-    )
+    if summary.get("accepted", 0) > 0:
+        return []
+    return [f"table '{name}' has no accepted rows: see reports/data_docs/{name}"]
 
 
 def _input_faults(sidecar: Sidecar, folder: Path) -> list[str]:
-    """Of the files below `folder` that the encoder was made of, among them a mix's members and their tables."""
+    """Files below `folder` that changed since the encoder was made of them; a mix also lists its members' tables."""
     faults = []
     for path, digest in sidecar.data_hashes.items():
         here = Path(path)
         if here.is_relative_to(folder) and (not here.is_file() or path_hash(here) != digest):
-            faults.append(f"'{sidecar.name}' was not trained on the {here} that is here: run `dvc repro`")
+            faults.append(f"'{sidecar.name}' was not trained on the current {here}: run `dvc repro`")
     return faults
 
 
-def _result_faults(report: Report, folders: Folders) -> list[str]:
-    """Of results: whether they are about the weights that are here, and as stage `evaluate` wrote them."""
+def _result_faults(report: Report, folders: PromotionFolders) -> list[str]:
+    """Whether results belong to the current weights and are unchanged since stage `evaluate` wrote them."""
     fix = f"run `dvc repro evaluate@{report.encoder}`"
     faults = []
     weights, results = folders.models / report.encoder / WEIGHTS, folders.metrics / f"{report.encoder}.json"
     if not weights.is_file() or file_hash(weights) != report.encoder_sha256:
-        faults.append(f"{weights} is not what was evaluated: {fix}")
-    found = hashlib.md5(results.read_bytes(), usedforsecurity=False).hexdigest()
-    if found != locked_hashes(folders.dvc_lock).get(str(results)):
-        faults.append(f"{results} is not what {folders.dvc_lock} says that stage evaluate wrote: {fix}")
+        faults.append(f"{weights} is not the file that was evaluated: {fix}")
+    md5 = hashlib.md5(results.read_bytes(), usedforsecurity=False).hexdigest()
+    if md5 != locked_hashes(folders.dvc_lock).get(str(results)):
+        faults.append(f"{results} differs from the results of stage evaluate in {folders.dvc_lock}: {fix}")
     return faults
 
 
 def _dirt(sidecar: Sidecar) -> list[str]:
     if not sidecar.git_commit.endswith(DIRTY):
         return []
-    return [f"'{sidecar.name}' was trained from a tree with uncommitted changes: commit them and train again"]
+    return [f"'{sidecar.name}' was trained with uncommitted changes: commit them and train again"]
 
 
-def _provenance_faults(client: MlflowClient, sidecar: Sidecar, folders: Folders) -> list[str]:
+def _provenance_faults(client: MlflowClient, sidecar: Sidecar, folders: PromotionFolders) -> list[str]:
     folder = folders.models / sidecar.name
     faults = []
     if not sidecar.git_commit:
@@ -108,13 +113,13 @@ def _provenance_faults(client: MlflowClient, sidecar: Sidecar, folders: Folders)
         faults.append(f"{folder}/{SIDECAR} has no data hashes: train again")
     faults += _input_faults(sidecar, folders.models)
     members = [Path(path).parent for path in sidecar.data_hashes if Path(path).is_relative_to(folders.models)]
-    for made in (folder, *(member for member in members if member.name != BASE)):
-        faults += _run_faults(client, made)
+    for encoder in (folder, *(member for member in members if member.name != BASE)):
+        faults += _run_faults(client, encoder)
     return faults
 
 
 def _run_faults(client: MlflowClient, folder: Path) -> list[str]:
-    """Of the run that an encoder's run.json names: whether it is there, has ended, and made this encoder."""
+    """Whether the run in an encoder's run.json exists, has finished, and made this encoder."""
     from mlflow.exceptions import MlflowException
 
     run_id = training_run(folder)
@@ -125,15 +130,13 @@ def _run_faults(client: MlflowClient, folder: Path) -> list[str]:
     except MlflowException as error:
         if is_transient(error):
             raise
-        return [
-            f"training run {run_id} is not in MLflow: set MLFLOW_TRACKING_URI to the store that has it, or train again"
-        ]
+        return [f"training run {run_id} is not in MLflow: set MLFLOW_TRACKING_URI to its store, or train again"]
     if info.status != "FINISHED" or info.lifecycle_stage != "active":
         return [f"training run {run_id} is {info.lifecycle_stage} and {info.status}: train again"]
     try:
         with TemporaryDirectory() as temporary:
-            made = Path(client.download_artifacts(run_id, f"{folder.name}/{SIDECAR}", temporary)).parent
-            if read_sidecar(made) == read_sidecar(folder):
+            logged = Path(client.download_artifacts(run_id, f"{folder.name}/{SIDECAR}", temporary)).parent
+            if read_sidecar(logged) == read_sidecar(folder):
                 return []
     except (MlflowException, OSError, InputError) as error:
         if is_transient(error):

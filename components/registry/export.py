@@ -1,7 +1,9 @@
-"""Exports an encoder as a folder that another library reads, loads it back and compares before it is kept."""
+"""Exports an encoder as a folder for another library, after loading it back and comparing the vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,21 +12,29 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from components.benchmarks.bootstrap import paired_difference
+from components.benchmarks.embedded import paraphrased_retrieval
+from components.benchmarks.encoding.context import EmbeddedContext, EncoderUnderTest
 from components.core.errors import InputError
 from components.core.files import atomic_folder, write_json
-from components.encoders.adapter.encoder import Encoder, unit_rows
+from components.core.settings import load_settings
+from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR
+from components.encoders.embeddings import MANIFEST
+from components.evaluation.evaluate import image_features
+from components.evaluation.results import DEFAULT, Folders
 from components.registry.encoder_lookup import find_encoder
-from components.registry.export_check import S3_URL, check_export
-from components.registry.export_cost import ao_cost
-from components.registry.formats import find_format
-from components.registry.formats.format import Features, Format
+from components.registry.formats import S3_URL, check_export, find_format
+from components.registry.formats.format import ExportedVectors, Format
 
 TOLERANCE = 1e-5
-"""By which a number of a unit vector may differ; by how much rounded weights may turn one is `LEAST_COSINE`."""
+"""Largest allowed difference of a component of a unit vector."""
 LEAST_COSINE = 0.9
+"""Smallest allowed cosine between the vectors of a text with original and with rounded weights."""
 _TEXTS = 1000
 _IMAGES = 4
+_DEPTH = 10
+"""The depth of AO@k; the nearest depth in `evaluate.ks` is used."""
 _AWKWARD = (
     "a child on a couch",
     "Two cats, one asleep -- the other isn't.",
@@ -34,104 +44,105 @@ _AWKWARD = (
 
 
 def export_encoder(name: str, format_name: str, output: str) -> str:
-    """Export the encoder behind `name` to the folder or S3 prefix `output`; returns a line that says what was done.
+    """Export the encoder `name` to the folder or S3 prefix `output`; returns a one-line summary.
 
     Raises:
-        InputError: the name or format is unknown, the format cannot hold this encoder, `output` is there already or
-            cannot be written, or the exported encoder, loaded back, gives other features.
+        InputError: the name or format is unknown, the format does not support this encoder, `output` exists or cannot
+            be written, or the exported encoder gives other vectors after loading.
     """
     check_export(name, format_name, output)
-    form = find_format(format_name)
+    target = find_format(format_name)
     encoder = find_encoder(name).encoder
     if not isinstance(encoder, Encoder):
-        raise InputError(f"--encoder '{name}' is no image-text encoder: only those are exported")
+        raise InputError(f"--encoder '{name}' is not an image-text encoder: only those can be exported")
     if not output.startswith(S3_URL):
-        told = write_checked(encoder, form, Path(output))
+        comparison = write_checked(encoder, target, Path(output))
     else:
         from components.core.storage import S3
         from components.core.storage.url import upload_pairs
 
         with TemporaryDirectory() as temporary:
-            told = write_checked(encoder, form, Path(temporary) / "exported")
+            comparison = write_checked(encoder, target, Path(temporary) / "exported")
             store = S3()
             for path, url in upload_pairs(Path(temporary) / "exported", output):
                 store.put(path, url)
-    return f"{output}: {format_name}; {told}"
+    return f"{output}: {format_name}; {comparison}"
 
 
-def write_checked(encoder: Encoder, form: Format, folder: Path) -> str:
-    """Write the folder, whole or not at all, and load it back; returns how the features differ, as a phrase.
+def write_checked(encoder: Encoder, target: Format, folder: Path) -> str:
+    """Write the folder atomically and load it back; returns a phrase with the difference of the vectors.
 
     Raises:
-        InputError: the format cannot hold this encoder, or what was loaded back gives other features.
+        InputError: the format does not support this encoder, or the loaded encoder gives other vectors.
     """
-    form.refuse(encoder)
+    target.refuse(encoder)
     with atomic_folder(folder) as temporary:
-        form.write(encoder, temporary)
+        target.write(encoder, temporary)
         write_json(temporary / SIDECAR, encoder.sidecar.model_dump())
         if encoder.extra:
             save_file({name: part.contiguous() for name, part in encoder.extra.items()}, temporary / METHOD_TENSORS)
-        own, found = _both(encoder, form, temporary)
-        told = _rounded(own, found, form, folder) if form.rounded else _same(own, found, form, folder)
-        if form.rounded and (cost := ao_cost(encoder, lambda texts: form.read(temporary, texts, []).texts)):
-            told = f"{told}; {cost}"
-        (temporary / "README.md").write_text(_readme(encoder, form, folder, told), encoding="utf-8")
-    return told
+        original, exported = _vectors(encoder, target, temporary)
+        compare = _compare_rounded if target.rounded else _compare_exact
+        comparison = compare(original, exported, target, folder)
+        if target.rounded and (loss := ao_loss(encoder, lambda texts: target.read(temporary, texts, []).texts)):
+            comparison = f"{comparison}; {loss}"
+        (temporary / "README.md").write_text(_readme(encoder, target, folder, comparison), encoding="utf-8")
+    return comparison
 
 
 def sample_texts(count: int) -> list[str]:
-    """`count` texts for comparing features: four that libraries have read differently, the rest of made-up words."""
+    """`count` texts for the comparison: four that libraries tokenize differently, the others of random words."""
     random = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    made = list(_AWKWARD)
-    while len(made) < count:
+    texts = list(_AWKWARD)
+    while len(texts) < count:
         words = ["".join(random.choice(letters, random.integers(1, 10))) for _ in range(random.integers(1, 13))]
-        made.append(" ".join(words))
-    return made[:count]
+        texts.append(" ".join(words))
+    return texts[:count]
 
 
-def _both(encoder: Encoder, form: Format, folder: Path) -> tuple[Features, Features]:
-    """Features of the same texts and images by the encoder and by what was written."""
+def _vectors(encoder: Encoder, target: Format, folder: Path) -> tuple[ExportedVectors, ExportedVectors]:
+    """Vectors of the same texts and images by the encoder and by the exported folder."""
     size, texts = encoder.sidecar.image_size, sample_texts(_TEXTS)
-    # Of the size that the image tower sees: libraries differ in how they resize, which no weights can fix.
+    # Of the image tower's input size: libraries resize differently, whatever the weights.
     pixels = np.random.default_rng(0).integers(0, 256, (_IMAGES, size, size, 3), dtype=np.uint8)
     try:
-        found = form.read(folder, texts, [Image.fromarray(image) for image in pixels])
+        exported = target.read(folder, texts, [Image.fromarray(image) for image in pixels])
     except (OSError, RuntimeError, ValueError, TypeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"'{encoder.sidecar.name}' cannot be loaded back by {form.name} ({reason})") from None
-    seen = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-    return Features(encoder.embed_texts(texts), encoder.embed_pixels(seen)), found
+        raise InputError(f"'{encoder.sidecar.name}' cannot be loaded back by {target.name} ({reason})") from None
+    channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    return ExportedVectors(encoder.embed_texts(texts), encoder.embed_pixels(channels_first)), exported
 
 
-def _same(own: Features, found: Features, form: Format, folder: Path) -> str:
-    pairs = [(own.texts, found.texts)]
-    if own.images is not None and found.images is not None:
-        pairs.append((own.images, found.images))
-    apart = max(float(np.abs(unit_rows(theirs)[0] - ours).max()) for ours, theirs in pairs)
-    if not apart <= TOLERANCE:
+def _compare_exact(original: ExportedVectors, exported: ExportedVectors, target: Format, folder: Path) -> str:
+    pairs = [(original.texts, exported.texts)]
+    if original.images is not None and exported.images is not None:
+        pairs.append((original.images, exported.images))
+    largest = max(float(np.abs(unit_rows(theirs)[0] - ours).max()) for ours, theirs in pairs)
+    if not largest <= TOLERANCE:
         raise InputError(
-            f"{folder}: features differ by {apart:.1e} when {form.name} loads them back: nothing was written; "
-            "report this with the encoder's encoder.json"
+            f"{folder}: vectors differ by {largest:.1e} after loading with {target.name}: nothing was written; report "
+            "this with the encoder's encoder.json"
         )
-    return f"loaded back, features of {_TEXTS:,} texts differ by {apart:.1e} at most"
+    return f"loaded back, vectors of {_TEXTS:,} texts differ by at most {largest:.1e}"
 
 
-def _rounded(own: Features, found: Features, form: Format, folder: Path) -> str:
-    cosines = (own.texts * unit_rows(found.texts)[0]).sum(axis=1)
+def _compare_rounded(original: ExportedVectors, exported: ExportedVectors, target: Format, folder: Path) -> str:
+    cosines = (original.texts * unit_rows(exported.texts)[0]).sum(axis=1)
     if not float(cosines.min()) >= LEAST_COSINE:
         raise InputError(
-            f"{folder}: rounded weights turn a text's vector to a cosine of {cosines.min():.3f}, which {form.name} "
-            f"may not below {LEAST_COSINE}: nothing was written; use `--format {form.name.removesuffix('_int8')}`"
+            f"{folder}: with rounded weights a text's vector has a cosine of {cosines.min():.3f} with the original, "
+            f"less than {LEAST_COSINE}: nothing was written; use `--format {target.name.removesuffix('_int8')}`"
         )
     return (
-        f"loaded back, {_TEXTS:,} texts keep a cosine of {np.median(cosines):.4f} to what they were, "
-        f"{cosines.min():.4f} at least"
+        f"loaded back, vectors of {_TEXTS:,} texts keep a median cosine of {np.median(cosines):.4f} with the "
+        f"originals, at least {cosines.min():.4f}"
     )
 
 
-def _readme(encoder: Encoder, form: Format, folder: Path, told: str) -> str:
-    """How to load the folder, and where its weights come from."""
+def _readme(encoder: Encoder, target: Format, folder: Path, comparison: str) -> str:
+    """Python code that loads the folder, and the origin of its weights."""
     sidecar = encoder.sidecar
     origin = {
         "method": sidecar.method,
@@ -139,8 +150,57 @@ def _readme(encoder: Encoder, form: Format, folder: Path, told: str) -> str:
         "weights of the source, SHA-256": sidecar.weights_sha256,
         "git commit": sidecar.git_commit,
     }
-    lines = [f"# {sidecar.name}", "", "```python", form.usage.format(folder=folder.name), "```", "", told, ""]
+    lines = [f"# {sidecar.name}", "", "```python", target.usage.format(folder=folder.name), "```", "", comparison, ""]
     lines += [f"- {name}: `{value}`" for name, value in origin.items() if value]
     lines += [f"- trained on: `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
-    lines += ["", *form.notes]
+    lines += ["", *target.notes]
     return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class _TextEncoder:
+    """The methods of an encoder that the benchmark calls."""
+
+    embed: Callable[[Sequence[str]], Vectors]
+
+    def embed_texts(self, texts: Sequence[str], batch_size: int = 0, title: str | None = None) -> Vectors:
+        del batch_size, title
+        return self.embed(texts)
+
+
+def ao_loss(encoder: Encoder, embed: Callable[[Sequence[str]], Vectors], folders: Folders = DEFAULT) -> str | None:
+    """AO@k with the encoder's texts and with those of `embed`, as a phrase; None if the project has no test data.
+
+    Args:
+        embed: texts to unit vectors `[texts, dim]`.
+    """
+    table = folders.evaluation / paraphrased_retrieval.FILE
+    if not all(path.is_file() for path in (table, folders.test_pairs, folders.embeddings / MANIFEST)):
+        return None
+    settings = load_settings()
+    depth = min(settings.evaluate.ks, key=lambda k: abs(k - _DEPTH))
+    metric = f"{paraphrased_retrieval.NAME}/ao_at_{depth}"
+    ids, images = image_features(encoder, folders.embeddings, folders.test_pairs, settings.embed.batch_size)
+    exact, rounded = (
+        paraphrased_retrieval.score(
+            EmbeddedContext(
+                EncoderUnderTest(encoder.sidecar.name, texts, encoder.sidecar.weights_sha256),
+                folders.evaluation,
+                (depth,),
+                ids,
+                images,
+            )
+        )
+        for texts in (encoder, _TextEncoder(embed))
+    )
+    before, after = (100 * scores.values[metric].mean() for scores in (exact, rounded))
+    change = paired_difference(
+        rounded.values[metric],
+        exact.values[metric],
+        settings.evaluate.bootstrap,
+        settings.evaluate.seed,
+        exact.strata.get(metric),
+        exact.pictures.get(metric),
+    )
+    value, low, high = (100 * number for number in (change.value, change.low, change.high))
+    return f"AO@{depth} {before:.1f} becomes {after:.1f} ({value:+.1f} [{low:+.1f}, {high:+.1f}])"

@@ -13,12 +13,12 @@ from components.data.leaks.report import FOLDER as LEAKS_FOLDER
 from components.registry.decision import RECORDS
 
 BASE = "base"
-"""The encoder that a first candidate must beat."""
+"""The encoder that the first candidate must beat."""
 
 
 @dataclass(frozen=True)
-class Folders:
-    """Folders relative to the project; tests give others."""
+class PromotionFolders:
+    """Folders relative to the project; tests use others."""
 
     models: Path = Path("models")
     metrics: Path = Path("reports/metrics")
@@ -28,15 +28,15 @@ class Folders:
     leaks: Path = LEAKS_FOLDER
 
     def summary(self, table: str) -> Path:
-        """What the validate stage concluded of a table."""
+        """The file with the result of stage `validate` for a table."""
         return self.quarantine / table / folders.SUMMARY
 
     def read_summary(self, table: str) -> dict[str, Any]:
-        """What is in `summary`; empty where it is missing or damaged."""
+        """The content of `summary`; empty if the file is missing or damaged."""
         try:
             return dict(json.loads(self.summary(table).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return {}
 
 
-DEFAULT = Folders()
+DEFAULT = PromotionFolders()

@@ -1,47 +1,50 @@
-"""Follows a version to its training run, commit, dvc.lock and data, and back; used by `cliptune history --of`."""
+"""Links a version with its training run, commit, dvc.lock and data, in both directions."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
-from components.core.files import file_hash
+from components.core.files import file_hash, write_json
 from components.core.folders import VALIDATED
-from components.core.provenance import DIRTY, locked_hashes
+from components.core.provenance import DIRTY, LOCK, locked_hashes
 from components.core.records import SYNTHESISED
 from components.encoders.adapter.sidecar import Sidecar
-from components.registry.folders import Folders
-from components.tracking import explained, make_client
+from components.registry.folders import PromotionFolders
+from components.tracking import TrackedRun, explained, make_client, training_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PROVENANCE = "provenance"
 """Folder of a training run's artifacts that holds the pipeline's state: `dvc.lock`."""
+RECORDED = Path("state/recorded")
+"""One file per MLflow run whose dvc.lock is stored, so that it is stored only once."""
 _SHORTEST = 6
 
 
 @dataclass(frozen=True)
 class Link:
-    """One version and what it is tied to."""
+    """A version with its aliases and tags."""
 
     version: str
     aliases: tuple[str, ...]
     tags: dict[str, str]
 
 
-def lock_hash(folders: Folders) -> str:
-    """SHA-256 of dvc.lock, or an empty text where there is none."""
+def lock_hash(folders: PromotionFolders) -> str:
+    """SHA-256 of dvc.lock; empty if there is none."""
     return file_hash(folders.dvc_lock) if folders.dvc_lock.is_file() else ""
 
 
-def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
-    """A version's tags about where its weights come from: commit, dvc.lock, and each file that it was trained on.
+def tags_of(sidecar: Sidecar, folders: PromotionFolders) -> dict[str, str]:
+    """Tags with the origin of a version's weights: commit, dvc.lock, and each file that it was trained on.
 
-    `data/<path>` is a file's SHA-256 as the trained encoder recorded it, `dvc/<path>` the MD5 that DVC has for it.
+    `data/<path>` is the SHA-256 that the trained encoder recorded for a file, `dvc/<path>` the MD5 in dvc.lock.
     """
     tags = {
         "method": sidecar.method,
@@ -61,19 +64,19 @@ def tags_of(sidecar: Sidecar, folders: Folders) -> dict[str, str]:
 def tables_trained_on(data_hashes: Iterable[str]) -> list[str]:
     """Names of the synthesised tables among the files that an encoder was trained on.
 
-    A table of an older pipeline, whose prompts are not here any more, is left out.
+    Tables of an older pipeline, whose prompts are gone, are left out.
     """
     names = (path.stem for path in map(Path, data_hashes) if path.is_relative_to(VALIDATED))
     return [name for name in names if name in SYNTHESISED]
 
 
 def commit_of(tags: Mapping[str, str]) -> str:
-    """The commit in a version's tags, marked as a sidecar marks it."""
+    """The commit in a version's tags, with the same suffix as in a sidecar if the tree was dirty."""
     return tags.get("git_commit", "") + (DIRTY if tags.get("git_dirty") == "true" else "")
 
 
-def link_back(client: MlflowClient, run_id: str, model: str, version: str, folders: Folders) -> None:
-    """Tie the training run to its version, and keep the pipeline's state with it."""
+def link_back(client: MlflowClient, run_id: str, model: str, version: str, folders: PromotionFolders) -> None:
+    """Tag the training run with its version, and store dvc.lock in it."""
     client.set_tag(run_id, "model_version", f"{model}/{version}")
     client.set_tag(run_id, "dvc_lock_sha256", lock_hash(folders))
     if folders.dvc_lock.is_file():
@@ -82,25 +85,62 @@ def link_back(client: MlflowClient, run_id: str, model: str, version: str, folde
 
 @explained()
 def find_links(model: str, text: str) -> list[Link]:
-    """Versions that `text` leads to: a version's number, or the start of a run id, commit or hash; newest first.
+    """Versions with the number `text`, or with a run id, commit or hash that starts with it; newest first.
 
     Raises:
-        InputError: `text` is too short to mean one thing, or MLflow gives no answer.
+        InputError: `text` is too short to be specific, or MLflow does not respond.
     """
     if len(text) < _SHORTEST and not text.isdigit():
-        raise InputError(f"--of '{text}' is too short: give {_SHORTEST} characters of a run id, commit or hash")
+        raise InputError(
+            f"--of '{text}' is too short: give at least {_SHORTEST} characters of a run id, commit or hash"
+        )
     client = make_client()
-    found = sorted(client.search_model_versions(f"name = '{model}'"), key=lambda one: -int(one.version))
-    return [_link(client, model, one) for one in found if _leads_to(text, one)]
+    matching = [version for version in client.search_model_versions(f"name = '{model}'") if _matches(text, version)]
+    # A search returns no aliases.
+    versions = [client.get_model_version(model, version.version) for version in matching]
+    versions.sort(key=lambda version: -int(version.version))
+    return [Link(str(version.version), tuple(version.aliases), dict(version.tags)) for version in versions]
 
 
-def _leads_to(text: str, found: Any) -> bool:
-    if text == str(found.version):
-        return True
-    return len(text) >= _SHORTEST and any(value.startswith(text) for value in found.tags.values())
+def _matches(text: str, version: Any) -> bool:
+    return text == str(version.version) or (
+        len(text) >= _SHORTEST and any(value.startswith(text) for value in version.tags.values())
+    )
 
 
-def _link(client: MlflowClient, model: str, found: Any) -> Link:
-    # A search does not tell aliases.
-    whole = client.get_model_version(model, found.version)
-    return Link(str(found.version), tuple(whole.aliases), dict(found.tags))
+def record_lock(encoder: Path, facts: Mapping[str, str], lock: Path = LOCK, state: Path = RECORDED) -> str | None:
+    """Store dvc.lock as an artifact of the run that trained `encoder`, and tag the run.
+
+    The first lock file after the training is kept: later ones describe other stages.
+
+    Args:
+        encoder: folder of the encoder.
+        facts: further tags, such as the flow run.
+        lock: the lock file.
+        state: folder of the notes about stored lock files.
+
+    Returns:
+        The MLflow run's id, None if there is no such run.
+    """
+    run_id = training_run(encoder)
+    if not run_id or not lock.is_file():
+        return None
+    if (state / f"{run_id}.json").is_file():
+        return run_id
+    try:
+        with explained():
+            client = make_client()
+            experiment = client.get_run(run_id).info.experiment_id
+    except InputError:
+        return None
+    client.log_artifact(run_id, str(lock))
+    tags = {"dvc_lock_sha256": file_hash(lock), **facts}
+    TrackedRun(client, run_id, str(experiment)).set_tags(tags)
+    write_json(state / f"{run_id}.json", {"experiment_id": str(experiment), **tags})
+    return run_id
+
+
+def experiment_of(run_id: str, state: Path = RECORDED) -> str:
+    """The id of the MLflow experiment of a run that `record_lock` recorded; empty if it did not."""
+    path = state / f"{run_id}.json"
+    return str(json.loads(path.read_text("utf-8"))["experiment_id"]) if path.is_file() else ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
 from components.tracking import reason_of
-from components.tracking.retry_policy import is_transient
+from components.tracking.errors import is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,19 +22,19 @@ CARD = "model_card.md"
 SHA_TAG = "encoder_sha256"
 ROLLED_BACK = "rolled_back"
 PROMOTED = "promoted"
-"""Tag of a version: when the gate or a rollback last made it champion."""
+"""Tag of a version: time at which the gate or a rollback last made it champion."""
 _LONGEST_DESCRIPTION = 5000
+"""Characters, the limit of MLflow's database."""
 _DESCRIPTION = """Text encoders for image search, fine-tuned so that searches which mean the same find the same images.
 
 `@champion` is what users get: `mlflow.pyfunc.load_model("models:/<name>@champion").predict(["a child on a couch"])`
 gives a unit vector for each text, in the space of its image tower. `@previous` was champion before and `@challenger`
 waits to be tried. A version's page says what it was trained on, what it scored and why it was promoted.
 """
-"""What the columns of MLflow's database hold."""
 _COMPONENTS = Path(__file__).parents[1]
 _SCRIPT = Path(__file__).with_name("served_encoder.py")
 _CORE = ("__init__", "errors", "files", "progress", "record_files", "rgb")
-"""Of `components.core` what an encoder imports, and the packages that all of it imports; a test compares both."""
+"""Modules of `components.core` that an encoder imports."""
 _PACKAGES = (
     "mlflow",
     "numpy",
@@ -48,6 +48,7 @@ _PACKAGES = (
     "tqdm",
     "transformers",
 )
+"""All packages that the copied code imports."""
 
 
 def find_alias(client: MlflowClient, model: str, alias: str) -> Any | None:
@@ -65,13 +66,13 @@ def find_alias(client: MlflowClient, model: str, alias: str) -> Any | None:
 def find_weights(client: MlflowClient, model: str, sha256: str) -> Any | None:
     """The newest version whose encoder has these weights, or None."""
     versions = client.search_model_versions(f"name = '{model}'")
-    same = [found for found in versions if found.tags.get(SHA_TAG) == sha256]
-    return max(same, key=lambda found: int(found.version), default=None)
+    same = [version for version in versions if version.tags.get(SHA_TAG) == sha256]
+    return max(same, key=lambda version: int(version.version), default=None)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The files of a version: the encoder's folder, its results, its card, and the pipeline's state if there is one."""
+class VersionFiles:
+    """The files of a version: the encoder's folder, its results, its card, and dvc.lock if there is one."""
 
     encoder: Path
     metrics: Path
@@ -79,11 +80,11 @@ class Parts:
     dvc_lock: Path
 
 
-def register(client: MlflowClient, model: str, parts: Parts, *, run_id: str, tags: Mapping[str, str]) -> str:
-    """Make a version of `model` from an encoder folder; returns its number.
+def register(client: MlflowClient, model: str, parts: VersionFiles, *, run_id: str, tags: Mapping[str, str]) -> str:
+    """Register an encoder folder as a version of `model`; returns its number.
 
-    The model's files become artifacts of the training run `run_id`. The results travel with them, because the next
-    candidate is judged against them.
+    The files become artifacts of the training run `run_id`. They include the results, because the next candidate is
+    judged against them.
     """
     from mlflow.exceptions import MlflowException
 
@@ -98,22 +99,22 @@ def register(client: MlflowClient, model: str, parts: Parts, *, run_id: str, tag
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     source = f"{client.get_run(run_id).info.artifact_uri.rstrip('/')}/{place}"
-    made = client.create_model_version(
+    created = client.create_model_version(
         model, source, run_id, tags=dict(tags), description=shortened(parts.card, _LONGEST_DESCRIPTION)
     )
-    return str(made.version)
+    return str(created.version)
 
 
 def shortened(card: str, longest: int) -> str:
-    """A card cut at a line where it is longer than a registry's description may be."""
+    """The card, cut at a line to at most `longest` characters."""
     if len(card) <= longest:
         return card
-    ending = f"\n\n(cut; the whole card is the artifact {CARD})\n"
+    ending = f"\n\n(truncated; the artifact {CARD} is the whole card)\n"
     return card[: longest - len(ending)].rpartition("\n")[0] + ending
 
 
-def save_model(folder: Path, parts: Parts) -> None:
-    """Write an MLflow model that needs no other file: script, code, safetensors, sidecar, results, card, dvc.lock."""
+def save_model(folder: Path, parts: VersionFiles) -> None:
+    """Write a self-contained MLflow model: script, code, safetensors, sidecar, results, card, dvc.lock."""
     import mlflow
     import numpy as np
     from mlflow.models import ModelSignature
@@ -129,16 +130,16 @@ def save_model(folder: Path, parts: Parts) -> None:
             path=str(folder),
             python_model=str(_SCRIPT),
             artifacts={path.stem: str(path) for path in artifacts},
-            # The column has no name, so that a plain list of texts is as good as a table.
+            # The column has no name, so that a list of texts is accepted as well as a table.
             signature=ModelSignature(Schema([ColSpec(DataType.string)]), Schema([vectors])),
             input_example=["a child on a couch"],
-            pip_requirements=[f"{package}=={version(package)}" for package in _PACKAGES],
+            pip_requirements=[f"{package}=={metadata.version(package)}" for package in _PACKAGES],
             code_paths=[str(code)],
         )
 
 
-def _copied(parts: Parts, folder: Path) -> list[Path]:
-    """A version's artifacts under the names that they have in it, whatever their folders here are called."""
+def _copied(parts: VersionFiles, folder: Path) -> list[Path]:
+    """A version's artifacts with their names in the version."""
     shutil.copytree(parts.encoder, folder / "encoder")
     shutil.copy(parts.metrics, folder / "metrics.json")
     (folder / CARD).write_text(parts.card, encoding="utf-8")
@@ -148,7 +149,7 @@ def _copied(parts: Parts, folder: Path) -> list[Path]:
 
 
 def _served_code(folder: Path) -> Path:
-    """A copy of the part of this package that a served encoder needs."""
+    """A copy of the part of this package that a registered encoder imports."""
     code = folder / _COMPONENTS.name
     (code / "core").mkdir(parents=True)
     shutil.copy(_COMPONENTS / "__init__.py", code)
@@ -158,8 +159,8 @@ def _served_code(folder: Path) -> Path:
     return code
 
 
-def artifact(client: MlflowClient, found: Any, name: str, folder: Path) -> Path:
-    """Fetch one of a version's artifacts (`encoder` or `metrics.json`) into `folder`.
+def artifact(client: MlflowClient, version: Any, name: str, folder: Path) -> Path:
+    """Download an artifact of a version (`encoder` or `metrics.json`) into `folder`.
 
     Raises:
         InputError: the version lacks it.
@@ -167,13 +168,13 @@ def artifact(client: MlflowClient, found: Any, name: str, folder: Path) -> Path:
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 
-    source = client.get_model_version_download_uri(found.name, found.version)
+    source = client.get_model_version_download_uri(version.name, version.version)
     try:
         return Path(download_artifacts(artifact_uri=f"{source}/artifacts/{name}", dst_path=str(folder)))
     except (MlflowException, OSError) as error:
         if is_transient(error):
             raise
         raise InputError(
-            f"version {found.version} of {found.name} lost its files ({reason_of(error)}): "
+            f"version {version.version} of {version.name} has lost its files ({reason_of(error)}): "
             f"delete its alias '{CHAMPION}' in MLflow and promote again"
         ) from None

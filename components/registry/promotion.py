@@ -1,7 +1,8 @@
-"""Promotes the best candidate that passes the gate, and records the decision; behind `cliptune promote`."""
+"""Promotes the best candidate that passes the gate and records the decision: `cliptune promote`."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,14 +15,14 @@ from components.encoders.adapter.sidecar import Sidecar, read_sidecar
 from components.evaluation.results import DEFAULT as EVALUATION
 from components.evaluation.results import Report, read_report
 from components.registry import decision as records
-from components.registry import lineage, locks
+from components.registry import lineage
 from components.registry import model as versions
-from components.registry.candidates import candidates
-from components.registry.champion import finish_killed, make_champion, write_down
-from components.registry.decision import Decision, Rule
+from components.registry.champion import finish_killed, make_champion, record_unchanged
+from components.registry.decision import Decision, RuleVerdict
 from components.registry.evidence import gather
-from components.registry.folders import BASE, DEFAULT, Folders
+from components.registry.folders import BASE, DEFAULT, PromotionFolders
 from components.registry.gate import judge, metric
+from components.registry.lock import BusyError, promotion_lock
 from components.registry.webhook import check_webhook
 from components.tracking import (
     RUN_FILE,
@@ -39,46 +40,72 @@ if TYPE_CHECKING:
 
 @explained()
 def promote(
-    settings: Settings, dry_run: bool = False, folders: Folders = DEFAULT, *, challenger: bool = False
+    settings: Settings, dry_run: bool = False, folders: PromotionFolders = DEFAULT, *, challenger: bool = False
 ) -> Decision:
     """Make the best candidate that passes the gate champion; the old champion becomes `previous`.
 
-    A version is registered only for a candidate that passes; weights that have a version keep it. Every
-    decision is written to `reports/promotion/` and into the candidate's training run. Proposing the
-    champion's own weights again changes and writes nothing, and neither does a dry run. Of two promotions at
-    once one is refused and writes nothing, because it judged against a former champion or has to wait; `locks` says
-    what an MLflow server leaves open. What a killed promotion or rollback left undone is done first.
+    A version is registered only for a candidate that passes; weights that already have a version reuse it. Every
+    decision is written to `reports/promotion/` and into the candidate's training run, except in a dry run and for a
+    candidate that is champion already. Of two simultaneous promotions one is refused and writes nothing (see `lock`).
+    A promotion or rollback that was killed is finished first.
 
     Args:
-        challenger: a candidate that passes becomes `challenger` only, for people to try before they let it win.
+        challenger: a candidate that passes becomes only `challenger`, so that people can try it first.
 
     Raises:
-        InputError: results are missing, the policy names a metric that they lack, or MLflow gives no answer.
+        InputError: results are missing, the policy names a metric without results, or MLflow does not respond.
     """
-    asking, unscored = candidates(settings, folders)
+    reports, unscored = _candidates(settings, folders)
     check_webhook(settings.promote)
     client = make_client()
     finished = None
     if not dry_run:
         offline_spool.send(client)
         finished = finish_killed(client, settings, folders)
-    case = _first_to_pass(client, asking, settings, folders)
+    case = _first_to_pass(client, reports, settings, folders)
     decision = case.decision.model_copy(update={"passed_over": (*case.decision.passed_over, *unscored)})
     if decision.outcome == "already champion":
-        own = finished is not None and finished.version == decision.version
-        return finished if finished is not None and own else decision
+        return finished if finished is not None and finished.version == decision.version else decision
     if challenger and decision.outcome == "promoted":
         decision = decision.model_copy(update={"outcome": "challenger"})
     if dry_run:
         return decision
     if decision.outcome != "refused":
         return _admit(client, replace(case, decision=decision), settings, folders)
-    return write_down(client, decision, folders)
+    return record_unchanged(client, decision, folders)
+
+
+def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Report], tuple[RuleVerdict, ...]]:
+    """Results of all encoders except base, best on the primary metric first; ties keep their order in params.yaml.
+
+    Also returns the encoders without results, each with the reason: DVC deletes an encoder's results while stage
+    `evaluate` scores it again, and the other encoders are judged all the same.
+
+    Raises:
+        InputError: no other encoder is listed, none has results, or a results file is damaged.
+    """
+    names = [name for name in settings.encoders if name != BASE]
+    if not names:
+        raise InputError("params.yaml: encoders lists only base: add an encoder to have a candidate")
+    scored = [name for name in names if (folders.metrics / f"{name}.json").exists()]
+    reports = [read_report(name, folders.metrics) for name in scored or names]
+    missing = tuple(
+        RuleVerdict(name=name, passed=False, reason=f"it has no results: run `dvc repro evaluate@{name}`")
+        for name in names
+        if name not in scored
+    )
+
+    def merit(report: Report) -> float:
+        result = metric(report, settings.promote.primary, "promote.primary")
+        value = result.value if result.higher_is_better else -result.value
+        return -math.inf if math.isnan(value) else value
+
+    return sorted(reports, key=merit, reverse=True), missing
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A candidate, what it has to beat, and what the gate says."""
+    """A candidate, the results it must beat, and the decision of the gate."""
 
     decision: Decision
     sidecar: Sidecar | None
@@ -86,36 +113,38 @@ class _Case:
     incumbent: Report
 
 
-def _first_to_pass(client: MlflowClient, asking: list[Report], settings: Settings, folders: Folders) -> _Case:
-    """The best candidate that passes or is champion already; the best of all when none does.
+def _first_to_pass(client: MlflowClient, reports: list[Report], settings: Settings, folders: PromotionFolders) -> _Case:
+    """The best candidate that passes or is champion already; the best of all if none passes.
 
-    A collapsed encoder gives every text the same images and so leads at agreement; the guards keep it out, and the
-    next one is asked.
+    A collapsed encoder retrieves the same images for every text and so has the best agreement. The guards refuse it,
+    and the next candidate is judged.
     """
     champion = versions.find_alias(client, settings.promote.model, versions.CHAMPION)
     refused: list[_Case] = []
-    # A champion that was scored on other data is scored again once, however many candidates ask.
+    # A champion that was scored on other data is scored again only once.
     incumbents: dict[tuple[str, str], Report] = {}
-    for place, candidate in enumerate(asking):
+    for place, candidate in enumerate(reports):
         case = _judged(client, champion, candidate, incumbents, settings, folders)
         if case.decision.outcome != "refused":
-            over = tuple(_why_refused(one.decision) for one in refused)
-            behind = tuple(_why_behind(one, candidate, settings) for one in asking[place + 1 :])
+            over = tuple(_why_refused(other.decision) for other in refused)
+            behind = tuple(_why_behind(other, candidate, settings) for other in reports[place + 1 :])
             return replace(case, decision=case.decision.model_copy(update={"passed_over": over, "behind": behind}))
         refused.append(case)
-    others = tuple(_why_refused(one.decision) for one in refused[1:])
+    others = tuple(_why_refused(other.decision) for other in refused[1:])
     return replace(refused[0], decision=refused[0].decision.model_copy(update={"passed_over": others}))
 
 
-def _why_refused(decision: Decision) -> Rule:
+def _why_refused(decision: Decision) -> RuleVerdict:
     broken = next(rule for rule in decision.rules if not rule.passed)
-    return Rule(name=decision.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
+    return RuleVerdict(name=decision.encoder, passed=False, reason=f"{broken.name}: {broken.reason}")
 
 
-def _why_behind(candidate: Report, better: Report, settings: Settings) -> Rule:
+def _why_behind(candidate: Report, better: Report, settings: Settings) -> RuleVerdict:
     primary = settings.promote.primary
     own, other = (metric(report, primary, "promote.primary").value for report in (candidate, better))
-    return Rule(name=candidate.encoder, passed=False, reason=f"{primary} {own:.4f}, {better.encoder} has {other:.4f}")
+    return RuleVerdict(
+        name=candidate.encoder, passed=False, reason=f"{primary} {own:.4f}, {better.encoder} has {other:.4f}"
+    )
 
 
 def _judged(
@@ -124,14 +153,14 @@ def _judged(
     candidate: Report,
     incumbents: dict[tuple[str, str], Report],
     settings: Settings,
-    folders: Folders,
+    folders: PromotionFolders,
 ) -> _Case:
     decision = _undecided(settings, candidate, champion, folders)
     try:
         sidecar = read_sidecar(folders.models / candidate.encoder)
     except InputError as error:
-        # As while it is trained again, which keeps no other candidate from being judged.
-        gone = Rule(name="provenance", passed=False, reason=str(error))
+        # For instance while it is trained again; the other candidates are judged all the same.
+        gone = RuleVerdict(name="provenance", passed=False, reason=str(error))
         return _Case(decision.model_copy(update={"rules": (gone,)}), None, candidate, candidate)
     decision = decision.model_copy(update={"git_commit": sidecar.git_commit})
     if champion is not None and champion.tags.get(versions.SHA_TAG) == candidate.encoder_sha256:
@@ -147,7 +176,7 @@ def _judged(
     return _Case(decision.model_copy(update={"rules": rules, "outcome": outcome}), sidecar, candidate, incumbent)
 
 
-def _undecided(settings: Settings, candidate: Report, champion: Any | None, folders: Folders) -> Decision:
+def _undecided(settings: Settings, candidate: Report, champion: Any | None, folders: PromotionFolders) -> Decision:
     return Decision(
         outcome="refused",
         model=settings.promote.model,
@@ -165,9 +194,9 @@ def _undecided(settings: Settings, candidate: Report, champion: Any | None, fold
 
 
 def _incumbent(
-    client: MlflowClient, champion: Any | None, candidate: Report, settings: Settings, folders: Folders
+    client: MlflowClient, champion: Any | None, candidate: Report, settings: Settings, folders: PromotionFolders
 ) -> Report:
-    """Results to beat, on the candidate's evaluation data; a champion scored on other data is scored again."""
+    """Results to beat, on the candidate's evaluation data; a champion that was scored on other data is scored again."""
     if champion is None:
         return read_report(BASE, folders.metrics)
     with TemporaryDirectory() as temporary:
@@ -178,54 +207,56 @@ def _incumbent(
             from components.evaluation.evaluate import run as evaluate
 
             encoder = versions.artifact(client, champion, "encoder", place / "models")
-            # Without it nothing is logged: the champion's run keeps the metrics that it was promoted by.
+            # Without this file nothing is logged: the champion's run keeps the metrics that it was promoted by.
             (encoder / RUN_FILE).unlink(missing_ok=True)
             report = evaluate(
                 settings, encoder.name, replace(EVALUATION, models=encoder.parent, reports=place / "reports")
             )
     if report.encoder_sha256 != champion.tags.get(versions.SHA_TAG):
         raise InputError(
-            f"the results of version {champion.version} of {champion.name} are of other weights: delete its alias "
+            f"version {champion.version} of {champion.name} has results of other weights: delete its alias "
             f"'{versions.CHAMPION}' in MLflow and promote again"
         )
     return report.model_copy(update={"encoder": f"champion version {champion.version}"})
 
 
-def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> Decision:
-    """Register the candidate and move the aliases, unless another promotion does so or did so meanwhile."""
+def _admit(client: MlflowClient, case: _Case, settings: Settings, folders: PromotionFolders) -> Decision:
+    """Register the candidate and move the aliases, unless another promotion does or did the same."""
     decision = case.decision
     try:
-        with locks.held(decision.model, f"the promotion of '{decision.encoder}'") as lock:
-            _champion_judged_against(client, decision)
+        with promotion_lock(decision.model):
+            _check_champion(client, decision)
             admitted = decision.model_copy(update={"version": _registered(client, case, settings, folders)})
-            lock.confirm()
-            # Registering takes minutes, and not every store has a lock.
-            _champion_judged_against(client, decision)
+            # Registering takes minutes, in which another machine may have promoted.
+            _check_champion(client, decision)
             if decision.outcome == "promoted":
                 make_champion(client, admitted, settings, folders)
                 return admitted
             client.set_registered_model_alias(decision.model, versions.CHALLENGER, admitted.version)
-            return write_down(client, admitted, folders)
-    except locks.BusyError as error:
-        # Not written: the record of the promotion that won is the last one.
-        alone = Rule(name="alone", passed=False, reason=str(error))
+            return record_unchanged(client, admitted, folders)
+    except BusyError as error:
+        # Not written: the last record is that of the promotion that won.
+        alone = RuleVerdict(name="alone", passed=False, reason=str(error))
         return decision.model_copy(update={"outcome": "refused", "rules": (*decision.rules, alone), "version": ""})
 
 
-def _champion_judged_against(client: MlflowClient, decision: Decision) -> None:
-    """Check that the champion is still the one that the decision was made against.
+def _check_champion(client: MlflowClient, decision: Decision) -> None:
+    """Check that the champion is still the version that the candidate was judged against.
 
     Raises:
-        BusyError: another is champion now.
+        BusyError: another version is champion now.
     """
     champion = versions.find_alias(client, decision.model, versions.CHAMPION)
     now = "" if champion is None else str(champion.version)
     if now != decision.previous_version:
-        raise locks.BusyError(decision.model, f"another promotion, which made version {now} champion meanwhile")
+        raise BusyError(
+            f"another promotion or rollback has just made {f'version {now}' if now else 'no version'} of "
+            f"{decision.model} champion: run the command again"
+        )
 
 
-def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: Folders) -> str:
-    """The version with the candidate's weights, made if there is none, tied to everything it comes from."""
+def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: PromotionFolders) -> str:
+    """The version with the candidate's weights, created if needed, with tags that lead to its origin."""
     assert case.sidecar is not None
     decision, origin = case.decision, lineage.tags_of(case.sidecar, folders)
     tags = {
@@ -237,17 +268,17 @@ def _registered(client: MlflowClient, case: _Case, settings: Settings, folders: 
         "data_hash": decision.data_hash,
     }
     tags |= {f"rule.{rule.name}".replace(" ", "_"): rule.reason for rule in decision.rules}
-    known = versions.find_weights(client, decision.model, decision.encoder_sha256)
-    if known is not None:
-        version = str(known.version)
+    registered = versions.find_weights(client, decision.model, decision.encoder_sha256)
+    if registered is not None:
+        version = str(registered.version)
         for name, value in tags.items():
             client.set_model_version_tag(decision.model, version, name, value)
     else:
-        # It loads PyTorch, which a refusal does without.
-        from components.registry.card import Subject, model_card
+        # Imports PyTorch, which a refusal does not need.
+        from components.registry.card import CardSubject, model_card
 
-        subject = Subject(decision, case.sidecar, case.candidate, case.incumbent, origin)
-        parts = versions.Parts(
+        subject = CardSubject(decision, case.sidecar, case.candidate, case.incumbent, origin)
+        parts = versions.VersionFiles(
             encoder=folders.models / decision.encoder,
             metrics=folders.metrics / f"{decision.encoder}.json",
             card=model_card(subject, settings, folders),

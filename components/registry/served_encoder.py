@@ -1,4 +1,4 @@
-"""The registered model: MLflow runs this file when it loads a version (models from code, no pickle)."""
+"""The registered model. MLflow runs this file when it loads a version, so that no pickle is needed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ServedEncoder(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         """Load the encoder from the version's artifacts."""
         self.encoder = Encoder.load(Path(context.artifacts["encoder"]))
 
-    # Of a table MLflow infers no signature that it would put in the place of the model's; without a type it would warn.
+    # The type prevents a warning of MLflow, and MLflow does not infer a signature from it.
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> Any:
-        """Texts (a list, or a table whose first column holds them) to unit vectors `[texts, dim]`, float32."""
+        """Unit vectors `[texts, dim]`, float32, of a list of texts or of a table's first column."""
         del context, params
         texts = model_input.iloc[:, 0] if isinstance(model_input, pd.DataFrame) else model_input
         return self.encoder.embed_texts([str(text) for text in texts])

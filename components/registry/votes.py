@@ -1,4 +1,4 @@
-"""Votes of people who saw what two encoders find without knowing which was which; kept in the SQL store."""
+"""Blind votes on the results of two encoders, in the SQL store."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _TABLE = Table(
 
 
 class Vote(BaseModel):
-    """One person's choice.
+    """A person's choice.
 
     Attributes:
-        time: when, UTC.
-        first, second: names of both encoders; their hashes say which weights these were.
-        choice: whose pictures were better, or neither's.
-        image: name of the picture that the person had in mind; empty where none was marked.
+        time: time of the vote, UTC.
+        first, second: names of both encoders; the hashes identify their weights.
+        choice: the encoder with the better pictures.
+        image: name of the picture that the person looked for; empty if none was marked.
     """
 
     time: str = Field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -49,10 +49,10 @@ class Vote(BaseModel):
 
 
 class Wins(BaseModel):
-    """How often an encoder won against another; ties are left out.
+    """How often an encoder won against another, without ties.
 
     Attributes:
-        share: of the votes that were won; one half without votes.
+        share: share of votes that the encoder won; one half without votes.
         low, high: its 95% interval (Wilson).
     """
 
@@ -69,7 +69,7 @@ class Votes:
 
     Args:
         url: as `synthesize.store` in params.yaml.
-        must_exist: refuse to make a new file.
+        must_exist: raise if the file does not exist.
 
     Raises:
         InputError: the store cannot be reached.
@@ -99,14 +99,14 @@ class Votes:
         return self._database.read(read)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._database.close()
 
 
 def wins(votes: Sequence[Vote], sha256: str, against: str) -> Wins:
-    """How the encoder with weights `sha256` fared against the one with weights `against`.
+    """Votes for the encoder with weights `sha256` against the one with weights `against`.
 
-    Of a person's votes for one query the last counts.
+    A person's last vote on a query counts.
     """
     about = {
         (vote.user, vote.query): vote for vote in votes if {vote.first_sha256, vote.second_sha256} == {sha256, against}

@@ -1,7 +1,4 @@
-"""Tells another service that the champion changed: a signed POST as Standard Webhooks describes it.
-
-https://www.standardwebhooks.com. What is sent tells an index or a search service which version to load and why.
-"""
+"""Sends each change of champion to another service, as a signed POST (https://www.standardwebhooks.com)."""
 
 from __future__ import annotations
 
@@ -30,26 +27,25 @@ _SERVER_ERROR = 500
 
 
 def check_webhook(settings: Promote) -> None:
-    """Refuse settings that a message could not be signed with, before anything is promoted.
+    """Check before a promotion that a message can be signed.
 
     Raises:
-        InputError: there is an address and no secret, or the secret is not base64.
+        InputError: there is an address without a secret, or the secret is not base64.
     """
     if settings.webhook is not None:
         _signer()
 
 
 def announce(decision: Decision, settings: Promote) -> None:
-    """Send what was decided to `promote.webhook`, if the champion changed.
+    """Send the decision to `promote.webhook` if the champion changed; a failure is logged as a warning.
 
-    The promotion stands whether or not the other side hears of it; where it does not, that is a warning. A message that
-    is sent again, after a lost answer or a kill, has the same `webhook-id`, by which the receiver knows it.
+    A message that is sent again after a lost response or a kill has the same `webhook-id`.
     """
     if settings.webhook is None or decision.outcome not in _SENT:
         return
-    told = decision.model_dump(include=set(_FIELDS))
+    data = decision.model_dump(include=set(_FIELDS)) | {"headline": decision.headline}
     event = {"type": f"encoder.{decision.outcome.replace(' ', '_')}", "timestamp": decision.time}
-    body = json.dumps(event | {"data": told | {"headline": decision.headline}})
+    body = json.dumps(event | {"data": data})
     message, now = f"msg_{hashlib.sha256(body.encode()).hexdigest()[:32]}", datetime.now(UTC)
     headers = {
         "content-type": "application/json",
@@ -58,19 +54,21 @@ def announce(decision: Decision, settings: Promote) -> None:
         "webhook-signature": _signer().sign(message, now, body),
     }
     try:
-        retrying(_PATIENCE_S, _may_pass)(_post, settings.webhook, body, headers)
+        retrying(_PATIENCE_S, _is_transient)(_post, settings.webhook, body, headers)
     except httpx.HTTPError as error:
-        # Many services take whoever knows the whole address for its owner.
+        # Only the host is logged: the whole address of many services is a secret.
         host, status = urlsplit(settings.webhook).hostname, getattr(getattr(error, "response", None), "status_code", "")
-        _log.warning("the webhook at %s got no message (%s): send it yourself", host, status or type(error).__name__)
+        _log.warning(
+            "the webhook at %s did not accept the message (%s): send it yourself", host, status or type(error).__name__
+        )
 
 
 def _post(url: str, body: str, headers: dict[str, str]) -> None:
-    # Redirects are not followed: the secret's holder is the address that was written down.
+    # Redirects are not followed: only the configured address holds the secret.
     httpx.post(url, content=body, headers=headers, timeout=_TIMEOUT_S).raise_for_status()
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= _SERVER_ERROR
     return isinstance(error, httpx.TransportError)
@@ -82,5 +80,5 @@ def _signer() -> Webhook:
         return Webhook(secret)
     except (ValueError, EmptyWebhookSecretError):
         raise InputError(
-            f"promote.webhook is set, but {SECRET} holds no secret to sign with: set it to the receiver's, in base64"
+            f"promote.webhook is set, but {SECRET} has no signing secret: set it to the receiver's secret in base64"
         ) from None

@@ -1,6 +1,6 @@
-"""Runs in MLflow. No other package logs to them."""
+"""Runs in MLflow; no other package writes to them."""
 
-from components.tracking.address import STORE, make_client, nothing_tracked, tracking_uri
+from components.tracking.address import STORE, make_client, nothing_tracked, store_folder, tracking_uri
 from components.tracking.errors import explained, reason_of, shown_address
 from components.tracking.reference import RUN_FILE, add_metrics, training_run
 from components.tracking.run import TrackedRun, tracked_run
@@ -17,6 +17,7 @@ __all__ = [
     "nothing_tracked",
     "reason_of",
     "shown_address",
+    "store_folder",
     "tracked_run",
     "tracking_uri",
     "training_run",

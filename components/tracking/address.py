@@ -1,4 +1,4 @@
-"""The address of the MLflow server or database, and its client."""
+"""The address of the MLflow server or database, and a client that fails fast if it is unavailable."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.tracking.reaching import assert_database, assert_server
+from components.core.errors import InputError
+from components.core.retry import retrying
+from components.tracking.errors import environment, is_transient, reason_of, shown_address, wait_s
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 STORE = Path("mlruns")
 _EXPERIMENTS = "/.dvc/tmp/exps/"
-"""In a project's folder: where DVC runs experiments in copies that it deletes (`dvc exp run --temp`, its queue)."""
+"""Below a project: the temporary copies in which `dvc exp run --temp` and DVC's queue run experiments."""
 _SQLITE = "sqlite:///"
 _DATABASES = ("postgresql", "mysql", "mssql")
+_RESTART_S = 20.0
+"""How many seconds the server may be unavailable when a stage begins: enough for a restart."""
+_ONE_TRY = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 
 
 def store_folder() -> Path:
-    """`mlruns/` of the project, in which the copies that DVC makes for experiments keep their runs, too."""
+    """`mlruns/` of the project, also in a temporary copy that DVC makes for an experiment."""
     project, in_copy, _ = f"{Path.cwd()}/".partition(_EXPERIMENTS)
     return Path(project) / STORE if in_copy else STORE
 
@@ -31,29 +36,65 @@ def tracking_uri() -> str:
 
 
 def nothing_tracked() -> bool:
-    """Whether the store is a file that is not there yet; a client would make it."""
+    """Whether the store is a file that does not exist yet; a client would create it."""
     uri = tracking_uri()
     return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file()
 
 
 def make_client() -> MlflowClient:
-    """A client of the tracking store, which is made where it is missing.
+    """A client of the tracking store, which is created if it is missing.
 
     Raises:
-        InputError: it is a server or a database that does not answer.
+        InputError: the server or database is unavailable.
     """
     from mlflow import MlflowClient
 
-    # It prints the traceback of every error of its database that it also raises.
+    # It prints the traceback of each database error that it also raises.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     store_folder().mkdir(exist_ok=True)
     uri = tracking_uri()
     if uri.startswith(_DATABASES):
-        assert_database(uri)
-    # MLflow keeps one store per address for the life of a process, whatever folder that process has gone to since.
+        _check_database(uri)
+    # MLflow keeps one store per address for the life of a process, even if the process changes its folder.
     if uri.startswith(_SQLITE) and not uri.startswith(f"{_SQLITE}/"):
         uri = f"{_SQLITE}{Path(uri.removeprefix(_SQLITE)).resolve()}"
     client = MlflowClient(uri)
     if uri.startswith("http"):
-        assert_server(client, uri)
+        _check_server(client, uri)
     return client
+
+
+def _check_server(client: MlflowClient, uri: str) -> None:
+    """Raise `InputError` if an MLflow server is unavailable; a refusal is left to the next call."""
+    from mlflow.exceptions import MlflowException
+
+    def request() -> None:
+        with environment(_ONE_TRY):
+            client.search_experiments(max_results=1)
+
+    try:
+        retrying(min(wait_s(), _RESTART_S), is_transient, longest_s=2)(request)
+    except MlflowException as error:
+        if is_transient(error):
+            raise _unavailable(uri, error) from error
+
+
+def _check_database(uri: str) -> None:
+    """Raise `InputError` if a database does not accept a connection."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        engine = create_engine(uri, poolclass=NullPool)
+        again = retrying(min(wait_s(), _RESTART_S), lambda error: isinstance(error, OperationalError), longest_s=2)
+        again(lambda: engine.connect().close())
+    except (SQLAlchemyError, ImportError) as error:
+        raise _unavailable(uri, error) from error
+
+
+def _unavailable(uri: str, error: Exception) -> InputError:
+    return InputError(
+        f"MLFLOW_TRACKING_URI: {shown_address(uri)} does not answer ({reason_of(error)}): start the server, or correct "
+        "the address"
+    )

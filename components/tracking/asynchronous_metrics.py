@@ -1,30 +1,29 @@
-"""Sends the metrics of a run to MLflow from a thread of its own, so that training never waits for the server.
+"""Sends a run's metrics to MLflow from a background thread, so that training never waits for the server.
 
-Own code beside MLflow's asynchronous logging, whose queue is lost with the process.
+MLflow's own asynchronous logging is not used: it drops a batch when the server is unavailable for longer than the
+client's retries, and sends batches out of order.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from components.core.retry import retrying
 from components.tracking.address import tracking_uri
-from components.tracking.batches import MOST
-from components.tracking.errors import shown_address
-from components.tracking.retry_policy import is_transient
+from components.tracking.errors import is_transient, shown_address
+from components.tracking.offline_spool import BATCH
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
 class AsynchronousMetrics:
-    """Sends the metrics of one run from a thread of its own, in order, again and again while the server is away.
+    """A queue of one run's metrics and the thread that sends it in order, with retries while the server is unavailable.
 
-    Sending a metric twice is no harm: MLflow knows it by run, name, step, time and value.
+    A metric that is sent twice is stored once: MLflow identifies it by run, name, step, time and value.
     """
 
     def __init__(self, client: MlflowClient, run_id: str) -> None:
@@ -37,10 +36,10 @@ class AsynchronousMetrics:
         self._sender: threading.Thread | None = None
 
     def put(self, metrics: Sequence[Any]) -> None:
-        """Take MLflow metrics and return at once.
+        """Queue MLflow metrics and return at once.
 
         Raises:
-            MlflowException: the server refused metrics that were put before.
+            MlflowException: the server refused earlier metrics.
         """
         self._raise_refusal()
         with self._changed:
@@ -50,15 +49,13 @@ class AsynchronousMetrics:
                 self._sender.start()
 
     def drain(self, within_s: float) -> list[Any]:
-        """Wait until all is sent; returns what the server did not take in that time, and stops sending.
+        """Wait at most `within_s` seconds for the queue to be sent, then stop; returns the metrics that were not sent.
 
         Raises:
             MlflowException: the server refused metrics.
         """
-        end = time.monotonic() + within_s
         with self._changed:
-            while self._waiting and (remaining := end - time.monotonic()) > 0:
-                self._changed.wait(remaining)
+            self._changed.wait_for(lambda: not self._waiting, within_s)
             left = list(self._waiting)
         if left:
             self._giving_up.set()
@@ -71,10 +68,16 @@ class AsynchronousMetrics:
             raise refusal
 
     def _send_all(self) -> None:
-        while batch := self._next():
+        send = retrying(math.inf, is_transient, self._warning, first_s=1, longest_s=15, stopped=self._giving_up)
+        while True:
+            with self._changed:
+                batch = self._waiting[:BATCH]
+                if not batch or self._giving_up.is_set():
+                    self._sender = None
+                    return
             refusal = None
             try:
-                self._send(batch)
+                send(self._client.log_batch, self._run_id, metrics=batch)
             except Exception as error:
                 if is_transient(error):
                     continue
@@ -84,17 +87,5 @@ class AsynchronousMetrics:
                 del self._waiting[: len(batch)]
                 self._changed.notify_all()
 
-    def _next(self) -> list[Any]:
-        """What is to be sent next; nothing ends the thread, and the next `put` starts another."""
-        with self._changed:
-            batch = [] if self._giving_up.is_set() else self._waiting[:MOST]
-            if not batch:
-                self._sender = None
-            return batch
-
-    def _send(self, batch: list[Any]) -> None:
-        again = retrying(math.inf, is_transient, self._told, first_s=1, longest_s=15, stopped=self._giving_up)
-        again(self._client.log_batch, self._run_id, metrics=batch)
-
-    def _told(self, _error: BaseException) -> str:
+    def _warning(self, _error: BaseException) -> str:
         return f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"

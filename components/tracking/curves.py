@@ -1,4 +1,4 @@
-"""Reads loss curves from MLflow for the report, and logs the comparison there; failures of MLflow are only warnings."""
+"""Reads loss curves from MLflow for the report, and logs the comparison; failures of MLflow are only warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.core.settings import Settings
 from components.tracking import make_client, tracked_run, training_run
-from components.tracking.retry_policy import SOON_S, fail_fast
+from components.tracking.errors import SOON_S, fail_fast
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 Points = list[tuple[int, float]]
 CURVES = ("loss/", "validation/")
-"""How the names of metrics begin that are curves worth a plot."""
+"""Prefixes of the metrics that are plotted."""
 _LONGEST = 300
-"""Points of a curve that a plot can show."""
+"""Largest number of points of a plotted curve."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Curves:
 
     Attributes:
         found: encoder -> metric -> (step, value), in order of steps.
-        missing: encoder -> why it has none.
+        missing: encoder -> the reason why it has no curves.
         runs: encoder -> the id of the run that trained it.
     """
 
@@ -38,7 +38,7 @@ class Curves:
 
 
 def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
-    """Losses and early metrics of the runs that trained `encoders`, as far as MLflow has them."""
+    """Losses and validation metrics of the runs that trained `encoders`, if MLflow has them."""
     curves = Curves(runs=run_ids(models, encoders))
     curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
     if not curves.runs:
@@ -48,7 +48,7 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
             client = make_client()
             for encoder, run_id in curves.runs.items():
                 _add(curves, client, encoder, run_id)
-        # Any failure of a store that is out of reach, from a library's own to the network's.
+        # An unreachable store fails with errors of MLflow, its database or the network.
         except Exception as error:
             left = [encoder for encoder in curves.runs if encoder not in curves.found | curves.missing]
             curves.missing.update(
@@ -58,9 +58,8 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
 
 
 def run_ids(models: Path, encoders: Sequence[str]) -> dict[str, str]:
-    """Encoder -> the run that trained it, for those that say so."""
-    found = {encoder: training_run(models / encoder) for encoder in encoders}
-    return {encoder: run_id for encoder, run_id in found.items() if run_id}
+    """Encoder -> the run that trained it, for encoders with a `run.json`."""
+    return {encoder: run_id for encoder in encoders if (run_id := training_run(models / encoder))}
 
 
 def _add(curves: Curves, client: MlflowClient, encoder: str, run_id: str) -> None:
@@ -71,20 +70,20 @@ def _add(curves: Curves, client: MlflowClient, encoder: str, run_id: str) -> Non
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        curves.missing[encoder] = "this MLflow store does not know its run"
+        curves.missing[encoder] = "its run is not in this MLflow store"
         return
-    found = {
+    points = {
         name: _thinned(sorted((metric.step, metric.value) for metric in client.get_metric_history(run_id, name)))
         for name in sorted(names)
     }
-    if found:
-        curves.found[encoder] = found
+    if points:
+        curves.found[encoder] = points
     else:
         curves.missing[encoder] = "its run has no losses"
 
 
 def _thinned(points: Points) -> Points:
-    """At most `_LONGEST` of the points at even distances, the first and the last among them."""
+    """At most `_LONGEST` evenly spaced points, including the first and the last."""
     if len(points) <= _LONGEST:
         return points
     return [points[round(place * (len(points) - 1) / (_LONGEST - 1))] for place in range(_LONGEST)]
@@ -101,15 +100,15 @@ def log_comparison(
     """Log a finished comparison as a run of the world's experiment with the stage `compare`.
 
     Args:
-        settings: its blocks `evaluate`, `compare` and `promote` are the run's parameters.
-        inputs: name -> file or folder that was compared.
+        settings: the sections `evaluate`, `compare` and `promote` become the run's parameters.
+        inputs: name -> compared file or folder.
         artifacts: files of the report.
         tables: name -> column -> values; MLflow's view of tables puts those of several runs side by side.
-        figures: name -> plot, each logged as a page that needs no network.
+        figures: name -> plot, each logged as a self-contained page.
         runs: encoder -> the run that trained it, for tags.
 
     Returns:
-        The run's id; None where MLflow failed, which is told in one line: the report on disk is what counts.
+        The run's id; None if MLflow failed, which is printed in one line, because the report on disk is complete.
     """
     params = settings.model_dump(mode="json", include={"encoders", "evaluate", "compare", "promote"})
     try:
@@ -124,7 +123,6 @@ def log_comparison(
                 page = f"plots/{name}.html"
                 client.log_figure(run.id, figure, page, save_kwargs={"include_plotlyjs": True})
             return run.id
-    # As above: MLflow raises errors of its own, of its database and of the network.
     except Exception as error:
         fault = type(error.__cause__ or error).__name__
         print(f"MLflow has no record of this comparison ({fault}); the report is complete on disk")

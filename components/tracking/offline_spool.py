@@ -1,4 +1,4 @@
-"""The offline spool: what could not be sent to MLflow waits as files, which the next run, promotion or sweep sends."""
+"""The offline spool: files with data for an unavailable MLflow server, which the next run or promotion sends."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from more_itertools import chunked
+
 from components.core.files import atomic_file
 from components.core.provenance import path_hash
-from components.tracking.artifact import upload
-from components.tracking.batches import log_metrics
-from components.tracking.retry_policy import fail_fast, is_transient
+from components.tracking.errors import fail_fast, is_transient
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 FOLDER = Path("state/unsent")
+BATCH = 1000
+"""Metrics that MLflow accepts in one request."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,20 +32,19 @@ def keep(
     end_ms: int | None = None,
     folder: Path = FOLDER,
 ) -> Path:
-    """Write to the spool what could not be sent for a run.
+    """Write data of a run that could not be sent to the spool; returns the file.
 
     Args:
-        run_id: the run.
-        metrics: its last metrics, or those that came after its end.
-        artifacts: files and folders that were to be copied; they stay where they are.
-        status: how it ended; None when it had ended before.
-        end_ms: when it ended, in ms since 1970.
-        folder: where to write.
+        metrics: its last metrics, or metrics that were logged after its end.
+        artifacts: files and folders to upload; only their paths and hashes are stored.
+        status: final status of the run; None if it had ended before.
+        end_ms: end of the run, in ms since 1970.
+        folder: folder of the spool.
     """
     rows = [[metric.key, metric.value, metric.timestamp, metric.step] for metric in metrics]
     files = [[str(path), path_hash(path)] for path in artifacts]
     content = {"status": status, "end_ms": end_ms, "artifacts": files, "metrics": rows}
-    # A run ends once, and is evaluated as often as people like.
+    # A run ends once, but may be evaluated several times.
     path = folder / (f"{run_id}.json" if status else f"{run_id}.{time.time_ns()}.json")
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content) + "\n", "utf-8")
@@ -56,14 +57,14 @@ def waiting(folder: Path = FOLDER) -> list[Path]:
 
 
 def run_of(path: Path) -> str:
-    """The run that a file of `waiting` is about."""
+    """The id of the run of a spool file."""
     return path.name.partition(".")[0]
 
 
 def send(client: MlflowClient, folder: Path = FOLDER) -> list[str]:
-    """Send what `keep` wrote and remove the files; returns the runs' ids. A server that is still away is no error.
+    """Send the spool and remove its files; returns the runs' ids.
 
-    A run that the server does not know, as after a change of server, keeps its file.
+    Files are kept if the server is still unavailable or does not have their run.
     """
     from mlflow.exceptions import MlflowException
     from requests import RequestException
@@ -95,6 +96,24 @@ def _send(client: MlflowClient, run_id: str, content: dict[str, Any]) -> None:
         if path.exists() and path_hash(path) == digest:
             upload(client, run_id, path)
         else:
-            _LOG.warning("%s has changed since run %s wrote it: the run in MLflow lacks it", path, run_id)
+            _LOG.warning("%s has changed since run %s wrote it, so it is missing in MLflow", path, run_id)
     if content["status"]:
         client.set_terminated(run_id, content["status"], content["end_ms"])
+
+
+def log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Any]) -> None:
+    """Log any number of MLflow metrics into a run.
+
+    Raises:
+        MlflowException: the server refused, or is unavailable.
+    """
+    for batch in chunked(metrics, BATCH):
+        client.log_batch(run_id, metrics=batch)
+
+
+def upload(client: MlflowClient, run_id: str, path: Path) -> None:
+    """Copy a file, or a folder with its name, into a run's artifacts; existing artifacts are replaced."""
+    if path.is_dir():
+        client.log_artifacts(run_id, str(path), path.name)
+    else:
+        client.log_artifact(run_id, str(path))

@@ -11,17 +11,15 @@ from typing import Any
 from components.core.errors import InputError
 from components.tracking import offline_spool
 from components.tracking.address import make_client, tracking_uri
-from components.tracking.batches import log_metrics
-from components.tracking.errors import reason_of, shown_address
-from components.tracking.retry_policy import SOON_S, fail_fast, is_transient
+from components.tracking.errors import SOON_S, fail_fast, is_transient, reason_of, shown_address
 
 RUN_FILE = "run.json"
-"""Beside an encoder: the run that trained it, as `TrackedRun.reference` gives it."""
+"""File in an encoder's folder: `TrackedRun.reference` of the run that trained it."""
 _LOG = logging.getLogger(__name__)
 
 
 def training_run(encoder: Path) -> str:
-    """The id of the run that trained the encoder in that folder; empty where none is known."""
+    """The id of the run that trained the encoder in a folder; empty if there is none."""
     try:
         return str(json.loads((encoder / RUN_FILE).read_text("utf-8"))["run_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -31,16 +29,15 @@ def training_run(encoder: Path) -> str:
 def add_metrics(
     encoder: Path, metrics: Mapping[str, float], tables: Mapping[str, Mapping[str, list[Any]]] | None = None
 ) -> None:
-    """Log an encoder's evaluation into the run that trained it, so that MLflow compares methods by it.
+    """Log an encoder's evaluation into the run that trained it, so that MLflow can compare methods.
 
-    Metrics that a server which is away cannot take wait in a file for the next run, promotion or sweep. An encoder
-    that no tracked stage trained (no `run.json` in its folder), and a run that the store does not know, are passed
-    over: the results on disk are what counts.
+    If the server is unavailable, the metrics are written to the spool. Nothing is logged for an encoder without
+    `run.json`, or if the store does not have its run; the results on disk are enough.
 
     Args:
         encoder: the encoder's folder.
         metrics: full metric name -> value.
-        tables: name -> column -> values, for MLflow's view of tables; one that the run has stays as it is.
+        tables: name -> column -> values, for MLflow's view of tables; a table that the run already has is not replaced.
     """
     from mlflow.entities import Metric
     from mlflow.exceptions import MlflowException
@@ -56,14 +53,16 @@ def add_metrics(
     try:
         with fail_fast(SOON_S):
             client = make_client()
-            log_metrics(client, run_id, batch)
-            known = {found.path for found in client.list_artifacts(run_id)} if tables else set()
+            offline_spool.log_metrics(client, run_id, batch)
+            existing = {artifact.path for artifact in client.list_artifacts(run_id)} if tables else set()
             for name, table in (tables or {}).items():
-                if f"{name}.json" not in known:
+                if f"{name}.json" not in existing:
                     client.log_table(run_id, dict(table), f"{name}.json")
     except (MlflowException, InputError) as error:
         if isinstance(error, InputError) or is_transient(error):
             path = offline_spool.keep(run_id, batch, [])
-            _LOG.warning("%s is away: the evaluation of %s waits in %s; the next run sends it", where, encoder, path)
+            _LOG.warning(
+                "%s is unavailable: the evaluation of %s waits in %s; the next run sends it", where, encoder, path
+            )
         elif error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
             _LOG.warning("%s refuses the evaluation of %s (%s)", where, encoder, reason_of(error))

@@ -1,4 +1,4 @@
-"""`tracked_run`, the MLflow run around a stage: parameters, inputs, metrics, artifacts and how it ended."""
+"""`tracked_run`, the MLflow run around a stage: parameters, inputs, metrics, artifacts and final status."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import InputError
@@ -19,11 +21,17 @@ from components.core.provenance import path_hash
 from components.core.settings import Settings
 from components.tracking import offline_spool
 from components.tracking.address import make_client, store_folder, tracking_uri
-from components.tracking.artifact import upload
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
-from components.tracking.errors import reason_of, shown_address
-from components.tracking.retry_policy import call_with_retries, fail_fast, is_full, is_transient, wait_s
-from components.tracking.stopping import Killed, stopped_by_signals
+from components.tracking.errors import (
+    call_with_retries,
+    fail_fast,
+    is_full,
+    is_transient,
+    reason_of,
+    shown_address,
+    wait_s,
+)
+from components.tracking.offline_spool import upload
 from components.tracking.tags import input_tags, run_tags
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TrackedRun:
-    """One MLflow run, addressed by its id alone; metrics are buffered and sent in batches while the stage works on."""
+    """One MLflow run; metrics are buffered and sent in batches while the stage continues."""
 
     def __init__(self, client: MlflowClient, run_id: str, experiment: str) -> None:
         self._client = client
@@ -46,14 +54,14 @@ class TrackedRun:
         self.experiment = experiment
 
     def reference(self) -> dict[str, str]:
-        """What a stage writes beside its output so that others find the run."""
+        """The run's id, experiment and server; a stage writes them next to its output."""
         return {"run_id": self.id, "experiment": self.experiment, "tracking_uri": shown_address(tracking_uri())}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Note metrics; they are sent when enough have come together, and when the run ends.
+        """Buffer metrics; they are sent in batches and when the run ends.
 
         Raises:
-            MlflowException: the server refused earlier ones. That it is away raises nothing.
+            MlflowException: the server refused earlier metrics. An unavailable server is not an error.
         """
         from mlflow.entities import Metric
         from mlflow.utils.time import get_current_time_millis
@@ -65,10 +73,10 @@ class TrackedRun:
             self._asynchronous_metrics.put(batch)
 
     def flush(self, within_s: float | None = None) -> list[Any]:
-        """Send what `log_metrics` noted; returns the metrics for which the server stayed away too long.
+        """Send the buffered metrics; returns those that an unavailable server did not accept in time.
 
         Args:
-            within_s: how long to wait for a server that is away, in seconds; `wait_s` when not given.
+            within_s: seconds to wait for an unavailable server; `wait_s()` by default.
 
         Raises:
             MlflowException: the server refused metrics.
@@ -79,7 +87,7 @@ class TrackedRun:
         return self._asynchronous_metrics.drain(wait_s() if within_s is None else within_s)
 
     def log_params(self, params: Mapping[str, object]) -> None:
-        """Log settings; nested ones get dotted names."""
+        """Log settings; nested settings get dotted names."""
         from mlflow.entities import Param
 
         flat = [Param(name, str(value)[:6000]) for name, value in _flat(params)]
@@ -88,7 +96,7 @@ class TrackedRun:
             call_with_retries(partial(self._client.log_batch, self.id, params=batch), wait_s())
 
     def log_dataset(self, name: str, path: Path, digest: str) -> None:
-        """Record a file or folder as an input dataset of the run, known by its content hash."""
+        """Record a file or folder as an input dataset of the run, with its content hash."""
         from mlflow.entities import Dataset, DatasetInput
 
         source = json.dumps({"uri": str(path)})
@@ -96,11 +104,11 @@ class TrackedRun:
         call_with_retries(lambda: self._client.log_inputs(self.id, inputs), wait_s())
 
     def log_output(self, path: Path) -> None:
-        """Record the content hash of a file or folder that the stage wrote."""
+        """Record the content hash of an output file or folder."""
         self.set_tags({f"output.{path.stem}": str(path), f"output.{path.stem}.sha256": path_hash(path)})
 
     def log_speed(self, rows: int, begun: float) -> None:
-        """Log seconds since `begun`, of `time.monotonic`, and rows per second."""
+        """Log the seconds since `begun` (of `time.monotonic`) and rows per second."""
         seconds = time.monotonic() - begun
         self.log_metrics({"seconds": seconds, "rows_per_second": rows / seconds if seconds else 0.0})
 
@@ -110,7 +118,7 @@ class TrackedRun:
             call_with_retries(partial(self._client.set_tag, self.id, name, value), wait_s())
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file, or a folder under its own name, into the run's artifacts; at its end if the server is away."""
+        """Copy a file, or a folder with its name, into the run's artifacts; at its end if the server is unavailable."""
         try:
             upload(self._client, self.id, path)
         except Exception as error:
@@ -119,15 +127,15 @@ class TrackedRun:
             self._late.append(path)
 
     def end(self, status: str) -> None:
-        """Send the last metrics and the status; what a server that is away cannot take goes into a file.
+        """Send the last metrics and the status; if the server is unavailable, write them to the spool.
 
         Raises:
-            MlflowException: the server refused metrics; the status is set all the same.
+            MlflowException: the server refused metrics; the status is set nevertheless.
         """
         from mlflow.utils.time import get_current_time_millis
 
         ended = get_current_time_millis()
-        # Who is told to stop has little time.
+        # A process that is asked to stop has little time.
         within_s = _KILLED_WAIT_S if status == "KILLED" else wait_s()
         left: list[Any] = []
         try:
@@ -145,7 +153,7 @@ class TrackedRun:
                 raise
         path = offline_spool.keep(self.id, left, self._late, status, ended)
         where = shown_address(tracking_uri())
-        _LOG.warning("%s is away: the end of run %s waits in %s; the next run sends it", where, self.id, path)
+        _LOG.warning("%s is unavailable: the end of run %s waits in %s; the next run sends it", where, self.id, path)
 
     def _finish(self, status: str, ended: int) -> None:
         while self._late:
@@ -158,44 +166,72 @@ class TrackedRun:
 def tracked_run(
     stage: str, name: str, settings: Settings, params: Mapping[str, object], inputs: Mapping[str, Path]
 ) -> Iterator[TrackedRun]:
-    """A run for the length of the block: FINISHED when it succeeds, FAILED when it raises, KILLED when told to stop.
+    """An MLflow run around a block: FINISHED if it succeeds, FAILED if it raises, KILLED on SIGTERM or Ctrl-C.
 
     Args:
         stage: the pipeline's stage, a tag.
         name: the run's name: the encoder or method.
         settings: `world.name` is the experiment.
-        params: logged as the run's parameters.
+        params: parameters of the run.
         inputs: name -> file or folder; their hashes become tags.
 
     Raises:
-        InputError: the tracking server does not answer as the run begins.
-        OSError: the tracking database is a file on a disk that is full.
+        InputError: the tracking server is unavailable when the run begins.
+        OSError: the disk of the tracking database is full.
     """
     tags = run_tags(stage, name) | input_tags(inputs)
-    with _telling_of_a_full_disk():
+    with _full_disk_as_os_error():
         tracked = _begin(settings.world.name, name, tags)
         status = "FAILED"
-        # It retries by itself, and otherwise each of its calls would hold the stage up for minutes.
-        with fail_fast(), stopped_by_signals() as ignore_stops:
+        # Calls are retried here; with MLflow's own retries each would block the stage for minutes.
+        with fail_fast(), _killed_by_sigterm() as ignore_sigterm:
             try:
                 tracked.log_params(params)
                 for key, path in inputs.items():
                     tracked.log_dataset(key, path, tags[f"input.{key}.sha256"])
                 yield tracked
                 status = "FINISHED"
-            except (Killed, KeyboardInterrupt) as stop:
+            except (_Killed, KeyboardInterrupt) as stop:
                 status = "KILLED"
                 if isinstance(stop, KeyboardInterrupt):
                     raise
                 raise SystemExit(128 + signal.SIGTERM) from None
             finally:
-                ignore_stops()
+                ignore_sigterm()
                 tracked.end(status)
 
 
+class _Killed(BaseException):
+    """The process received SIGTERM; not an `Exception`, so that no handler swallows it."""
+
+
 @contextmanager
-def _telling_of_a_full_disk() -> Iterator[None]:
-    """Have a database in a file fail on a full disk as other files do."""
+def _killed_by_sigterm() -> Iterator[Callable[[], None]]:
+    """Raise `_Killed` in the main thread on SIGTERM; the old handler is restored afterwards.
+
+    Yields a function after which SIGTERM is ignored, so that no signal interrupts the end of the run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+
+    def ignore() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        ignore()
+        raise _Killed
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield ignore
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _full_disk_as_os_error() -> Iterator[None]:
+    """Raise `OSError`, as other files do, if the disk of a database file is full."""
     try:
         yield
     except InputError:
@@ -218,15 +254,15 @@ def _begin(experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
             raise
         where = shown_address(tracking_uri())
         raise InputError(
-            f"MLFLOW_TRACKING_URI: {where} takes no run ({reason_of(error)}): run `cliptune doctor`"
+            f"MLFLOW_TRACKING_URI: {where} accepts no run ({reason_of(error)}): run `cliptune doctor`"
         ) from None
     return TrackedRun(client, run.info.run_id, experiment)
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     if tracking_uri().startswith("http"):
         return str(client.create_experiment(name))
     # Without a location MLflow would write artifacts to ./mlruns/<id>, mixed with its database.

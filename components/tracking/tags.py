@@ -12,7 +12,7 @@ from components.core.provenance import git_commit, locked_hashes, path_hash
 from components.core.worker_identity import new_worker
 
 PARENT_RUN = "CLIPTUNE_PARENT_RUN"
-"""Environment variable with the run id that new runs are nested under."""
+"""Environment variable: id of the parent of new runs."""
 
 
 def run_tags(stage: str, name: str) -> dict[str, str]:
@@ -36,7 +36,7 @@ def run_tags(stage: str, name: str) -> dict[str, str]:
 
 
 def input_tags(inputs: Mapping[str, Path]) -> dict[str, str]:
-    """For every input its path, its SHA-256 and, where dvc.lock knows it, DVC's MD5."""
+    """Path, SHA-256 and, if it is in dvc.lock, MD5 of each input."""
     tags: dict[str, str] = {}
     locked = locked_hashes()
     for key, path in inputs.items():

@@ -34,6 +34,7 @@ from components.tracking import TrackedRun, tracked_run
 from components.validation.joining import JoinedAnswers, join_answers
 from components.validation.measuring.probes import Probes, find_probes
 from components.validation.reporting.histograms import TextHistograms
+from components.validation.reporting.prompts import prompts_of
 from components.validation.reporting.report import RejectedRow, TableReport, Tally, sample_rows
 from components.validation.rules import Rule, add_columns, measured, row_rules, share_rules
 from components.validation.suites import Suites
@@ -88,7 +89,7 @@ def run(
     probes = probes or find_probes(settings, files.evaluation, files.leaks)
     report = _validate(table, settings, files, probes)
     summary, docs = files.quarantine / name / folders.SUMMARY, files.docs / name
-    write_json(summary, report.summary())
+    write_json(summary, report.summary() | {"prompts": prompts_of(table, settings)})
     report.write_docs(docs)
     report.show()
     if tracked is not None:

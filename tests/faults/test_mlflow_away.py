@@ -17,7 +17,7 @@ from components.core.settings import load_settings
 from components.encoders.adapter.encoder import Encoder
 from components.sweeping.tracked_runs import sweep_runs
 from components.tracking import RUN_FILE, tracked_run
-from components.tracking.retry_policy import WAIT
+from components.tracking.errors import WAIT
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import tracking_server
 from tests.support.stage_project import make_trainable, write_params

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core.settings import load_settings
-from components.registry import locks, promotion
+from components.registry import promotion
 
 _PATIENCE = 900.0
 
 
 def main(go: Path, ready: Path) -> None:
     """Promote; print the decision as JSON."""
-    take = locks.held
+    take = promotion.promotion_lock
 
     def when_told(*arguments: Any) -> Any:
         ready.touch()
@@ -29,7 +29,7 @@ def main(go: Path, ready: Path) -> None:
             time.sleep(0.01)
         return take(*arguments)
 
-    locks.held = when_told
+    promotion.promotion_lock = when_told
     print(promotion.promote(load_settings()).model_dump_json())
 
 

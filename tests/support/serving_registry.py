@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from components.core.files import write_json
 from components.encoders.adapter.encoder import Encoder
-from components.registry.model import CHAMPION, SHA_TAG, Parts, register
+from components.registry.model import CHAMPION, SHA_TAG, VersionFiles, register
 from components.tracking import make_client
 
 MODEL = "text-encoder"
@@ -20,7 +20,7 @@ def register_champion(encoder: Encoder, alias: str | None = CHAMPION) -> str:
         folder = Path(name)
         encoder.save(folder / "encoder")
         write_json(folder / "metrics.json", {})
-        parts = Parts(folder / "encoder", folder / "metrics.json", "a card", folder / "none")
+        parts = VersionFiles(folder / "encoder", folder / "metrics.json", "a card", folder / "none")
         run = client.create_run("0").info.run_id
         version = register(client, MODEL, parts, run_id=run, tags={SHA_TAG: encoder.sidecar.weights_sha256})
     if alias is not None:

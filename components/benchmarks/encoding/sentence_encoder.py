@@ -92,7 +92,7 @@ def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
         raise InputError(
             f"{folder} cannot be loaded as a sentence encoder ({told}): fetch or export it again"
         ) from None
-    return EncoderUnderTest(_as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
+    return EncoderUnderTest(as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
 
 
 def _refuse_pickles(folder: Path) -> None:
@@ -110,5 +110,6 @@ def _hash(folder: Path) -> str:
     return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), file_hash(path))))
 
 
-def _as_file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name) or "sentence-encoder"
+def as_file_name(name: str) -> str:
+    """An encoder's name as part of a file name."""
+    return re.sub(r"[^\w.@-]+", "-", name) or "sentence-encoder"

@@ -1,4 +1,4 @@
-"""What an export format declares."""
+"""The declaration of an export format."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from components.encoders.adapter.encoder import Encoder, Vectors
 
 
 @dataclass(frozen=True)
-class Features:
-    """Unit vectors of texts `[texts, dim]` and images `[images, dim]`; no images of what holds the text tower alone."""
+class ExportedVectors:
+    """Unit vectors of texts `[texts, dim]` and images `[images, dim]`; no images if only the text tower is exported."""
 
     texts: Vectors
     images: Vectors | None = None
@@ -21,22 +21,22 @@ class Features:
 
 @dataclass(frozen=True)
 class Format:
-    """One library's way to keep an encoder.
+    """A folder layout that another library loads.
 
     Attributes:
-        name: the format's name and its file's.
-        refuse: raises `InputError` for an encoder that the library has no class for.
+        name: the format's name, which is also the name of its file.
+        refuse: raises `InputError` for an encoder that the library cannot represent.
         write: fills an empty folder.
-        read: loads the folder with the library itself, tokenizer and image preparation too, and gives the features.
-        usage: how to load the folder, as Python; `{folder}` stands for it.
-        notes: where the library treats inputs otherwise than this project does.
-        rounded: whether its weights are rounded, so that features differ, which costs what the export then tells.
+        read: loads the folder with the library itself, including tokenizer and image preparation; returns vectors.
+        usage: Python code that loads the folder; `{folder}` is its placeholder.
+        notes: differences between the library's input processing and this project's.
+        rounded: whether the weights are rounded, so that vectors differ and the export reports the loss.
     """
 
     name: str
     refuse: Callable[[Encoder], None]
     write: Callable[[Encoder, Path], None]
-    read: Callable[[Path, Sequence[str], Sequence[Image.Image]], Features]
+    read: Callable[[Path, Sequence[str], Sequence[Image.Image]], ExportedVectors]
     usage: str
     notes: tuple[str, ...] = ()
     rounded: bool = False

@@ -2,19 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import open_clip
 import torch
 from PIL import Image
+from torch import Tensor
 
+from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.registry.formats import clip_weights
-from components.registry.formats.format import Features, Format
+from components.encoders.adapter.tokens import ClipTokenizer
+from components.registry.formats.format import ExportedVectors, Format
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"
+_SIZES = {"layers", "width", "mlp_ratio"}
+_SAME = {
+    "vision_cfg": (open_clip.CLIPVisionCfg, _SIZES | {"head_width", "patch_size", "image_size", "patch_dropout"}),
+    "text_cfg": (open_clip.CLIPTextCfg, _SIZES | {"heads", "context_length", "vocab_size", "eos_id"}),
+}
+"""Tower -> the class of its settings, and the settings that may have any value in `CLIPModel`."""
+_BLOCK = {
+    "ln_1": "layer_norm1",
+    "ln_2": "layer_norm2",
+    "attn.out_proj": "self_attn.out_proj",
+    "mlp.c_fc": "mlp.fc1",
+    "mlp.c_proj": "mlp.fc2",
+}
+_TEXT = {
+    "token_embedding.weight": "embeddings.token_embedding.weight",
+    "positional_embedding": "embeddings.position_embedding.weight",
+    "ln_final.weight": "final_layer_norm.weight",
+    "ln_final.bias": "final_layer_norm.bias",
+}
+_VISION = {
+    "class_embedding": "embeddings.class_embedding",
+    "conv1.weight": "embeddings.patch_embedding.weight",
+    "positional_embedding": "embeddings.position_embedding.weight",
+    "ln_pre.weight": "pre_layrnorm.weight",
+    "ln_pre.bias": "pre_layrnorm.bias",
+    "ln_post.weight": "post_layernorm.weight",
+    "ln_post.bias": "post_layernorm.bias",
+}
+
+
+def refuse(encoder: Encoder) -> None:
+    """Refuse an encoder that is not a `CLIPModel`.
+
+    Raises:
+        InputError: a tower is of another kind; the message names the setting.
+    """
+    name, config = encoder.sidecar.name, encoder.sidecar.architecture
+    where = f"'{name}' cannot be a CLIPModel of transformers"
+    fix = "use `--format open_clip`, or serve it with `cliptune serve`"
+    if "language_model" in config["text_cfg"]:
+        raise InputError(
+            f"{where}: its text tower is an adapted language model with a projection of its own: serve it with "
+            "`cliptune serve`, or export an encoder with CLIP's own text tower"
+        )
+    if not isinstance(encoder.tokenizer, ClipTokenizer):
+        raise InputError(f"{where}: its tokenizer is not CLIP's: {fix}")
+    for tower, (settings, free) in _SAME.items():
+        defaults = {field.name: field.default for field in fields(settings)}
+        for key, value in config[tower].items():
+            if key not in free and value != defaults.get(key):
+                raise InputError(f"{where}: its {tower}.{key} is {value}, which that class does not support: {fix}")
+    if not all(isinstance(config["vision_cfg"].get(key, 0), int) for key in ("layers", "image_size", "patch_size")):
+        raise InputError(f"{where}: its image tower is not a square vision transformer: {fix}")
 
 
 def _write(encoder: Encoder, folder: Path) -> None:
@@ -22,8 +78,8 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
     byte_pairs = open_clip.SimpleTokenizer(context_length=encoder.sidecar.context_length)
     start, end = byte_pairs.sot_token_id, byte_pairs.eot_token_id
-    model = CLIPModel(CLIPConfig(**clip_weights.configuration(encoder, start, end)))
-    model.load_state_dict(clip_weights.weights(encoder), strict=True)
+    model = CLIPModel(CLIPConfig(**_configuration(encoder, start, end)))
+    model.load_state_dict(_weights(encoder), strict=True)
     model.save_pretrained(folder)
     clip_tokenizer(byte_pairs, encoder.sidecar.context_length).save_pretrained(folder)
     size = encoder.sidecar.image_size
@@ -36,7 +92,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
 
 def clip_tokenizer(byte_pairs: open_clip.SimpleTokenizer, context_length: int) -> Any:
-    """The same byte pairs with the same ids, in transformers' class; only the two special tokens have other names."""
+    """open_clip's byte pairs with the same ids in transformers' class; only the two special tokens are renamed."""
     from transformers import CLIPTokenizer
 
     renamed = {byte_pairs.sot_token_id: _START, byte_pairs.eot_token_id: _END}
@@ -45,19 +101,104 @@ def clip_tokenizer(byte_pairs: open_clip.SimpleTokenizer, context_length: int) -
 
 
 @torch.inference_mode()
-def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> Features:
+def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> ExportedVectors:
     from transformers import CLIPImageProcessor, CLIPModel, CLIPTokenizer
 
     model = CLIPModel.from_pretrained(folder).eval()
     tokens = CLIPTokenizer.from_pretrained(folder)(list(texts), padding=True, truncation=True, return_tensors="pt")
     pixels = CLIPImageProcessor.from_pretrained(folder)(list(images), return_tensors="pt")
-    found = model(**tokens, **pixels)
-    return Features(found.text_embeds.numpy(), found.image_embeds.numpy())
+    output = model(**tokens, **pixels)
+    return ExportedVectors(output.text_embeds.numpy(), output.image_embeds.numpy())
+
+
+def _configuration(encoder: Encoder, start: int, end: int) -> dict[str, Any]:
+    """Keyword arguments of `CLIPConfig`; `start` and `end` are the ids of the special tokens."""
+    config = encoder.sidecar.architecture
+    vision, text = (_with_defaults(config, tower) for tower in _SAME)
+    shared = {
+        "hidden_act": "quick_gelu" if encoder.sidecar.quick_gelu else "gelu",
+        "projection_dim": config["embed_dim"],
+    }
+    return {
+        "projection_dim": config["embed_dim"],
+        "text_config": shared
+        | _sizes(text, text["heads"])
+        | {
+            "vocab_size": text["vocab_size"],
+            "max_position_embeddings": text["context_length"],
+            "bos_token_id": start,
+            "eos_token_id": end,
+            "pad_token_id": end,
+        },
+        "vision_config": shared
+        | _sizes(vision, vision["width"] // vision["head_width"])
+        | {"image_size": vision["image_size"], "patch_size": vision["patch_size"]},
+    }
+
+
+def _weights(encoder: Encoder) -> dict[str, Tensor]:
+    """The encoder's tensors with the names and shapes of `CLIPModel`.
+
+    Raises:
+        InputError: `CLIPModel` has no such tensor.
+    """
+    state = dict(encoder.model.state_dict())
+    converted = {
+        "logit_scale": state.pop("logit_scale").reshape(()),
+        "visual_projection.weight": state.pop("visual.proj").T,
+    }
+    # A mask is not a weight.
+    for name in ("attn_mask", "text.attn_mask"):
+        state.pop(name, None)
+    towers = {
+        "vision_model": ("visual.", _VISION),
+        "text_model": ("text." if "text.ln_final.bias" in state else "", _TEXT),
+    }
+    for tower, (prefix, names) in towers.items():
+        for name in [name for name in state if name.startswith(prefix)]:
+            tensor, short = state.pop(name), name.removeprefix(prefix)
+            if short == "text_projection":
+                converted["text_projection.weight"] = tensor.T
+            elif short in names:
+                converted[f"{tower}.{names[short]}"] = tensor
+            elif short.startswith("transformer.resblocks."):
+                number, _, part = short.removeprefix("transformer.resblocks.").partition(".")
+                converted |= {f"{tower}.encoder.layers.{number}.{key}": value for key, value in _block(part, tensor)}
+            else:
+                raise InputError(f"'{encoder.sidecar.name}' has weights '{name}', which CLIPModel does not have")
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in converted.items()}
+
+
+def _block(part: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """One tensor of a transformer block; the stacked query, key and value of attention become three."""
+    stem, _, kind = part.rpartition(".")
+    if part.startswith("attn.in_proj_"):
+        for name, piece in zip("qkv", tensor.chunk(3), strict=True):
+            yield f"self_attn.{name}_proj.{part.removeprefix('attn.in_proj_')}", piece
+    elif stem in _BLOCK:
+        yield f"{_BLOCK[stem]}.{kind}", tensor
+    else:
+        raise InputError(f"CLIPModel has no transformer blocks with '{part}': use `--format open_clip`")
+
+
+def _with_defaults(config: dict[str, Any], tower: str) -> dict[str, Any]:
+    settings, _ = _SAME[tower]
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(settings)}
+    return {**defaults, **config[tower]}
+
+
+def _sizes(tower: dict[str, Any], heads: int) -> dict[str, Any]:
+    return {
+        "hidden_size": tower["width"],
+        "intermediate_size": int(tower["width"] * tower["mlp_ratio"]),
+        "num_hidden_layers": tower["layers"],
+        "num_attention_heads": heads,
+    }
 
 
 FORMAT = Format(
     name="huggingface",
-    refuse=clip_weights.refuse,
+    refuse=refuse,
     write=_write,
     read=_read,
     usage=(
@@ -67,8 +208,8 @@ FORMAT = Format(
         'processor = CLIPImageProcessor.from_pretrained("{folder}")'
     ),
     notes=(
-        "open_clip's tokenizer also straightens curly quotes, decodes HTML entities and repairs broken Unicode before "
-        "it looks for byte pairs; this one does not: clean such texts with ftfy and `html.unescape` first. Image "
-        "processors of transformers resize by other arithmetic than Pillow.",
+        "open_clip's tokenizer also straightens curly quotes, decodes HTML entities and repairs broken Unicode. This "
+        "tokenizer does not: clean such texts with ftfy and `html.unescape` first. Image processors of transformers "
+        "resize with other arithmetic than Pillow.",
     ),
 )

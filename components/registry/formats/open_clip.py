@@ -15,13 +15,13 @@ from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.architecture import pixel_statistics
 from components.encoders.adapter.encoder import Encoder
-from components.registry.formats.format import Features, Format
+from components.registry.formats.format import ExportedVectors, Format
 
 
 def _refuse(encoder: Encoder) -> None:
     if "language_model" in encoder.sidecar.architecture["text_cfg"]:
         raise InputError(
-            f"'{encoder.sidecar.name}' has an adapted language model as text tower, which open_clip has no class for: "
+            f"'{encoder.sidecar.name}' has an adapted language model as text tower, which open_clip does not support: "
             "serve it with `cliptune serve`, or export an encoder with CLIP's own text tower"
         )
 
@@ -40,7 +40,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
 
 
 def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
-    """The configuration in open_clip's keys, asking for no weights of its towers: all are in the folder."""
+    """The configuration in open_clip's keys, without downloads: all weights are in the folder."""
     vision = {key: value for key, value in architecture["vision_cfg"].items() if key not in ("mean", "std")}
     changed = architecture | {"vision_cfg": vision}
     if "timm_model_name" in vision:
@@ -51,12 +51,12 @@ def _with_own_weights(architecture: dict[str, Any]) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> Features:
+def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> ExportedVectors:
     model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
     model.eval()
     pixels = torch.stack([prepare(image) for image in images])
-    return Features(
+    return ExportedVectors(
         model.encode_text(tokenizer(list(texts)), normalize=True).numpy(),
         model.encode_image(pixels, normalize=True).numpy(),
     )

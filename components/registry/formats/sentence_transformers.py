@@ -17,8 +17,8 @@ from components.encoders.adapter.language_tower import (
     quiet_loading,
     stacked_weights,
 )
-from components.registry.formats import clip_weights, huggingface
-from components.registry.formats.format import Features, Format
+from components.registry.formats import huggingface
+from components.registry.formats.format import ExportedVectors, Format
 
 
 def _tower(encoder: Encoder) -> LanguageTower | None:
@@ -29,11 +29,11 @@ def _tower(encoder: Encoder) -> LanguageTower | None:
 def _refuse(encoder: Encoder) -> None:
     tower = _tower(encoder)
     if tower is None:
-        clip_weights.refuse(encoder)
+        huggingface.refuse(encoder)
     elif any(isinstance(layer, AdaptedLayer) for layer in tower.language.modules()):
         raise InputError(
-            f"'{encoder.sidecar.name}' has adapters inside its language model, for which sentence-transformers has no "
-            "module: use `--format onnx`, or serve it with `cliptune serve`"
+            f"'{encoder.sidecar.name}' has adapters inside its language model, which sentence-transformers does not "
+            "support: use `--format onnx`, or serve it with `cliptune serve`"
         )
 
 
@@ -58,26 +58,26 @@ def _language_modules(encoder: Encoder, tower: LanguageTower, folder: str) -> li
 
     tower.language.save_pretrained(folder, state_dict=stacked_weights(tower))
     encoder.tokenizer.save(Path(folder))
-    # What looks like a special token means its letters.
+    # A special token in a text is read as plain letters.
     model = Transformer(
         folder, max_seq_length=encoder.tokenizer.context_length, processor_kwargs={"split_special_tokens": True}
     )
     first, _, last = tower.projection
     dense = []
     for layer, activation in ((first, nn.GELU()), (last, nn.Identity())):
-        made = Dense(layer.in_features, layer.out_features, activation_function=activation)
-        made.linear.load_state_dict(layer.state_dict())
-        dense.append(made)
+        module = Dense(layer.in_features, layer.out_features, activation_function=activation)
+        module.linear.load_state_dict(layer.state_dict())
+        dense.append(module)
     return [model, Pooling(first.in_features, pooling_mode="mean"), *dense]
 
 
-def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> Features:
+def _read(folder: Path, texts: Sequence[str], images: Sequence[Image.Image]) -> ExportedVectors:
     from sentence_transformers import SentenceTransformer
 
     with quiet_loading():
         model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    sees = model.supports("image")
-    return Features(model.encode(list(texts)), model.encode(list(images)) if sees else None)
+    has_images = model.supports("image")
+    return ExportedVectors(model.encode(list(texts)), model.encode(list(images)) if has_images else None)
 
 
 FORMAT = Format(

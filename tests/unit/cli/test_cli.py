@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from components.benchmarks.bootstrap import Interval
 from components.cli import app
 from components.registry import decision as records
-from components.registry.decision import Decision, Rule
+from components.registry.decision import Decision, RuleVerdict
 from components.report.comparison import Cell, Comparison, write_csv
 
 REPO = Path(__file__).parents[3]
@@ -42,7 +42,7 @@ def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: s
         encoder="paraclip",
         encoder_sha256="abc",
         against="base",
-        rules=(Rule(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),),
+        rules=(RuleVerdict(name="guard " + "x" * 30, passed=outcome == "promoted", reason=reason),),
         version="1" if outcome == "promoted" else "",
         tracking_uri="",
         time=records.now(),
@@ -51,7 +51,6 @@ def _decide(outcome: records.Outcome, monkeypatch: pytest.MonkeyPatch, reason: s
     stand_in = types.ModuleType("components.registry.promotion")
     stand_in.promote = lambda *_args, **_options: decision  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "components.registry.promotion", stand_in)
-    monkeypatch.setattr("components.registry.candidates.candidates", lambda *_args: [])
     return decision
 
 

@@ -10,16 +10,16 @@ import pytest
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.core.settings import Settings
+from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links
 from components.registry.promotion import promote
-from components.registry.rollback import rollback
 from components.serving.alias import Alias
 from components.serving.served import load_first
 from components.sweeping.moved_aliases import sweep_aliases
 from components.sweeping.tracked_runs import sweep_runs
 from components.tracking import tracked_run
-from components.tracking.retry_policy import WAIT
+from components.tracking.errors import WAIT
 from tests.support.registry_project import results
 
 ASKED: dict[str, Callable[[Settings], object]] = {

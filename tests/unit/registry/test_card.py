@@ -13,18 +13,17 @@ from components.core.settings import Settings
 from components.data.leaks.report import COUNTS, LeakCounts
 from components.encoders.adapter.sidecar import Sidecar
 from components.registry import decision as records
-from components.registry.card import Subject, model_card
-from components.registry.decision import Decision, Rule
-from components.registry.folders import Folders
+from components.registry.card import CardSubject, model_card
+from components.registry.decision import Decision, RuleVerdict
+from components.registry.folders import PromotionFolders
 from components.registry.lineage import tables_trained_on
 from components.registry.model import shortened
-from components.registry.prompts import prompts_of
 from tests.support.registry_project import PRIMARY, RECALL, SUMMARY, results
 
 GROUP = f"{PRIMARY}/unseen"
 
 
-def _subject(**tags: str) -> Subject:
+def _subject(**tags: str) -> CardSubject:
     sidecar = Sidecar(
         name="paraclip",
         model="tiny",
@@ -45,33 +44,33 @@ def _subject(**tags: str) -> Subject:
         encoder="paraclip",
         encoder_sha256="s" * 64,
         against="base",
-        rules=(Rule(name="primary", passed=True, reason="gain +0.1"),),
+        rules=(RuleVerdict(name="primary", passed=True, reason="gain +0.1"),),
         run_id="r" * 32,
         tracking_uri="",
         time=records.now(),
     )
-    return Subject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
+    return CardSubject(decision, sidecar, candidate, base, {"git_commit": "c0ffee", "git_dirty": "false"} | tags)
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
+def folders(tmp_path: Path) -> PromotionFolders:
     """Validation that accepted 90 of 100 paraphrases."""
     write_json(tmp_path / "quarantine" / "paraphrases" / "summary.json", SUMMARY)
-    return Folders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
+    return PromotionFolders(quarantine=tmp_path / "quarantine", leaks=tmp_path / "leaks", models=tmp_path / "models")
 
 
-def test_card_holds_what_is_known(settings: Settings, folders: Folders) -> None:
+def test_card_holds_what_is_known(settings: Settings, folders: PromotionFolders) -> None:
     card = model_card(_subject(dvc_lock_sha256="d" * 64), settings, folders)
     assert f"| {PRIMARY} | 0.5000 [0.4800, 0.5200] | 0.4000 [0.3800, 0.4200] | higher |" in card
     assert f"- Worse than base at {RECALL}: 0.5000 -> 0.4000, beyond both intervals." in card
     assert f"Weakest group of the primary metric: {GROUP} = 0.1000." in card
     assert f"Worse than base at {PRIMARY}" not in card
-    for known in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "ParaCLIP"):
+    for known in ("CC BY-SA 4.0", "`c0ffee`", "d" * 64, "r" * 32, "`bbb`", "gain +0.1", "Kim et al"):
         assert known in card
-    assert "with changes that no commit has" not in card
+    assert "uncommitted changes" not in card
 
 
-def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Settings, folders: Folders) -> None:
+def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Settings, folders: PromotionFolders) -> None:
     assert "Published test sets" not in model_card(_subject(), settings, folders)
     counts = LeakCounts(
         benchmarks="sets", checked=["sts12"], unread={}, found={"sts12": {"text": 4}}, dropped={"train": 4}
@@ -81,34 +80,35 @@ def test_what_was_dropped_for_published_test_sets_is_in_the_card(settings: Setti
     assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
 
 
-def test_prompts_of_its_tables_are_in_the_card(settings: Settings, folders: Folders) -> None:
-    folders = Folders()
+def test_prompts_come_from_the_summary_of_the_validation(settings: Settings, folders: PromotionFolders) -> None:
+    hint = "- Table `paraphrases` was validated without recording its prompts: run `dvc repro`."
+    assert hint in model_card(_subject(), settings, folders)
+    prompts = [{"task": "paraphrase_1", "citation": "ParaCLIP", "model": "own", "prompt": 'Rewrite "<x>"'}]
+    write_json(folders.summary("paraphrases"), SUMMARY | {"prompts": prompts})
     card = model_card(_subject(), settings, folders)
-    assert "**paraphrase_1**" in card
-    assert 'Paraphrase the given text "<paraphrase_1>" concisely' in card
-    assert "negate" not in card
+    assert '- **paraphrase_1** (ParaCLIP), answered by own: Rewrite "<x>"' in card
+    assert hint not in card
 
 
-@pytest.mark.parametrize(
-    ("tower", "told"),
-    [("a" * 64, "is the base's, unchanged"), ("b" * 64, "is not the base's: image embeddings of the base do not fit")],
-)
 def test_the_card_says_whether_the_image_tower_was_trained(
-    settings: Settings, folders: Folders, tmp_path: Path, tower: str, told: str
+    settings: Settings, folders: PromotionFolders, tmp_path: Path
 ) -> None:
-    subject = _subject()
-    assert "image tower" not in model_card(subject, settings, folders)
+    subject = _subject(git_dirty="true")
+    card = model_card(subject, settings, folders)
+    assert "image tower" not in card
+    assert "`c0ffee`, with uncommitted changes" in card
     base = subject.sidecar.model_copy(update={"name": "base", "image_tower_sha256": "a" * 64})
     write_json(tmp_path / "models" / "base" / "encoder.json", base.model_dump())
-    trained = replace(subject, sidecar=subject.sidecar.model_copy(update={"image_tower_sha256": tower}))
-    assert f"- Its image tower {told}" in model_card(trained, settings, folders)
+    lines = {
+        "a": "- Its image tower is the base's, unchanged",
+        "b": "- Its image tower is not the base's: image embeddings of the base do not fit",
+    }
+    for letter, line in lines.items():
+        trained = subject.sidecar.model_copy(update={"image_tower_sha256": letter * 64})
+        assert line in model_card(replace(subject, sidecar=trained), settings, folders)
 
 
-def test_dirty_tree_is_marked(settings: Settings, folders: Folders) -> None:
-    assert "`c0ffee`, with changes that no commit has" in model_card(_subject(git_dirty="true"), settings, folders)
-
-
-def test_other_world_inherits_no_statement(raw_params: dict[str, Any], folders: Folders) -> None:
+def test_other_world_inherits_no_statement(raw_params: dict[str, Any], folders: PromotionFolders) -> None:
     raw_params["world"]["name"] = "products"
     card = model_card(_subject(), Settings.model_validate(raw_params), folders)
     assert "OpenMoji" not in card
@@ -119,19 +119,9 @@ def test_description_is_cut_at_a_line() -> None:
     card = "# card\n" + "a line of it\n" * 500
     short = shortened(card, 5000)
     assert 4900 < len(short) <= 5000
-    assert short.endswith("model_card.md)\n")
+    assert short.endswith("model_card.md is the whole card)\n")
     assert set(short.splitlines()[1:-2]) == {"a line of it"}
     assert shortened("# card\n", 5000) == "# card\n"
-
-
-def test_judged_table_names_writer_and_judge(raw_params: dict[str, Any]) -> None:
-    def names() -> list[str]:
-        return [line.split("**")[1] for line in prompts_of("negations", Settings.model_validate(raw_params))]
-
-    raw_params["validate"]["tables"]["negations"]["judged"] = False
-    assert not [name for name in names() if name.startswith("judge")]
-    raw_params["validate"]["tables"]["negations"]["judged"] = True
-    assert {"negate_semclip", "judge_negation"} <= set(names())
 
 
 def test_only_synthesised_tables_have_prompts() -> None:

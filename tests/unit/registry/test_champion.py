@@ -13,11 +13,10 @@ from components.core.errors import InputError
 from components.core.settings import Settings
 from components.registry import champion
 from components.registry import decision as records
-from components.registry.champion import finish_killed, make_champion
+from components.registry.champion import finish_killed, make_champion, rollback
 from components.registry.decision import Decision
 from components.registry.folders import DEFAULT
 from components.registry.model import CHALLENGER, CHAMPION, PREVIOUS, ROLLED_BACK, find_alias
-from components.registry.rollback import rollback
 from components.tracking import make_client
 
 MODEL = "text-encoder"
@@ -35,8 +34,7 @@ def sent(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.M
     client.create_registered_model(MODEL)
     for _ in range(3):
         client.create_model_version(MODEL, str(tmp_path))
-    for alias, version in ((CHAMPION, "2"), (PREVIOUS, "1"), (CHALLENGER, "3")):
-        client.set_registered_model_alias(MODEL, alias, version)
+    _reset()
     found: list[str] = []
     monkeypatch.setattr(champion, "announce", lambda decision, _settings: found.append(decision.version))
     return found
@@ -68,44 +66,52 @@ def _kill_after(calls: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(champion, "announce", counted(champion.announce))
 
 
-@pytest.mark.parametrize("calls", range(1, 8))
-def test_a_rollback(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
-    with monkeypatch.context() as patch:
-        _kill_after(calls, patch)
-        with pytest.raises(Killed):
-            rollback(settings)
-    done = rollback(settings)
-    assert _aliases() == {CHAMPION: 1, PREVIOUS: 2, CHALLENGER: 3}
-    assert ROLLED_BACK in make_client().get_model_version(MODEL, "2").tags
-    assert (done.outcome, done.version, sent[-1], records.latest()) == ("rolled back", "1", "1", done)
-    rollback(settings)
-    assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
+def _reset() -> None:
+    """Version 2 is champion, 1 was champion before, and 3 is challenger."""
+    for alias, version in ((CHAMPION, "2"), (PREVIOUS, "1"), (CHALLENGER, "3")):
+        make_client().set_registered_model_alias(MODEL, alias, version)
 
 
-@pytest.mark.parametrize("calls", range(2, 8))
-def test_a_promotion(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+def test_a_rollback(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for calls in range(1, 8):
+        _reset()
+        with monkeypatch.context() as patch:
+            _kill_after(calls, patch)
+            with pytest.raises(Killed):
+                rollback(settings)
+        done = rollback(settings)
+        assert _aliases() == {CHAMPION: 1, PREVIOUS: 2, CHALLENGER: 3}
+        assert ROLLED_BACK in make_client().get_model_version(MODEL, "2").tags
+        assert (done.outcome, done.version, sent[-1], records.latest()) == ("rolled back", "1", "1", done)
+        rollback(settings)
+        assert _aliases() == {CHAMPION: 2, PREVIOUS: 1, CHALLENGER: 3}
+
+
+def test_a_promotion(sent: list[str], settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_client()
-    known = {
+    facts = {
         "model": MODEL,
         "encoder": "e",
         "encoder_sha256": "s",
         "against": "champion version 2",
         "tracking_uri": "u",
     }
-    made = Decision(outcome="promoted", version="3", previous_version="2", time=records.now(), **known)
-    with monkeypatch.context() as patch:
-        _kill_after(calls, patch)
-        with pytest.raises(Killed):
-            make_champion(client, made, settings, DEFAULT)
-    assert finish_killed(client, settings, DEFAULT) == made
-    assert _aliases() == {CHAMPION: 3, PREVIOUS: 2}
-    assert (sent[-1], records.latest()) == ("3", made)
-    assert finish_killed(client, settings, DEFAULT) is None
+    for calls in range(2, 8):
+        _reset()
+        decision = Decision(outcome="promoted", version="3", previous_version="2", time=records.now(), **facts)
+        with monkeypatch.context() as patch:
+            _kill_after(calls, patch)
+            with pytest.raises(Killed):
+                make_champion(client, decision, settings, DEFAULT)
+        assert finish_killed(client, settings, DEFAULT) == decision
+        assert _aliases() == {CHAMPION: 3, PREVIOUS: 2}
+        assert (sent[-1], records.latest()) == ("3", decision)
+        assert finish_killed(client, settings, DEFAULT) is None
 
 
 def test_of_two_rollbacks_at_once_the_second_changes_nothing(sent: list[str], settings: Settings) -> None:
     began = records.now()
     rollback(settings, began=began)
-    with pytest.raises(InputError, match="which made version 1 champion meanwhile"):
+    with pytest.raises(InputError, match="has just made version 1 of text-encoder champion"):
         rollback(settings, began=began)
     assert (_aliases()[CHAMPION], sent) == (1, ["1"])

@@ -1,4 +1,4 @@
-"""Whatever a user may call an encoder by is found, or told what there is."""
+"""Encoders are found by each form of name, and unknown names are refused."""
 
 from __future__ import annotations
 
@@ -87,26 +87,23 @@ def test_a_training_run(tmp_path: Path, saved: Path, settings: object, track_in:
     found = find_encoder(run.id)
     assert found.name == f"run-{run.id[:8]}"
     assert found.sha256 == find_encoder(str(saved)).sha256
-    with pytest.raises(InputError, match=f"run {empty.id} holds no encoder"):
+    with pytest.raises(InputError, match=f"run {empty.id} has no encoder"):
         find_encoder(empty.id)
     with pytest.raises(InputError, match="text-encoder has no alias 'champion'"):
         find_encoder("text-encoder@champion")
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("no-such-thing", "--encoder 'no-such-thing' is nothing that is known here: give an encoder's folder"),
-        ("ViT-B-32:no-such-tag", "--encoder 'ViT-B-32:no-such-tag': weights 'no-such-tag' of ViT-B-32 are unknown"),
-        ("ViT-Nothing:openai", "--encoder 'ViT-Nothing:openai': open_clip's model 'ViT-Nothing' is unknown"),
-        ("ViT-B-23:openai", "did you mean 'ViT-B-32'"),
-        ("ViT-B-32:openai", "--encoder 'ViT-B-32:openai': weights .* name the model 'ViT-B-32-quickgelu'"),
-    ],
-)
-def test_what_is_not_there_is_told_in_one_line(name: str, told: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=told) as caught:
-        find_encoder(name, tmp_path)
-    assert "params.yaml" not in str(caught.value)
+def test_unknown_names_are_refused_in_one_line(tmp_path: Path) -> None:
+    for name, message in {
+        "no-such-thing": "--encoder 'no-such-thing' is unknown: give an encoder's folder",
+        "ViT-B-32:no-such-tag": "--encoder 'ViT-B-32:no-such-tag': weights 'no-such-tag' of ViT-B-32 are unknown",
+        "ViT-Nothing:openai": "--encoder 'ViT-Nothing:openai': open_clip's model 'ViT-Nothing' is unknown",
+        "ViT-B-23:openai": "did you mean 'ViT-B-32'",
+        "ViT-B-32:openai": "--encoder 'ViT-B-32:openai': weights .* name the model 'ViT-B-32-quickgelu'",
+    }.items():
+        with pytest.raises(InputError, match=message) as caught:
+            find_encoder(name, tmp_path)
+        assert "params.yaml" not in str(caught.value)
 
 
 def test_an_encoder_that_is_still_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +113,6 @@ def test_an_encoder_that_is_still_to_be_made(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(InputError) as caught:
             find_encoder(name)
         assert str(caught.value) == (
-            f"--encoder '{name}': models/{name} is not there: `dvc repro {stage}` makes it; if that is running now, "
-            "wait for its end"
+            f"--encoder '{name}': models/{name} does not exist: `dvc repro {stage}` makes it; if it is running, wait "
+            "for its end"
         )

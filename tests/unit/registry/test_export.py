@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +19,18 @@ from typer.testing import CliRunner
 
 from components.cli import app
 from components.core.errors import InputError
+from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.encoders.adapter.language_tower import Strategy
+from components.encoders.adapter.sidecar import SIDECAR
 from components.encoders.new_text_towers import with_language_tower
-from components.registry.export import export_encoder, write_checked
+from components.evaluation.results import Folders
+from components.registry import export
+from components.registry.export import ao_loss, write_checked
 from components.registry.formats import find_format
-from components.registry.formats.format import Features
+from components.registry.formats.format import ExportedVectors
 from tests.conftest import TINY
+from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 
 TEXTS = ["a dog", "It's 2 O'clock!", "two   cats\non a sofa", 'naïve crème — n° 42 "quoted"', "long " * 60]
 
@@ -50,25 +57,27 @@ def _png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
+CHANGED = {
+    "quick_gelu": True,
+    "custom_text": True,
+    "vision_cfg": {"mlp_ratio": 2.0},
+    "text_cfg": {"mlp_ratio": 3.0, "context_length": 12},
+}
+
+
 @pytest.mark.parametrize("name", ["open_clip", "huggingface", "sentence_transformers"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"quick_gelu": True},
-        {"custom_text": True},
-        {"vision_cfg": {"mlp_ratio": 2.0}, "text_cfg": {"mlp_ratio": 3.0, "context_length": 12}},
-    ],
-    ids=["plain", "quick_gelu", "custom_text", "other sizes"],
-)
+@pytest.mark.parametrize("changes", [{}, CHANGED], ids=["plain", "changed"])
 def test_features_are_the_same(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
     encoder, folder = _encoder(**changes), tmp_path / "exported"
-    assert "features of 1,000 texts differ by" in write_checked(encoder, find_format(name), folder)
+    assert "vectors of 1,000 texts differ by" in write_checked(encoder, find_format(name), folder)
     images = _images(16)
-    found = find_format(name).read(folder, TEXTS, images)
-    np.testing.assert_allclose(found.texts, encoder.embed_texts(TEXTS), atol=1e-5)
-    assert found.images is not None
-    np.testing.assert_allclose(found.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
+    if name == "open_clip":
+        pixels = np.random.default_rng(2).integers(0, 256, (50, 31, 3), dtype=np.uint8)
+        images.append(Image.fromarray(pixels))
+    exported = find_format(name).read(folder, TEXTS, images)
+    np.testing.assert_allclose(exported.texts, encoder.embed_texts(TEXTS), atol=1e-5)
+    assert exported.images is not None
+    np.testing.assert_allclose(exported.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
     assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
 
 
@@ -83,21 +92,14 @@ def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> 
     assert json.loads((folder / "open_clip_config.json").read_text())["preprocess_cfg"]["mean"] == [0.5, 0.4, 0.6]
 
 
-def test_open_clip_prepares_images_as_we_do(tmp_path: Path) -> None:
-    encoder = _encoder()
-    write_checked(encoder, find_format("open_clip"), tmp_path / "exported")
-    pixels = np.random.default_rng(2).integers(0, 256, (50, 31, 3), dtype=np.uint8)
-    found = find_format("open_clip").read(tmp_path / "exported", TEXTS, [Image.fromarray(pixels)])
-    expected = encoder.embed_images([_png(Image.fromarray(pixels))])
-    np.testing.assert_allclose(found.images, expected, atol=1e-5)
-
-
-def test_the_folder_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_the_command_writes_a_folder_with_its_origin(tmp_path: Path) -> None:
     encoder = _encoder()
     encoder.extra = {"basis": torch.ones(2, 2)}
     encoder.save(tmp_path / "models" / "small")
-    line = export_encoder(str(tmp_path / "models" / "small"), "huggingface", str(tmp_path / "exported"))
-    assert "differ by" in line
+    arguments = ["export", "--encoder", str(tmp_path / "models" / "small"), "--format", "huggingface"]
+    result = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "exported")])
+    assert result.exit_code == 0, result.output
+    assert "differ by" in result.output
     sidecar = json.loads((tmp_path / "exported" / "encoder.json").read_text())
     assert sidecar["weights_sha256"] == encoder.sidecar.weights_sha256
     assert encoder.sidecar.weights_sha256 in (tmp_path / "exported" / "README.md").read_text()
@@ -107,32 +109,37 @@ def test_the_folder_says_where_it_comes_from(tmp_path: Path) -> None:
 def test_what_comes_back_otherwise_is_not_written(tmp_path: Path) -> None:
     form = find_format("open_clip")
 
-    def read(*arguments: Any) -> Features:
+    def read(*arguments: Any) -> ExportedVectors:
         found = form.read(*arguments)
-        return Features(unit_rows(found.texts + 1e-3)[0], found.images)
+        return ExportedVectors(unit_rows(found.texts + 1e-3)[0], found.images)
 
-    with pytest.raises(InputError, match="features differ by"):
+    with pytest.raises(InputError, match="vectors differ by"):
         write_checked(_encoder(), replace(form, read=read), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
-        ({"text_cfg": {"proj_bias": True}}, "text_cfg.proj_bias is True"),
-        ({"text_cfg": {"pool_type": "last"}}, "text_cfg.pool_type is last"),
-        ({"vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "patch_size": None}}, "no square vision transformer"),
-    ],
-)
-def test_clip_model_cannot_be_everything(
-    changes: dict[str, Any], words: str, tmp_path: Path, tiny_encoder: Any
-) -> None:
-    config = {key: value | changes.get(key, {}) if isinstance(value, dict) else value for key, value in TINY.items()}
-    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
-    with pytest.raises(InputError, match=words) as error:
-        write_checked(tiny_encoder, find_format("huggingface"), tmp_path / "exported")
-    assert "\n" not in str(error.value)
+def test_clip_model_cannot_be_everything(tmp_path: Path, tiny_encoder: Any) -> None:
+    language = {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
+    refused: list[tuple[str, dict[str, Any], str]] = [
+        ("huggingface", {"vision_cfg": {"no_ln_pre": True}}, "vision_cfg.no_ln_pre is True"),
+        ("huggingface", {"text_cfg": {"proj_bias": True}}, "text_cfg.proj_bias is True"),
+        ("huggingface", {"text_cfg": {"pool_type": "last"}}, "text_cfg.pool_type is last"),
+        (
+            "huggingface",
+            {"vision_cfg": {"layers": [1, 1, 1, 1], "width": 8, "patch_size": None}},
+            "not a square vision",
+        ),
+        ("huggingface", language, "adapted language model.*cliptune serve"),
+        ("open_clip", language, "adapted language model.*cliptune serve"),
+    ]
+    for name, changes, words in refused:
+        config = {
+            key: value | changes.get(key, {}) if isinstance(value, dict) else value for key, value in TINY.items()
+        }
+        tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
+        with pytest.raises(InputError, match=words) as error:
+            write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
+        assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -148,13 +155,13 @@ def test_sentence_transformers_reads_language_models(
     assert found.images is None
 
 
-@pytest.mark.parametrize("placement", ["layers", "residuals"])
-def test_sentence_transformers_has_no_adapters(
-    placement: Any, tmp_path: Path, language_folders: dict[str, Path]
-) -> None:
-    encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "bottleneck", adapter_placement=placement)
-    with pytest.raises(InputError, match="adapters inside its language model"):
-        write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
+def test_sentence_transformers_has_no_adapters(tmp_path: Path, language_folders: dict[str, Path]) -> None:
+    for placement in ("layers", "residuals"):
+        encoder = with_language_tower(
+            _encoder(), str(language_folders["bert"]), "bottleneck", adapter_placement=placement
+        )
+        with pytest.raises(InputError, match="adapters inside its language model"):
+            write_checked(encoder, find_format("sentence_transformers"), tmp_path / "exported")
 
 
 @pytest.mark.slow
@@ -171,40 +178,51 @@ def test_onnx_gives_the_text_features(name: str, kind: str, tmp_path: Path, lang
     if name == "onnx":
         np.testing.assert_allclose(found.texts, own, atol=1e-5)
     else:
-        assert "keep a cosine of" in told
+        assert "keep a median cosine of" in told
         assert 0.98 < (found.texts * own).sum(axis=1).min() < 0.99999
 
 
-@pytest.mark.parametrize("name", ["open_clip", "huggingface"])
-def test_language_model_towers_are_refused(name: str, tmp_path: Path, tiny_encoder: Any) -> None:
-    config = TINY | {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
-    tiny_encoder.sidecar = tiny_encoder.sidecar.model_copy(update={"architecture": config})
-    with pytest.raises(InputError, match=r"adapted language model.*cliptune serve") as error:
-        write_checked(tiny_encoder, find_format(name), tmp_path / "exported")
-    assert "\n" not in str(error.value)
-    assert not list(tmp_path.iterdir())
+def _refused(encoder: str, output: str, format_name: str = "open_clip") -> str:
+    done = CliRunner().invoke(app, ["export", "--encoder", encoder, "--format", format_name, "--output", output])
+    assert done.exit_code == 1, done.output
+    assert done.output.count("\n") == 1
+    return done.output
 
 
-def test_command_writes_the_folder(tmp_path: Path) -> None:
-    _encoder().save(tmp_path / "small")
-    arguments = ["export", "--encoder", str(tmp_path / "small"), "--format", "open_clip"]
-    result = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "exported")])
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "exported" / "open_clip_model.safetensors").is_file()
-    again = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "exported")])
-    assert again.exit_code == 1
-    assert again.output.count("\n") == 1
-
-
-def test_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("precious")
-    with pytest.raises(InputError, match="is there already"):
-        export_encoder("paraclip", "open_clip", str(tmp_path))
-    assert (tmp_path / "mine").read_text() == "precious"
-
-
-def test_unknown_format_lists_the_known() -> None:
-    with pytest.raises(
-        InputError, match="choose one of huggingface, onnx, onnx_int8, open_clip, sentence_transformers"
-    ):
+def test_an_export_that_cannot_succeed_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models/mine").mkdir(parents=True)
+    # The weights are missing: loading them would be another error.
+    Path("models/mine", SIDECAR).write_text("{}")
+    assert "models is there already" in _refused("mine", "models")
+    assert "--format 'openclip' is unknown: did you mean 'open_clip'?" in _refused("mine", "new", "openclip")
+    assert "--encoder 'yours' is unknown" in _refused("yours", "new")
+    assert sorted(path.name for path in Path().iterdir()) == ["models"]
+    Path("taken").write_text("a file, not a folder")
+    for output in ("taken/exported", "taken/a/b", "/proc/exported"):
+        message = _refused("mine", output)
+        assert message.startswith(f"error: --output {output} cannot be written (")
+        assert message.endswith("): name another place\n")
+    formats = "choose one of huggingface, onnx, onnx_int8, open_clip, sentence_transformers"
+    with pytest.raises(InputError, match=formats):
         find_format("tflite")
+    if os.geteuid() != 0:
+        Path("closed").mkdir(mode=0o500)
+        assert "closed/exported cannot be written (Permission denied)" in _refused("mine", "closed/exported")
+
+
+def test_the_loss_with_rounded_texts_is_reported(
+    stub: Any,  # noqa: F811
+    vectors: dict[str, Sequence[float]],  # noqa: F811
+    folders: Folders,  # noqa: F811
+    make_settings: Callable[..., Settings],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(export, "load_settings", make_settings)
+    encoder = stub(vectors)
+    assert (ao_loss(encoder, encoder.embed_texts, folders) or "").startswith("AO@2 58.3 becomes 58.3 (+0.0 [")
+    # The paraphrase of d now retrieves the images of the paraphrase of a, and none of those of the query d.
+    rounded = stub(vectors | {"d paraphrase": vectors["a paraphrase"]})
+    assert (ao_loss(encoder, rounded.embed_texts, folders) or "").startswith("AO@2 58.3 becomes 25.0 (-33.3 [")
+    assert ao_loss(encoder, encoder.embed_texts, replace(folders, evaluation=tmp_path / "none")) is None

@@ -38,5 +38,6 @@ def test_the_code_is_what_the_encoder_imports(imported: set[str]) -> None:
 
 def test_the_packages_are_what_the_code_imports(imported: set[str]) -> None:
     others = {name for name in imported if not name.startswith("components")} - sys.stdlib_module_names - MADE_FROM
-    packages = {packages_distributions()[name][0].lower() for name in others}
+    distributions = packages_distributions()
+    packages = {distributions[name][0].lower() for name in others}
     assert {name.lower() for name in model._PACKAGES} == packages | FRAMEWORK

@@ -1,4 +1,4 @@
-"""Blind votes are kept, counted with an interval, and heard by the gate."""
+"""Blind votes are stored, counted with an interval, and used by the gate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_wins_leave_ties_out() -> None:
     assert (nobody.share, nobody.low, nobody.high) == (0.5, 0.0, 1.0)
 
 
-def test_the_gate_hears_votes(project: Any, tmp_path: Path) -> None:
+def test_the_gate_uses_votes(project: Any, tmp_path: Path) -> None:
     base = project.settings.synthesize.model_copy(update={"store": f"sqlite:///{tmp_path / 'votes.db'}"})
     policy = project.settings.promote.model_copy(update={"least_wins": 0.5})
     settings = project.settings.model_copy(update={"synthesize": base, "promote": policy})

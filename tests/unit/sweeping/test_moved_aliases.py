@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from components.registry.champion import rollback
 from components.registry.model import CHAMPION
 from components.registry.promotion import promote
-from components.registry.rollback import rollback
 from components.sweeping.moved_aliases import sweep_aliases
 from components.tracking import make_client
 

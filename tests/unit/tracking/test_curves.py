@@ -40,7 +40,7 @@ def test_curves_come_from_the_training_runs(settings: Settings, tmp_path: Path) 
     assert curves.missing == {
         "base": "no tracked run trained it",
         "bare": "its run has no losses",
-        "elsewhere": "this MLflow store does not know its run",
+        "elsewhere": "its run is not in this MLflow store",
     }
     assert curves.runs["long"] == run.id
 
@@ -76,7 +76,7 @@ def test_a_comparison_is_a_run_with_files_table_and_plots(settings: Settings, tm
     assert "<script src=" not in page
 
 
-def test_mlflow_out_of_reach_is_told_and_no_error(
+def test_an_unreachable_mlflow_is_reported_and_not_an_error(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hidden@127.0.0.1:9")

@@ -1,80 +1,167 @@
-"""What a server could not take follows later: artifacts with the run's end, evaluations by themselves."""
+"""An unavailable server receives metrics in order and once when it is back; the rest waits in the spool."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import BAD_REQUEST, TEMPORARILY_UNAVAILABLE
+from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE
 
+from components.core.errors import InputError
 from components.core.settings import Settings
 from components.tracking import RUN_FILE, add_metrics, make_client, offline_spool, run, tracked_run
-from components.tracking.retry_policy import WAIT, call_with_retries, fail_fast
+from components.tracking.asynchronous_metrics import AsynchronousMetrics
+from components.tracking.errors import WAIT, call_with_retries, explained, fail_fast, is_transient, shown_address
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
-@pytest.fixture(autouse=True)
-def _store(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def spool(tmp_path: Path, track_in: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty spool and a store; nobody waits for an unavailable server."""
     track_in(tmp_path)
     monkeypatch.setenv(WAIT, "0.1")
-    monkeypatch.delenv(RETRIES, raising=False)
 
 
 def _away(*_: object, **__: object) -> None:
     raise MlflowException("no answer", TEMPORARILY_UNAVAILABLE)
 
 
-def _leave_encoders(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run whose server was away from its two artifacts on; returns its id."""
+def _refuse(*_: object, **__: object) -> None:
+    raise MlflowException("no rights", BAD_REQUEST)
+
+
+class Server:
+    """Accepts metrics unless it is unavailable or refuses them."""
+
+    def __init__(self, *faults: int, available: bool = True) -> None:
+        self.faults = list(faults)
+        self.available = threading.Event()
+        if available:
+            self.available.set()
+        self.accepted: list[Any] = []
+
+    def log_batch(self, _run_id: str, metrics: list[Any]) -> None:
+        """The client's method."""
+        if not self.available.is_set():
+            _away()
+        if self.faults:
+            raise MlflowException("fault", self.faults.pop(0))
+        self.accepted += metrics
+
+
+def _metrics(count: int, begin: int = 0) -> list[Metric]:
+    return [Metric("loss", float(step), 1, step) for step in range(begin, begin + count)]
+
+
+def test_putting_never_waits_and_everything_arrives_in_order() -> None:
+    server = Server(INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE, available=False)
+    sender = AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
+    for step in range(0, 3000, 100):
+        sender.put(_metrics(100, step))
+    assert server.accepted == []
+    server.available.set()
+    assert sender.drain(60) == []
+    assert [metric.step for metric in server.accepted] == list(range(3000))
+    sender.put(_metrics(1, 3000))
+    assert sender.drain(60) == []
+    assert server.accepted[-1].step == 3000
+
+
+def test_metrics_that_were_not_accepted_are_returned_or_raised() -> None:
+    unavailable = AsynchronousMetrics(Server(available=False), "run")  # type: ignore[arg-type]
+    unavailable.put(_metrics(5))
+    assert [metric.step for metric in unavailable.drain(0.2)] == [0, 1, 2, 3, 4]
+    server = Server(BAD_REQUEST)
+    refusing = AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
+    refusing.put(_metrics(5))
+    with pytest.raises(MlflowException, match="fault"):
+        refusing.drain(60)
+    refusing.put(_metrics(1, 7))
+    assert refusing.drain(60) == []
+    assert [metric.step for metric in server.accepted] == [7]
+
+
+@pytest.mark.usefixtures("spool")
+def test_the_next_run_sends_the_end_of_a_run_whose_server_was_unavailable(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("kept", "changed"):
         (Path(name) / "deep").mkdir(parents=True)
         (Path(name) / "deep" / "weights").write_text(name)
-    with monkeypatch.context() as patch, tracked_run("train", "far", settings, {}, {}) as tracked:
+    with monkeypatch.context() as patch, tracked_run("train", "far", settings, {}, {}) as far:
+        far.log_metrics({"loss": 0.5, "odd": float("nan")}, 3)
         patch.setattr(run, "upload", _away)
-        patch.setattr(tracked._client, "set_terminated", _away)
-        tracked.log_artifact(Path("kept"))
-        tracked.log_artifact(Path("changed"))
-    return tracked.id
-
-
-def test_artifacts_follow_unless_they_changed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    left = _leave_encoders(settings, monkeypatch)
-    Path("changed/deep/weights").write_text("another")
-    client = make_client()
-    assert offline_spool.send(client) == [left]
-    assert client.get_run(left).info.status == "FINISHED"
-    assert [file.path for file in client.list_artifacts(left)] == ["kept"]
-    assert [file.path for file in client.list_artifacts(left, "kept/deep")] == ["kept/deep/weights"]
-    assert f"changed has changed since run {left} wrote it" in caplog.text
-    assert offline_spool.waiting() == []
-
-
-def test_an_end_that_another_process_sent_is_no_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    _leave_encoders(settings, monkeypatch)
+        for call in ("log_batch", "set_terminated"):
+            patch.setattr(far._client, call, _away)
+        far.log_artifact(Path("kept"))
+        far.log_artifact(Path("changed"))
+    assert f"the end of run {far.id} waits in state/unsent" in caplog.text
     (path,) = offline_spool.waiting()
-    monkeypatch.setattr(offline_spool, "waiting", lambda _folder: [path, path])
-    assert offline_spool.send(make_client()) == [path.stem]
+    assert offline_spool.run_of(path) == far.id
+    end_ms = json.loads(path.read_text())["end_ms"]
+    Path("changed/deep/weights").write_text("another")
+    # A run that this server does not have keeps its file.
+    unknown = offline_spool.keep("0" * 32, _metrics(2), [], "FINISHED", 5)
+    client = make_client()
+    assert client.get_run(far.id).info.status == "RUNNING"
+    with tracked_run("train", "near", settings, {}, {}):
+        sent = client.get_run(far.id)
+    assert (sent.info.status, sent.info.end_time) == ("FINISHED", end_ms)
+    assert sent.data.metrics["loss"] == 0.5
+    assert "odd" in sent.data.metrics
+    assert client.get_metric_history(far.id, "loss")[0].step == 3
+    assert [file.path for file in client.list_artifacts(far.id, "kept/deep")] == ["kept/deep/weights"]
+    assert [file.path for file in client.list_artifacts(far.id)] == ["kept"]
+    assert f"changed has changed since run {far.id} wrote it" in caplog.text
+    assert offline_spool.waiting() == [unknown]
+    # Another process may have sent and removed a file.
+    monkeypatch.setattr(offline_spool, "waiting", lambda _folder: [path])
+    assert offline_spool.send(client) == []
 
 
+@pytest.mark.usefixtures("spool")
 def test_an_artifact_that_is_refused_fails_the_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise MlflowException("no", BAD_REQUEST)
-
-    monkeypatch.setattr(run, "upload", refuse)
-    with pytest.raises(MlflowException, match="no"), tracked_run("train", "far", settings, {}, {}) as tracked:
+    monkeypatch.setattr(run, "upload", _refuse)
+    with pytest.raises(MlflowException, match="no rights"), tracked_run("train", "far", settings, {}, {}) as tracked:
         tracked.log_artifact(Path("kept"))
     assert make_client().get_run(tracked.id).info.status == "FAILED"
 
 
-def test_a_call_is_repeated_while_the_server_is_away_and_no_longer_than_told() -> None:
+@pytest.mark.usefixtures("spool")
+def test_evaluations_follow_unless_they_are_refused(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tracked_run("train", "far", settings, {}, {}) as tracked:
+        Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", _away)
+        add_metrics(Path(), {"sts/all": 0.5})
+        add_metrics(Path(), {"retrieval/ao_at_10": 0.25})
+        patch.setattr(MlflowClient, "log_batch", _refuse)
+        add_metrics(Path(), {"refused": 0.5})
+    assert caplog.text.count("the next run sends it") == 2
+    assert "refuses the evaluation of . (no rights)" in caplog.text
+    client = make_client()
+    assert client.get_run(tracked.id).data.metrics == {}
+    assert offline_spool.send(client) == [tracked.id] * 2
+    assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
+    assert client.get_run(tracked.id).info.status == "FINISHED"
+    assert offline_spool.waiting() == []
+
+
+def test_transient_errors_are_retried_for_a_limited_time() -> None:
+    assert not is_transient(ValueError())
+    assert not is_transient(MlflowException("", BAD_REQUEST))
+    assert is_transient(MlflowException("connection refused"))
     calls: list[int] = []
 
     def back_at_the_second() -> None:
@@ -88,7 +175,8 @@ def test_a_call_is_repeated_while_the_server_is_away_and_no_longer_than_told() -
         call_with_retries(_away, 0)
 
 
-def test_mlflows_own_retries_are_cut_unless_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_of_mlflow_are_limited_unless_the_user_set_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RETRIES, raising=False)
     with fail_fast():
         assert os.environ[RETRIES] == "1"
     assert RETRIES not in os.environ
@@ -98,34 +186,20 @@ def test_mlflows_own_retries_are_cut_unless_the_user_wants_it(monkeypatch: pytes
     assert os.environ[RETRIES] == "3"
 
 
-def test_evaluations_follow_when_the_server_is_back(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with tracked_run("train", "far", settings, {}, {}) as tracked:
-        Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
-    with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "log_batch", _away)
-        add_metrics(Path(), {"sts/all": 0.5})
-        add_metrics(Path(), {"retrieval/ao_at_10": 0.25})
-    assert caplog.text.count("the next run sends it") == 2
-    client = make_client()
-    assert client.get_run(tracked.id).data.metrics == {}
-    assert offline_spool.send(client) == [tracked.id] * 2
-    assert client.get_run(tracked.id).data.metrics == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25}
-    assert client.get_run(tracked.id).info.status == "FINISHED"
-    assert offline_spool.waiting() == []
-
-
-def test_an_evaluation_that_is_refused_is_told_and_not_kept(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with tracked_run("train", "far", settings, {}, {}) as tracked:
-        Path(RUN_FILE).write_text(json.dumps(tracked.reference()))
-
-    def refuse(*_: object, **__: object) -> None:
-        raise MlflowException("no rights", BAD_REQUEST)
-
-    monkeypatch.setattr(MlflowClient, "log_batch", refuse)
-    add_metrics(Path(), {"sts/all": 0.5})
-    assert "refuses the evaluation of . (no rights)" in caplog.text
-    assert offline_spool.waiting() == []
+def test_passwords_are_not_shown() -> None:
+    shown = {
+        "postgresql://me:s3cret@host:5432/mlflow": "postgresql://***@host:5432/mlflow",
+        "https://me:s3@cret@host": "https://***@host",
+        "https://t0ken@host": "https://***@host",
+        "postgresql://host/mlflow?password=s3cret&ssl=on": "postgresql://host/mlflow?password=***&ssl=on",
+        "https://host/hook?access_token=s3cret": "https://host/hook?access_token=***",
+        "https://host:5000/a@b": "https://host:5000/a@b",
+        "http://host:5000 is away, ask a@b": "http://host:5000 is away, ask a@b",
+        "sqlite:///mlruns/mlflow.db": "sqlite:///mlruns/mlflow.db",
+    }
+    assert {address: shown_address(address) for address in shown} == shown
+    line = r"^MLflow: API request to http://\*\*\*@host failed: correct MLFLOW_TRACKING_URI"
+    with pytest.raises(InputError, match=line), explained():
+        raise MlflowException("API request to http://bob:s3cr3t@host\nfailed")
+    with pytest.raises(ValueError, match="another"), explained():
+        raise ValueError("another")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from components import tracking
 from components.core.files import file_hash
@@ -19,7 +19,6 @@ from components.core.settings import Settings
 from components.tracking import PARENT_RUN, STORE, make_client, tracked_run
 
 pytestmark = pytest.mark.usefixtures("project")
-REPO = Path(__file__).parents[3]
 
 
 def _run(run_id: str) -> Any:
@@ -52,19 +51,14 @@ def test_finished_run_holds_all(settings: Settings, store: Path) -> None:
     }
 
 
-def test_parent_comes_from_the_environment(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_is_failed_and_keeps_metrics(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARENT_RUN, "f" * 32)
-    with tracked_run("train", "child", settings, {}, {}) as run:
-        pass
-    assert _run(run.id).data.tags["mlflow.parentRunId"] == "f" * 32
-
-
-def test_exception_is_failed_and_keeps_metrics(settings: Settings) -> None:
     with pytest.raises(ValueError, match="no"), tracked_run("train", "bad", settings, {}, {}) as run:  # noqa: PT012
         run.log_metrics({"loss": 1.0}, 7)
         raise ValueError("no")
     assert _run(run.id).info.status == "FAILED"
     assert _run(run.id).data.metrics == {"loss": 1.0}
+    assert _run(run.id).data.tags["mlflow.parentRunId"] == "f" * 32
 
 
 def test_interrupt_is_killed(settings: Settings) -> None:
@@ -73,19 +67,9 @@ def test_interrupt_is_killed(settings: Settings) -> None:
     assert _run(run.id).info.status == "KILLED"
 
 
-def test_handler_is_put_back(settings: Settings) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+def test_sigterm_is_killed_and_a_second_signal_is_ignored(settings: Settings) -> None:
+    before, cleaned = signal.getsignal(signal.SIGTERM), []
     with pytest.raises(SystemExit) as stopped, tracked_run("train", "stopped", settings, {}, {}) as run:  # noqa: PT012
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-    assert stopped.value.code == 143
-    assert _run(run.id).info.status == "KILLED"
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_second_signal_does_not_disturb_the_cleaning_up(settings: Settings) -> None:
-    cleaned = []
-    with pytest.raises(SystemExit), tracked_run("train", "stopped twice", settings, {}, {}):  # noqa: PT012
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
@@ -93,6 +77,9 @@ def test_second_signal_does_not_disturb_the_cleaning_up(settings: Settings) -> N
             os.kill(os.getpid(), signal.SIGTERM)
             cleaned.append(True)
     assert cleaned
+    assert stopped.value.code == 143
+    assert _run(run.id).info.status == "KILLED"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_signal_does_not_disturb_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,34 +94,6 @@ def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -
     assert _run(run.id).info.status != "RUNNING"
 
 
-_VICTIM = """
-import sys, time
-from pathlib import Path
-from components.core.settings import load_settings
-from components.tracking import tracked_run
-with tracked_run("train", "victim", load_settings(Path(sys.argv[1])), {}, {}) as run:
-    run.log_metrics({"loss": 1.0}, 1)
-    Path("victim").write_text(run.id)
-    time.sleep(60)
-"""
-
-
-@pytest.mark.integration
-def test_terminated_process_is_killed(store: Path) -> None:
-    command = [sys.executable, "-c", _VICTIM, str(REPO / "params.yaml")]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPO)})
-    while not (store / "victim").is_file() or not (store / "victim").read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
-    # Twice, as when a group and its member are both told to stop.
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
-    found = _run((store / "victim").read_text())
-    assert found.info.status == "KILLED"
-    assert found.data.metrics == {"loss": 1.0}
-
-
 def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     assert tracking.tracking_uri() == "http://127.0.0.1:5000"
@@ -142,19 +101,36 @@ def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tracking.tracking_uri() == "sqlite:///mlruns/mlflow.db"
 
 
+def test_an_experiment_in_a_temporary_copy_has_the_store_of_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, mlflow_database: Path
+) -> None:
+    """`dvc exp run --temp` creates a copy and deletes it at the end; two projects never share a store."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    copy = tmp_path / "one" / ".dvc" / "tmp" / "exps" / "standalone" / "tmpx"
+    copy.mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / name / STORE).mkdir(parents=True)
+        shutil.copy(mlflow_database, tmp_path / name / STORE)
+    monkeypatch.chdir(copy)
+    with tracked_run("train", "one", settings, {}, {}) as run:
+        run.log_artifact(Path(__file__))
+    shutil.rmtree(copy)
+    monkeypatch.chdir(tmp_path / "one")
+    assert [artifact.path for artifact in make_client().list_artifacts(run.id)] == [Path(__file__).name]
+    monkeypatch.chdir(tmp_path / "two")
+    with pytest.raises(MlflowException, match="not found"):
+        make_client().get_run(run.id)
+
+
 def test_evaluation_joins_the_training_run(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tracked_run("train", "paraclip", settings, {}, {}) as run:
         (tmp_path / "run.json").write_text(json.dumps(run.reference()))
     # Without tables there is nothing to look for among the run's artifacts, which takes a request.
-    monkeypatch.setattr("mlflow.MlflowClient.list_artifacts", None)
-    tracking.add_metrics(tmp_path, {"retrieval/t2i_recall_at_5": 0.5})
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.MlflowClient.list_artifacts", None)
+        tracking.add_metrics(tmp_path, {"retrieval/t2i_recall_at_5": 0.5})
     assert _run(run.id).data.metrics == {"retrieval/t2i_recall_at_5": 0.5}
     assert _run(run.id).info.status == "FINISHED"
-
-
-def test_an_evaluation_is_also_a_table_of_the_run_and_said_once(settings: Settings, tmp_path: Path) -> None:
-    with tracked_run("train", "paraclip", settings, {}, {}) as run:
-        (tmp_path / "run.json").write_text(json.dumps(run.reference()))
     table = {"metric": ["a/tier_rare/b", "a/b"], "value": [0.25, 0.5]}
     for _ in range(2):
         tracking.add_metrics(tmp_path, {"a/b": 0.5}, {"evaluation_1": table})
