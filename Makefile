@@ -8,7 +8,7 @@ export DO_NOT_TRACK := 1
 # Where Python is told to keep no compiled modules, every process compiles its libraries anew, for ten seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all benchmarks lint docs claims stack captions student llm-server lock clean
+.PHONY: demo test test-all benchmarks lint docs claims stack base-asset captions student llm-server lock clean
 
 demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, promote the best, show where everything is
 	@.venv/bin/dvc repro compare
@@ -54,6 +54,10 @@ claims: .venv/.ready ## every method with three seeds, and which claims of the p
 
 stack: .venv/.ready ## Prefect server, worker and MLflow UI on 127.0.0.1, until Ctrl-C
 	@$(PY) -m infra.stack
+
+base-asset: .venv/.ready ## train the shipped base from nothing, on the pairs of params.yaml
+	@.venv/bin/dvc repro -q prepare
+	@$(PY) -m components.base.base --asset
 
 captions: .venv/.ready ## generate every caption from nothing with the students, and export the store
 	@.venv/bin/dvc repro -q prepare

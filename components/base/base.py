@@ -1,4 +1,4 @@
-"""Stage `base`: the starting encoder, trained or fitted here, fetched by open_clip or timm, or read from a file.
+"""Stage `base`: the starting encoder, shipped, trained or fitted here, fetched by open_clip or timm, or a file.
 
 python -m components.base.base
 """
@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from components.base.contrastive import pretrain
 from components.base.fitted import fit_towers
 from components.base.published import open_clip_encoder, timm_encoder, weights_file_encoder
+from components.base.shipped import ASSETS, shipped_encoder, write_shipped
 from components.core import folders
 from components.core.checking import load_checked
 from components.core.compute.checkpoint import Checkpoints
@@ -35,9 +39,13 @@ def run(settings: Settings, output: Path = folders.BASE, pairs_folder: Path = fo
     if trains is not None:
         _train(settings, trains, output, pairs_folder / "train.parquet")
         return
-    fetch = {"open_clip": _from_open_clip, "timm": _from_timm, "file": _from_file}[settings.base.source]
+    fetch = {"open_clip": _from_open_clip, "timm": _from_timm, "file": _from_file}
+    source = settings.base.source
     with told_of("params.yaml: base"):
-        encoder = fetch(settings)
+        if source == "shipped":
+            encoder = shipped_encoder(settings, pairs_folder / "train.parquet")
+        else:
+            encoder = fetch[source](settings)
     encoder.sidecar = encoder.sidecar.model_copy(
         update={"name": "base", "git_commit": git_commit(), "settings": settings.base.model_dump(mode="json")}
     )
@@ -100,12 +108,25 @@ def _from_file(settings: Settings) -> Encoder:
     return weights_file_encoder(base.model, base.file)
 
 
-def main() -> None:
+def make_asset(settings: Settings, work: Path, assets: Path = ASSETS) -> None:
+    """Train the shipped base with `base.scratch`, in the folder `work`, and write it to `assets`.
+
+    Raises:
+        InputError: as `run` and `write_shipped`.
+    """
+    base = settings.base.model_copy(update={"source": "scratch"})
+    run(settings.model_copy(update={"base": base}), work)
+    write_shipped(Encoder.load(work), settings, folders.PAIRS / "train.parquet", assets)
+
+
+def main(
+    asset: Annotated[bool, typer.Option("--asset", help="Train the shipped base again and replace its files.")] = False,
+) -> None:
     """Make the starting encoder.
 
     Example: python -m components.base.base
     """
-    run_in_project(lambda: run(load_checked()))
+    run_in_project(lambda: make_asset(load_checked(), Path("state/base-asset")) if asset else run(load_checked()))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def _write_params(folder: Path, raw: dict[str, Any]) -> None:
     for block, changes in SETTINGS.items():
         raw[block] |= changes
+    raw["base"]["source"] = "scratch"
     raw["base"]["scratch"] |= {"epochs": 2, "batch_size": 16, "warmup_steps": 1}
     raw["encoders"] = ["base"]
     (folder / "params.yaml").write_text(yaml.safe_dump(raw), "utf-8")

@@ -104,10 +104,10 @@ class Fit(Contrastive):
 
 
 class Base(Block):
-    """The starting encoder: trained here, an open_clip name and tag, a saved encoder folder or weights file, or an
-    image tower that timm publishes."""
+    """The starting encoder: shipped, trained here, an open_clip name and tag, a saved encoder folder or weights file, or
+    an image tower that timm publishes."""
 
-    source: Literal["scratch", "open_clip", "timm", "file"]
+    source: Literal["shipped", "scratch", "open_clip", "timm", "file"]
     model: str
     """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
     pretrained: str | None = None
@@ -116,7 +116,7 @@ class Base(Block):
     package: str | None = None
     """For source `timm`: a Python package that holds the image tower's weights, instead of `file`."""
     scratch: Scratch | None = None
-    """For source `scratch` alone."""
+    """For source `scratch`, and the recipe of the base that source `shipped` takes."""
     fit: Fit | None = None
     """For source `timm`: fit a text tower to the image tower; without it the text tower's weights are random."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.core.errors import InputError
-from components.core.metrics import Reals, average_overlap
+from components.core.metrics import average_overlap
 from components.core.settings import Compare, Settings
 from components.evaluation.results import Folders
 from components.report.comparison import Comparison, best_challenger
@@ -38,13 +38,19 @@ class Side:
 
 @dataclass(frozen=True)
 class Example:
-    """One query of the gallery; `gain` is the challenger's AO less the reference's."""
+    """One query of the gallery.
+
+    Attributes:
+        gain: the challenger's AO less the reference's.
+        place: where it is among all queries in the order of their gains.
+    """
 
     query: str
     paraphrase: str
     tier: str
     gold_row: int
     gain: float
+    place: str
     sides: tuple[Side, ...]
 
 
@@ -89,6 +95,7 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[E
         raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.ks: lower it")
     overlaps = {found.encoder: found.overlaps() for found in lists}
     gains = overlaps[challenger] - overlaps[lists[0].encoder]
+    order = np.argsort(-gains, kind="stable")
     return [
         Example(
             query=queries[row]["query"],
@@ -96,17 +103,24 @@ def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[E
             tier=queries[row]["tier"],
             gold_row=gold[row],
             gain=float(gains[row]),
+            place=place_name(place, len(order)),
             sides=tuple(_side(found, row, gold[row], settings.gallery_top) for found in lists),
         )
-        for row in spread(gains, settings.gallery_queries)
+        for place in spread(len(order), settings.gallery_queries)
+        for row in [int(order[place])]
     ]
 
 
-def spread(gains: Reals, count: int) -> list[int]:
-    """Rows at `count` evenly spaced quantiles of `gains`, the largest gain first; equals in row order."""
-    order = np.argsort(-gains, kind="stable")
-    places = np.unique(np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int))
-    return [int(row) for row in order[places]]
+def spread(queries: int, count: int) -> list[int]:
+    """`count` evenly spaced places in the order of `queries` queries; the first, the median and the last among them."""
+    places = np.linspace(0, queries - 1, min(count, queries)).round().astype(int).tolist()
+    return sorted({*places, (queries - 1) // 2} if count > 2 else {*places})
+
+
+def place_name(place: int, queries: int) -> str:
+    """What to call a place in the order of gains."""
+    names = {(queries - 1) // 2: "median", queries - 1: "largest loss", 0: "largest gain"}
+    return f"{names.get(place, f'number {place + 1:,}')} of {queries:,} queries"
 
 
 def _side(lists: Lists, row: int, gold: int, top: int) -> Side:

@@ -15,7 +15,7 @@ from components.core.errors import InputError
 from components.core.records import PAIRS
 from components.core.settings import Compare
 from components.evaluation.results import Folders
-from components.report.page.gallery import examples, spread
+from components.report.page.gallery import examples, place_name, spread
 from components.report.page.retrieved import Lists, Retrieved, data_uri, read_pictures, read_retrieved
 
 QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
@@ -37,6 +37,7 @@ def test_shows_gains_before_losses_by_the_overlap_of_the_full_lists() -> None:
     # Base's lists for the first query share 0, 1 and 2 images at depths 1, 2 and 3.
     expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
     assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
+    assert [example.place for example in found] == ["largest gain of 2 queries", "largest loss of 2 queries"]
     assert found[0].sides[0].overlap == pytest.approx(expected)
 
 
@@ -60,11 +61,13 @@ def test_a_query_about_an_image_that_is_not_there_is_named(folders: Folders) -> 
         read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
 
 
-def test_the_spread_has_the_best_and_the_worst() -> None:
-    gains = np.array([0.0, -0.5, 0.9, 0.1, 0.0])
-    assert spread(gains, 2) == [2, 1]
-    assert spread(gains, 3) == [2, 0, 1]
-    assert spread(gains, 99) == [2, 3, 0, 4, 1]
+def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
+    assert spread(5, 2) == [0, 4]
+    assert spread(5, 3) == [0, 2, 4]
+    assert spread(5, 99) == [0, 1, 2, 3, 4]
+    assert spread(1000, 4) == [0, 333, 499, 666, 999]
+    names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
+    assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
 
 def _image(size: tuple[int, int], kind: str) -> bytes:
