@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from components.captions.asking.questions import questions_of
-from components.captions.engine import Engine
-from components.captions.engines import engine_of
+from components.captions.engines import Engine, engine_of
 from components.captions.request import Source
 from components.core.errors import InputError
 from components.core.settings import Settings

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.captions.engine import Engine
+from components.captions.engines import Engine
 from components.captions.request import Request, Sampling, Source
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
+from components.captions.asking.questions import import_replay
 from components.captions.engines import make_engine
-from components.captions.replay import import_replay
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.errors import InputError

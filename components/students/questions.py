@@ -12,7 +12,7 @@ from more_itertools import batched
 from components.captions.asking.answers import write_answers
 from components.captions.asking.asking import ask
 from components.captions.asking.questions import Questions, questions_of
-from components.captions.engine import Engine
+from components.captions.engines import Engine
 from components.captions.request import Source
 from components.captions.store import GenerationStore
 from components.core.errors import InputError

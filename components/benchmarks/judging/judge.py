@@ -20,7 +20,7 @@ from PIL import Image
 from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.captions.asking.asking import ask
-from components.captions.engine import Engine
+from components.captions.engines import Engine
 from components.captions.request import PICTURE, Chat, Picture, Request, Sampling
 from components.captions.store import GenerationStore
 from components.captions.task import question_alone

@@ -12,8 +12,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from components.captions.inputs.pairing import paired
-from components.captions.inputs.readers import accepted
+from components.captions.inputs.readers import accepted, paired
 from components.captions.inputs.sources import Accepts, Ask
 from components.captions.request import Source
 from components.core.errors import InputError

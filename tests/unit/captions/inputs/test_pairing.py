@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.inputs.pairing import ordered_pairs, paired
+from components.captions.inputs.readers import ordered_pairs, paired
 from components.captions.request import Picture, Source
 
 
