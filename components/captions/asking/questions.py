@@ -10,7 +10,7 @@ from itertools import islice
 from components.captions.engines import Engine, engine_of
 from components.captions.inputs.sources import Accepts, Ask, caption_words
 from components.captions.prompts.disarm import disarm
-from components.captions.request import Request, Sampling, Source
+from components.captions.request import InputRow, Request, Sampling
 from components.captions.store import GenerationStore
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
@@ -65,7 +65,7 @@ class Questions:
             for attempt in range(self.asked.samples):
                 yield self.about(source, attempt)
 
-    def about(self, source: Source, attempt: int) -> Request:
+    def about(self, source: InputRow, attempt: int) -> Request:
         """The question about one row of inputs, asked for the `attempt`-th time, from 0."""
         sample = source.sample * self.asked.samples + attempt
         return self._request(self.task, self.asked, source, attempt, sample)
@@ -94,7 +94,7 @@ class Questions:
         attempt = judged.samples + question.sample
         return self._request(find_task(self.task.judges), judged, question.source, attempt, question.sample)
 
-    def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int, sample: int) -> Request:
+    def _request(self, task: PromptTask, asked: Task, source: InputRow, attempt: int, sample: int) -> Request:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from more_itertools import batched
 
-from components.captions.request import Picture, Source
+from components.captions.request import InputRow, PromptPicture
 from components.core.errors import InputError
 from components.core.pictures import PICTURE, Pictures
 from components.core.records import PAIRS
@@ -28,11 +28,11 @@ class Pool(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, place: int) -> Source: ...
+    def __getitem__(self, place: int) -> InputRow: ...
 
 
 @contextmanager
-def pooled(sources: Iterable[Source]) -> Iterator[Pool]:
+def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
     """Write `sources`, each about one caption with at most one picture, to a file and read any by number.
 
     The file lies in the system's temporary folder (TMPDIR) and takes about 100 bytes and the picture for each source.
@@ -55,18 +55,18 @@ class _FilePool:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, place: int) -> Source:
+    def __getitem__(self, place: int) -> InputRow:
         row = place % _BLOCK
         pair, inputs, image, media_type = (column[row].as_py() for column in self._blocks[place // _BLOCK])
-        return Source(pair, 0, json.loads(inputs), pictures=(Picture(image, media_type),) if image else ())
+        return InputRow(pair, 0, json.loads(inputs), pictures=(PromptPicture(image, media_type),) if image else ())
 
 
-def _row(source: Source) -> dict[str, object]:
+def _row(source: InputRow) -> dict[str, object]:
     image, media_type = next(((one.data, one.media_type) for one in source.pictures), (None, None))
     return {"id": source.id, "inputs": json.dumps(dict(source.inputs)), "image": image, "media_type": media_type}
 
 
-def to_picture(image: bytes, path: Path, pair: str) -> Picture:
+def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
     """The encoded image of `pair` with its media type.
 
     Raises:
@@ -78,13 +78,13 @@ def to_picture(image: bytes, path: Path, pair: str) -> Picture:
 
     try:
         with open_picture(image) as opened:
-            return Picture(image, Image.MIME[str(opened.format)])
+            return PromptPicture(image, Image.MIME[str(opened.format)])
     except ValueError:
         raise InputError(f"{path}: pair {pair} has an image that cannot be shown: fix or remove the row") from None
 
 
 @contextmanager
-def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], Picture]]:
+def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], PromptPicture]]:
     """Looks up the pictures of some pairs of a `PAIRS` table by id; kept on disk meanwhile.
 
     Raises:
@@ -92,13 +92,13 @@ def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], Picture
     """
     places: dict[str, int] = {}
 
-    def found() -> Iterator[Source]:
+    def found() -> Iterator[InputRow]:
         with Pictures() as files:
             for block in PAIRS.blocks(path, ["id", *PICTURE], rows=256):
                 for row in block.to_pylist():
                     if row["id"] in pairs and row["id"] not in places:
                         places[row["id"]] = len(places)
-                        yield Source(row["id"], 0, {}, pictures=(to_picture(files.one(row), path, row["id"]),))
+                        yield InputRow(row["id"], 0, {}, pictures=(to_picture(files.one(row), path, row["id"]),))
 
     with pooled(found()) as pool:
         for pair in sorted(pairs - places.keys())[:1]:

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from components.captions.inputs.pool import Pool, pictures_of, pooled, to_picture
 from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader
 from components.captions.prompts.disarm import disarm
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.core.files import content_hash
 from components.core.pictures import PICTURE, Pictures
 from components.core.records import GENERATIONS, PAIRS
 
 
-def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
 
     With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. The
@@ -36,7 +36,7 @@ def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     return islice(accepted((source for _, source in captions), accepts, ask.skipped), ask.limit)
 
 
-def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
 
     PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so none meets itself.
@@ -52,7 +52,7 @@ def read_answers(name: str, **about: str) -> Reader:
     stand together in the table.
     """
 
-    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
         if not ask.pictures:
             return accepted(_answers(path, {name: "text", **about}, ask), accepts, ask.skipped)
         return _with_pictures(read, path, accepts, ask)
@@ -60,7 +60,7 @@ def read_answers(name: str, **about: str) -> Reader:
     return read
 
 
-def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str]) -> Iterator[Source]:
+def accepted(sources: Iterable[InputRow], accepts: Accepts, skipped: Counter[str]) -> Iterator[InputRow]:
     """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others.
 
     What counts is what a prompt will quote: the inputs once they are disarmed.
@@ -76,7 +76,7 @@ def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str])
             skipped[reason] += 1
 
 
-def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def _one_per_image(captions: Iterable[tuple[str, InputRow]], accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """An accepted caption of each image, whose captions stand together; an image that comes again later is skipped."""
     seen: set[str] = set()
     for image, own in groupby(captions, key=itemgetter(0)):
@@ -86,7 +86,7 @@ def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask
             yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
 
 
-def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
+def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, InputRow]]:
     """Every caption with its image's id."""
     columns = ["id", "caption", *(PICTURE if pictures else ["image_id"])]
     with Pictures() as files:
@@ -94,16 +94,16 @@ def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
             for row in block.to_pylist():
                 shown = (to_picture(files.one(row), path, row["id"]),) if pictures else ()
                 inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
-                yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
+                yield row["image_id"], InputRow(row["id"], 0, inputs, pictures=shown)
 
 
-def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:
+def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[InputRow]:
     columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
     rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
     for row in _of_first_captions(rows, ask.limit):
         if row["accepted"]:
             texts = {name: row[column] for name, column in inputs.items()}
-            yield Source(row["id"], row["sample"], texts, row["other_id"])
+            yield InputRow(row["id"], row["sample"], texts, row["other_id"])
         else:
             ask.skipped["no usable answer to ask about"] += 1
 
@@ -117,7 +117,7 @@ def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[d
         yield row
 
 
-def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """What `read` finds, with the pictures of the pairs that it is about."""
     plain = replace(ask, pictures=False)
     first_look = read(path, accepts, replace(plain, skipped=Counter()))
@@ -129,7 +129,7 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
             yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
 
 
-def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[Source]:
+def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
     """Sources about two of `pool` each, in the first one's order; the second one's inputs are called `other_<name>`.
 
     A first one that comes several times has its pairs numbered by `sample`.
@@ -146,7 +146,7 @@ def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[Source]:
         for sample, (_, second) in enumerate(group):
             other = pool[second]
             others = {f"other_{name}": text for name, text in other.inputs.items() if name != SHOWN}
-            yield Source(one.id, sample, {**one.inputs, **others}, other.id, one.pictures + other.pictures)
+            yield InputRow(one.id, sample, {**one.inputs, **others}, other.id, one.pictures + other.pictures)
 
 
 def _partners(count: int, seed: int) -> Iterator[tuple[int, int]]:
