@@ -23,8 +23,7 @@ from rich.table import Table
 from components.benchmarks.bootstrap import Interval, interval
 from components.benchmarks.protocols.retrieval import paraphrase_agreement
 from components.captions.asking.asking import ask
-from components.captions.engine import Engine
-from components.captions.engines import make_engine
+from components.captions.engines import Engine, make_engine
 from components.captions.request import Request, Sampling
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task

@@ -33,7 +33,7 @@ Parse = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
-class Picture:
+class PromptPicture:
     """An encoded image that a question shows."""
 
     data: bytes
@@ -46,7 +46,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Source:
+class InputRow:
     """Inputs of one question: the pair they belong to, which sample of that pair, and the second pair if any.
 
     `pictures` are those of the first and of the second pair, where the question shows them.
@@ -56,7 +56,7 @@ class Source:
     sample: int
     inputs: Inputs
     other_id: str | None = None
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[PromptPicture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class Request:
     model: str
     sampling: Sampling
     attempt: int
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[PromptPicture, ...] = ()
     parse: Parse | None = field(default=None, compare=False, repr=False)
-    source: Source = field(default=Source("", 0, {}), compare=False, repr=False)
+    source: InputRow = field(default=InputRow("", 0, {}), compare=False, repr=False)
     sample: int = field(default=0, compare=False, repr=False)
 
     @property

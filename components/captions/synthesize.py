@@ -15,10 +15,8 @@ from more_itertools import batched
 
 from components.captions.asking.answers import write_answers
 from components.captions.asking.asking import SynthesisCounts, ask
-from components.captions.asking.questions import Questions, questions_of
-from components.captions.engine import Engine
-from components.captions.engines import engine_of
-from components.captions.replay import import_replay
+from components.captions.asking.questions import Questions, import_replay, questions_of
+from components.captions.engines import Engine, engine_of
 from components.captions.request import Request
 from components.captions.store import GenerationStore
 from components.core.checking import load_checked

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from textwrap import indent
 
-from components.captions.inputs.sources import Accepts, Reader
-from components.captions.prompts.parsing import first_verdict, without_thought
+from components.captions.inputs.readers import read_answers, read_caption_pairs, read_captions
+from components.captions.inputs.sources import Accepts, Reader, anything
+from components.captions.prompts.parsing import cut, first_line, first_verdict, verdict, without_thought
 from components.captions.request import COMPLETION, Chat, Inputs, Parse
 from components.core.errors import InputError
 
@@ -38,9 +40,9 @@ class PromptTask:
     citation: str
     inputs: tuple[str, ...]
     reads: Reader
-    accepts: Accepts
     messages: Callable[[Inputs], Chat]
-    parse: Parse
+    accepts: Accepts = anything
+    parse: Parse = first_line
     outputs: tuple[str, ...] = ()
     judges: str | None = None
     pictures: bool = False
@@ -88,3 +90,79 @@ def question_alone(question: str) -> Chat:
 def completion(text: str) -> Chat:
     """A text that the model goes on writing."""
     return [{"role": COMPLETION, "content": text}]
+
+
+def few_shot(system: str, demonstrations: Sequence[tuple[str, str]], question: str) -> Chat:
+    """A system message, each demonstration's question and answer, which are the same for all rows, and `question`."""
+    turns = [
+        {"role": role, "content": text}
+        for pair in demonstrations
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return [{"role": "system", "content": system}, *turns, {"role": "user", "content": question}]
+
+
+def few_shot_text(demonstrations: Sequence[tuple[str, str]], question: str) -> str:
+    """One text of questions and answers, which ends where the last answer begins."""
+    told = [f"Q: {asked}\n\nA: {answer}" for asked, answer in demonstrations]
+    return "\n\n".join([*told, f"Q: {question}\n\nA:"])
+
+
+def comparison(
+    name: str, citation: str, question: Callable[[str, str], str], demonstrations: Sequence[tuple[str, str]]
+) -> PromptTask:
+    """PC-CLIP's task about the difference of two pictures; `question` takes both captions."""
+
+    def ask(inputs: Inputs) -> str:
+        return question(inputs["caption"], inputs["other_caption"])
+
+    return PromptTask(
+        name=name,
+        citation=citation,
+        inputs=("caption", "other_caption"),
+        reads=read_caption_pairs,
+        messages=lambda inputs: few_shot("You compare images by their captions.", demonstrations, ask(inputs)),
+        parse=cut,
+        published=lambda inputs: completion(few_shot_text(demonstrations, ask(inputs))),
+        outputs=("difference",),
+        answers_repeat=("the visual difference between an image", "and an image"),
+    )
+
+
+def semclip_generator(
+    name: str, system: str, instruction: str, output: str, answers_repeat: tuple[str, ...] = ()
+) -> PromptTask:
+    """SemCLIP's task that rewrites a caption for a judge; the caption follows the instruction."""
+    return PromptTask(
+        name=name,
+        citation="SemCLIP (arXiv 2511.16527), appendix A",
+        inputs=("caption",),
+        reads=read_captions,
+        messages=lambda inputs: chat(system, f"{instruction} {inputs['caption']}"),
+        published=lambda inputs: question_alone(f"{instruction}\n{inputs['caption']}"),
+        outputs=(output,),
+        answers_repeat=answers_repeat,
+    )
+
+
+def semclip_judge(name: str, judges: str, answer: str, called: str, question: str) -> PromptTask:
+    """SemCLIP's judge of the task `judges`, whose answers are the input `answer`, named `called` in the question."""
+
+    def ask(inputs: Inputs) -> str:
+        return (
+            f'The original sentence is: "{inputs["caption"]}"\n'
+            f'The generated {called} is: "{inputs[answer]}"\n'
+            f'{question} Respond with "Yes" or "No".'
+        )
+
+    return PromptTask(
+        name=name,
+        citation="SemCLIP (arXiv 2511.16527), appendix A; how verdicts are read is its released code's",
+        inputs=("caption", answer),
+        reads=read_answers(answer, caption="source"),
+        messages=lambda inputs: chat("You judge captions.", ask(inputs)),
+        parse=verdict,
+        published=lambda inputs: question_alone(f"\n{indent(ask(inputs), '    ')}\n    "),
+        outputs=("verdict",),
+        judges=judges,
+    )

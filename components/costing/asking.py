@@ -12,7 +12,7 @@ from more_itertools import batched
 
 from components.captions.asking.questions import Questions, questions_of
 from components.captions.engines import engine_of
-from components.captions.request import Reply, Request, Source
+from components.captions.request import InputRow, Reply, Request
 from components.captions.store import GenerationStore
 from components.core.errors import InputError
 from components.core.settings import Settings
@@ -126,7 +126,7 @@ class _Unnamed:
 def _sample(questions: Questions, rows: int) -> list[Request]:
     """Questions evenly chosen among all; one about a caption of usual length where their table is not there."""
     if not questions.asked.input.is_file():
-        return [questions.about(Source("", 0, dict.fromkeys(questions.task.inputs, _CAPTION)), 0)]
+        return [questions.about(InputRow("", 0, dict.fromkeys(questions.task.inputs, _CAPTION)), 0)]
     return list(_every(questions, max(1, rows // _LOOKED_AT)))
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from components.captions.asking.questions import questions_of
-from components.captions.engine import Engine
-from components.captions.engines import engine_of
-from components.captions.request import Source
+from components.captions.engines import Engine, engine_of
+from components.captions.request import InputRow
 from components.core.errors import InputError
 from components.core.settings import Settings
 
@@ -40,7 +39,7 @@ class Writer:
             raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
         questions = questions_of(self._settings, TASK, self._engine)
         task = questions.task
-        source = Source("", 0, dict.fromkeys(task.inputs, text))
+        source = InputRow("", 0, dict.fromkeys(task.inputs, text))
         requests = [questions.about(source, attempt) for attempt in range(count)]
         replies = [reply for batch in self._engine.answer(requests) for reply in batch]
         said = [task.parse(reply.answer) for reply in replies if reply.answer is not None]

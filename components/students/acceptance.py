@@ -8,18 +8,15 @@ from heapq import nsmallest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.captions.engine import Engine
-from components.captions.request import Request, Sampling, Source
+from components.captions.engines import Engine
+from components.captions.request import InputRow, Request, Sampling
 from components.captions.store import GenerationStore
 from components.captions.tasks import find_task
 from components.core.files import content_hash
 from components.core.records import PAIRS
 from components.core.settings import Settings, Student, Task
-from components.students.batches import chat_of
-from components.students.lessons import EVALUATION
-from components.students.questions import Answered, ask_tasks, needed_task
-from components.students.rules import passing
-from components.students.teacher import Lesson
+from components.students.answers import AnsweredRow, ask_tasks, needed_task, passing
+from components.students.lessons import EVALUATION, Lesson, chat_of
 from components.validation.measuring.probes import Probes, find_probes
 
 TRAIN_PAIRS = Path("data/pairs/train.parquet")
@@ -61,7 +58,7 @@ class Examination:
                 store.close()
         return rates | {task: self._rate_lessons(task, engine) for task in self.lessons}
 
-    def _rate(self, name: str, answered: Sequence[Answered]) -> float:
+    def _rate(self, name: str, answered: Sequence[AnsweredRow]) -> float:
         passes = passing(find_task(name), answered, self.settings, self.probes, self.facts)
         return sum(passes) / max(len(passes), 1)
 
@@ -77,8 +74,8 @@ class Examination:
         if task.judges is not None:
             right = [task.parse(lesson.answer) for lesson in lessons]
             return sum(text == verdict for text, verdict in zip(texts, right, strict=True)) / len(lessons)
-        sources = (Source(request.key, 0, lesson.inputs) for request, lesson in zip(requests, lessons, strict=True))
-        return self._rate(name, [Answered(source, text) for source, text in zip(sources, texts, strict=True)])
+        sources = (InputRow(request.key, 0, lesson.inputs) for request, lesson in zip(requests, lessons, strict=True))
+        return self._rate(name, [AnsweredRow(source, text) for source, text in zip(sources, texts, strict=True)])
 
 
 def prepare_examination(

@@ -14,10 +14,9 @@ from components.captions.local_model.language_model import BASE_NAME, revision_o
 from components.core.compute.checkpoint import Checkpoints
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash, write_json
+from components.core.provenance import path_hash
 from components.core.settings import Settings, Student
-from components.students.lessons import hash_of, lessons_of
-from components.students.record import ADAPTER, RECORD, read_record
-from components.students.teacher import Lesson
+from components.students.lessons import Lesson, hash_of, lessons_of
 
 STATE = Path("state/students")
 _UNCHANGING = {
@@ -32,12 +31,12 @@ _UNCHANGING = {
     "teacher",
 }
 """Settings that do not change the adapter, or do so by the lessons alone."""
-_CODE = ("batches.py", "loop.py", "train.py")
+_CODE = ("loop.py", "train.py")
 """The files of this folder that compute the adapter."""
 
 
 @dataclass(frozen=True)
-class Job:
+class StudentJob:
     """A student to train.
 
     Attributes:
@@ -108,7 +107,7 @@ class Job:
 @cache
 def code_hash() -> str:
     """Hash of the files that compute an adapter."""
-    return content_hash(*((Path(__file__).parent / name).read_text("utf-8") for name in _CODE))
+    return content_hash(*(path_hash(Path(__file__).parent / name) for name in _CODE))
 
 
 def state_of(name: str) -> Path:
@@ -133,7 +132,7 @@ def find_student(settings: Settings, name: str) -> Student:
     return settings.students[name]
 
 
-def find_job(settings: Settings, name: str, output: Path) -> Job:
+def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
     """The job of the student called `name`, whose folder is below `output`.
 
     Raises:
@@ -145,7 +144,7 @@ def find_job(settings: Settings, name: str, output: Path) -> Job:
         replace(lesson, prompt=asked[lesson.task.name].prompt) if lesson.task.name in asked else lesson
         for lesson in lessons_of(student, lessons_path(name))
     ]
-    return Job(name, student, output / name, lessons, revision_of(None, student.base))
+    return StudentJob(name, student, output / name, lessons, revision_of(None, student.base))
 
 
 def _name_the_base(path: Path, base: str) -> None:
@@ -153,3 +152,24 @@ def _name_the_base(path: Path, base: str) -> None:
     config = json.loads(path.read_text("utf-8"))
     config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
     write_json(path, config)
+
+
+ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.json"
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What is known of the adapter in `folder`; empty where there is none or its record is broken."""
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record
+
+
+def write_index(settings: Settings, output: Path) -> None:
+    """List the trained students of params.yaml in `output`; without any the list is empty."""
+    records = {name: read_record(output / name) for name in settings.students}
+    keys = ("base", "tasks", "fingerprint")
+    write_json(
+        output / INDEX, {name: {key: found.get(key) for key in keys} for name, found in records.items() if found}
+    )

@@ -1,29 +1,32 @@
-"""What a student is taught: lessons written by hand, or a model's answers that pass the checks of their text."""
+"""Lessons of a student: written by hand, derived for judges, or a model's answers that pass their row rules."""
 
 from __future__ import annotations
 
+import csv
 import json
 import random
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from more_itertools import batched
 
+from components.captions.asking.questions import import_replay
 from components.captions.engines import make_engine
-from components.captions.replay import import_replay
+from components.captions.prompts.disarm import disarm
+from components.captions.request import Chat, Inputs
 from components.captions.store import GenerationStore
+from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.settings import Settings, Student
 from components.core.table import Table
-from components.students.batches import chat_of
-from components.students.questions import ask_tasks
-from components.students.teacher import Lesson, read_lessons
+from components.students.answers import ask_tasks
 
 EVALUATION = Path("data/evaluation")
 _ASKED = "cliptune.asked"
@@ -74,7 +77,7 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     Raises:
         InputError: the teacher cannot work, or a task's input is missing.
     """
-    from components.students.rules import passing
+    from components.students.answers import passing
     from components.validation.measuring.probes import find_probes
 
     assert isinstance(student.teacher, str)
@@ -134,3 +137,204 @@ def _read(student: Student, path: Path) -> list[Lesson]:
 
 def _asked(student: Student) -> str:
     return student.model_dump_json(include={"tasks", "teacher", "captions"})
+
+
+Row = Mapping[str, str]
+Draft = tuple[str, Inputs, str]
+"""A task, its inputs and the answer."""
+
+_JOINTS = re.compile(
+    r"[;,]| (?:while|whereas|rather than|instead of|as opposed to|versus|against|compared|not|where)\b"
+)
+_CODES = re.compile(
+    r"\b(?:IMG \d+|photo-\d+\.png|picture \d+:|ref \w+|stock (?:photo \w+|vector:?)|set with|print \w+|free download)"
+    r"|BUY NOW!!|\[\w+\]|#\w+|\.(?:jpg|png)|\(clipart\)|@ best price|\b(?:background|backdrop|bg|wallpaper)\b"
+)
+_EDGES = re.compile(r"\s*(?:>>|[|/;:,@()&]|(?<!\w)-(?!\w))\s*")
+
+
+def from_paraphrases(rows: Sequence[Row]) -> Iterator[Draft]:
+    """What the judges should say of a set of captions, plain sentences (x') and paraphrases of these (x'').
+
+    A caption's own x'' keeps its meaning and contradicts nothing; of every other caption, the judge also sees the
+    paraphrase of the caption that is most like it.
+    """
+    said = [_words(row["paraphrase_1"]) for row in rows]
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, words in enumerate(said):
+        for word in words:
+            places[word].append(place)
+    for place, row in enumerate(rows):
+        caption = row["caption"]
+        yield "judge_paraphrase", {"caption": caption, "paraphrase": row["paraphrase_2"]}, "Yes"
+        true = row["paraphrase_2" if place % 2 else "paraphrase_1"]
+        yield "judge_negation", {"caption": caption, "negation": true}, "No"
+        other = _most_alike(place, said, places) if place % 2 else None
+        if other is not None:
+            yield "judge_paraphrase", {"caption": caption, "paraphrase": rows[other]["paraphrase_2"]}, "No"
+
+
+def from_edits(rows: Sequence[Row]) -> Iterator[Draft]:
+    """What the judges should say of negations, of captions with two things exchanged, and of differences."""
+    differences = [row for row in rows if row["task"] == "difference"]
+    for row in rows:
+        if row["task"] == "swap_negative":
+            yield "judge_paraphrase", {"caption": row["caption"], "paraphrase": row["answer"]}, "No"
+        if row["task"] in ("swap_negative", "negate_semclip", "negate_terms"):
+            yield "judge_negation", {"caption": row["caption"], "negation": row["answer"]}, "Yes"
+    for place, row in enumerate(differences):
+        yield from _scores(row, differences[place - 1], turned=place % 2 == 0)
+
+
+def _scores(row: Row, other: Row, *, turned: bool) -> Iterator[Draft]:
+    """A difference is right; wrong is one of other pictures or, if `turned`, its own told the other way round."""
+    one, two, difference = row["caption"], row["other_caption"], row["answer"]
+    yield _score(one, two, difference, 1, "It is right about both images.")
+    if turned:
+        yield _score(two, one, difference, 0, "It takes image 1 for image 2.")
+    else:
+        yield _score(one, two, other["answer"], 0, "It tells of other images.")
+    half = _first_side(difference, one, two)
+    if half is not None and turned:
+        yield _score(one, two, half, 0.5, "It leaves out image 2.")
+
+
+def _score(one: str, two: str, difference: str, score: float, reasoning: str) -> Draft:
+    answer = {
+        "image1_description": described(one),
+        "image2_description": described(two),
+        "score": score,
+        "reasoning": reasoning,
+    }
+    return "score_difference", {"difference": difference, "caption": one, "other_caption": two}, json.dumps(answer)
+
+
+def described(caption: str) -> str:
+    """What an alt-text says of its picture, without the codes and shop talk around it."""
+    text = _CODES.sub(" ", caption.replace("_", " "))
+    parts = [" ".join(part.split()) for part in _EDGES.split(text)]
+    said = [set(part.split()) for part in parts]
+    kept = [
+        part
+        for place, part in enumerate(parts)
+        if part and not any(said[place] < other or said[place] == other for other in said[place + 1 :])
+    ]
+    return ", ".join(kept)
+
+
+def _first_side(difference: str, one: str, two: str) -> str | None:
+    """The longest beginning of a difference that speaks of the first picture alone; None where it cannot be told."""
+    first, second = _words(one) - _words(two), _words(two) - _words(one)
+    for joint in reversed(list(_JOINTS.finditer(difference))):
+        head, rest = difference[: joint.start()], difference[joint.start() :]
+        if _words(head) & first and not _words(head) & second and not _words(rest) & first and _words(rest) & second:
+            return f"{head.rstrip(' ,;')}."
+    return None
+
+
+def _most_alike(place: int, said: Sequence[set[str]], places: Mapping[str, Sequence[int]]) -> int | None:
+    """Who shares a rare word with the sentence at `place`, most words besides, and yet says something else."""
+    own = said[place]
+    for word in sorted(own, key=lambda word: (len(places[word]), word)):
+        if others := [at for at in places[word] if said[at] != own]:
+            return max(others, key=lambda at: sum(1 / len(places[shared]) for shared in own & said[at]))
+    return None
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{2,}", text.lower().replace("_", " ")))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Where a set of columns has what a task asks about and answers, if not under the task's own names."""
+
+    answer: str
+    inputs: Inputs
+
+
+_BORROWED = {
+    "rewrite": _Column("paraphrase_2", {}),
+    "paraphrase_semclip": _Column("paraphrase_2", {}),
+    "query_paraphrase": _Column("paraphrase_2", {"query": "paraphrase_1"}),
+    "name_absent": _Column("absent_object", {}),
+    "state_absence": _Column("absence", {}),
+    "name_unit": _Column("unit", {}),
+    "change_unit": _Column("unit_foil", {}),
+}
+_SAME_ANSWERS = {"difference_cub": "difference"}
+"""Tasks that another task's answers are right for too."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A question, the answer that the teacher gives to it, and which wording of the question the student learns."""
+
+    task: PromptTask
+    inputs: Inputs
+    answer: str
+    prompt: str = "own"
+
+
+def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
+    """The lessons that a teacher file has for `tasks`, in the file's order, and then those that follow from it.
+
+    A file is tab-separated with a header. With a column `task` each row is one lesson: the task, its inputs by name
+    and the `answer`. Without, each row holds a text per task, in a column named after the task. What judges learn
+    follows from what is right and wrong there, see `derived_lessons`.
+
+    Raises:
+        InputError: the file is missing or cannot be read, or a row lacks what its task asks about.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream, delimiter="\t")
+            rows = list(reader)
+    except FileNotFoundError:
+        raise InputError(f"teacher set {path} is missing: restore it from git, or name another one") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"teacher set {path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except csv.Error as error:
+        told = f"line {reader.reader.line_num} cannot be read ({error}): close its quotes or shorten it"
+        raise InputError(f"teacher set {path}: {told}") from None
+    lessons = [
+        lesson for line, row in enumerate(rows, start=2) for name in tasks for lesson in _lessons(path, line, row, name)
+    ]
+    return lessons + derived_lessons(rows, tasks)
+
+
+def derived_lessons(rows: Sequence[Row], tasks: Collection[str]) -> list[Lesson]:
+    """What follows for `tasks` from the rows of a teacher file."""
+    columns = set(rows[0]) if rows else set()
+    drafts: Iterator[tuple[str, Inputs, str]] = iter(())
+    if columns >= {"task", "caption", "other_caption"}:
+        drafts = from_edits(rows)
+    elif columns >= {"caption", "paraphrase_1", "paraphrase_2"}:
+        drafts = from_paraphrases(rows)
+    return [Lesson(find_task(name), inputs, answer) for name, inputs, answer in drafts if name in tasks]
+
+
+def _lessons(path: Path, line: int, row: Row, name: str) -> Iterator[Lesson]:
+    """The lesson that a row has for a task, if any."""
+    task = find_task(name)
+    if "task" in row:
+        if row["task"] == _SAME_ANSWERS.get(name, name):
+            yield _lesson(path, line, row, task, _Column("answer", {}))
+        return
+    column = _BORROWED.get(name, _Column(name, {}))
+    if column.answer in row:
+        yield _lesson(path, line, row, task, column)
+
+
+def _lesson(path: Path, line: int, row: Row, task: PromptTask, column: _Column) -> Lesson:
+    inputs = {text: row.get(column.inputs.get(text, text)) for text in task.inputs}
+    lacking = [text for text, found in inputs.items() if not found]
+    lacking += [] if row[column.answer] else ["answer"]
+    if lacking:
+        raise InputError(f"{path}, line {line}: task '{task.name}' has no '{lacking[0]}': fill the column in")
+    return Lesson(task, {text: found for text, found in inputs.items() if found}, row[column.answer])
+
+
+def chat_of(lesson: Lesson) -> Chat:
+    """The question of a lesson, as engines are asked it."""
+    return lesson.task.render({name: disarm(text) for name, text in lesson.inputs.items()}, lesson.prompt)

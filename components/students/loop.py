@@ -11,25 +11,23 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from jinja2 import TemplateError
 from more_itertools import chunked
 from torch import Tensor
 from torch.nn import functional as F
 
+from components.captions.request import COMPLETION
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.core.progress import bar
+from components.core.progress import bar, track
 from components.core.settings import Student
-from components.students.batches import (
-    IGNORED,
-    Example,
-    answer_tokens,
-    batches_of_like_length,
-    padded,
-)
+from components.students.lessons import Lesson, chat_of
 
 _WARMUP, _CLIP = 0.1, 1.0
 _SHORTEST = 11
@@ -63,7 +61,7 @@ def add_adapter(model: Any, rank: int, seed: int) -> Any:
 def fit(
     title: str,
     model: Any,
-    examples: Sequence[Example],
+    examples: Sequence[EncodedLesson],
     plan: Student,
     place: Place,
     checkpoints: Checkpoints,
@@ -103,7 +101,7 @@ def fit(
 class _Run:
     """The moving parts of a student's training."""
 
-    def __init__(self, model: Any, examples: Sequence[Example], plan: Student, place: Place) -> None:
+    def __init__(self, model: Any, examples: Sequence[EncodedLesson], plan: Student, place: Place) -> None:
         self.step, self.total = 0, plan.epochs * (len(examples) // plan.batch_size)
         self._model, self._examples, self._plan, self._place = model, examples, plan, place
         self._adapter = {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
@@ -112,10 +110,10 @@ class _Run:
             self._optimiser, plan.lr, total_steps=max(self.total, _SHORTEST), pct_start=_WARMUP
         )
         self._order = random.Random(plan.seed)
-        self._epoch: list[list[Example]] = []
+        self._epoch: list[list[EncodedLesson]] = []
         self._epoch_began: Any = None
 
-    def next_batch(self) -> list[Example]:
+    def next_batch(self) -> list[EncodedLesson]:
         """The next batch of all ranks together; a new epoch is drawn where the last is over."""
         place = self.step % (len(self._examples) // self._plan.batch_size)
         if place == 0 or not self._epoch:
@@ -123,7 +121,7 @@ class _Run:
             self._epoch = batches_of_like_length(self._examples, self._plan.batch_size, self._order)
         return self._epoch[place]
 
-    def advance(self, batch: list[Example], share: int) -> dict[str, float]:
+    def advance(self, batch: list[EncodedLesson], share: int) -> dict[str, float]:
         """One optimisation step, of which this rank computes `share` rows; returns its metrics."""
         world = self._place.world
         tokens = answer_tokens(batch)
@@ -180,7 +178,7 @@ class _Run:
             batches_of_like_length(self._examples, self._plan.batch_size, self._order)
 
 
-def answer_loss(model: Any, examples: Sequence[Example], place: Place) -> Tensor:
+def answer_loss(model: Any, examples: Sequence[EncodedLesson], place: Place) -> Tensor:
     """Mean cross-entropy of the answers' tokens, `[]`; the vocabulary is scored at these alone.
 
     Scoring every token would be most of the work.
@@ -202,7 +200,7 @@ def _scores(model: Any, ids: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def check_scores(model: Any, examples: Sequence[Example], place: Place) -> None:
+def check_scores(model: Any, examples: Sequence[EncodedLesson], place: Place) -> None:
     """Refuse a model whose scores are more than its last layer's.
 
     Raises:
@@ -218,7 +216,7 @@ def check_scores(model: Any, examples: Sequence[Example], place: Place) -> None:
 
 
 @torch.no_grad()
-def mean_loss(model: Any, examples: Sequence[Example], batch_size: int, place: Place) -> float:
+def mean_loss(model: Any, examples: Sequence[EncodedLesson], batch_size: int, place: Place) -> float:
     """Loss per token on `examples`, the mean over batches; ranks share the batches."""
     world, batches = place.world, list(chunked(examples, batch_size))
     own = [answer_loss(model, batch, place).item() for batch in batches[world.rank :: world.size]]
@@ -229,3 +227,103 @@ def mean_loss(model: Any, examples: Sequence[Example], batch_size: int, place: P
 
 def _mixed(place: Place) -> Any:
     return torch.autocast(place.device.split(":")[0], place.autocast, enabled=place.autocast is not None)
+
+
+IGNORED = -100
+_BLOCK, _LENGTH_STEP, _TOGETHER = 16, 32, 1000
+
+
+class EncodedLesson(NamedTuple):
+    """Token ids of prompt and answer, and how many of them are the prompt's."""
+
+    ids: npt.NDArray[np.int32]
+    prompt: int
+
+
+@dataclass(frozen=True)
+class LessonBatch:
+    """Token ids, labels (`IGNORED` everywhere but at the answers) and attention mask, `[rows, length]` each."""
+
+    ids: Tensor
+    labels: Tensor
+    mask: Tensor
+
+
+def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[EncodedLesson]:
+    """The lessons as the model sees them: the question as engines render it, then the answer and what ends it.
+
+    Args:
+        shown: whether a bar shows the progress.
+
+    Raises:
+        InputError: the tokenizer has no chat template, or one that cannot render these chats.
+    """
+    blocks = list(chunked(lessons, _TOGETHER))
+    return [
+        example
+        for block in (track(blocks, "tokens", len(blocks), "block") if shown else blocks)
+        for example in _examples(tokenizer, [_texts(tokenizer, lesson) for lesson in block])
+    ]
+
+
+def _examples(tokenizer: Any, texts: Sequence[tuple[str, str, bool]]) -> list[EncodedLesson]:
+    # As the engine does: a template has written the special tokens already, before a plain text they are wanted.
+    prompts = [tokenizer(prompt, add_special_tokens=plain)["input_ids"] for prompt, _, plain in texts]
+    answers = tokenizer([answer for _, answer, _ in texts], add_special_tokens=False)["input_ids"]
+    return [
+        EncodedLesson(np.array(prompt + answer, dtype=np.int32), len(prompt))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+
+
+def _texts(tokenizer: Any, lesson: Lesson) -> tuple[str, str, bool]:
+    """The prompt, what shall follow it, and whether it is plain text."""
+    messages = chat_of(lesson)
+    if messages[0]["role"] == COMPLETION:
+        prompt = messages[0]["content"]
+        return prompt, f"{'' if prompt[-1:].isspace() else ' '}{lesson.answer}{tokenizer.eos_token}", True
+    answered = [*messages, {"role": "assistant", "content": lesson.answer}]
+    try:
+        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        whole = tokenizer.apply_chat_template(answered, tokenize=False)
+    except (TemplateError, ValueError) as error:
+        fault = f"the base's chat template cannot render task '{lesson.task.name}' ({str(error).splitlines()[0]})"
+        raise InputError(f"{fault}: choose an instruction-tuned base that takes a system message") from None
+    if not whole.startswith(prompt):
+        raise InputError("the base's chat template changes a question once it is answered: choose another base")
+    return prompt, whole.removeprefix(prompt), False
+
+
+def batches_of_like_length(
+    examples: Sequence[EncodedLesson], batch_size: int, rng: random.Random
+) -> list[list[EncodedLesson]]:
+    """Whole batches in random order, drawn so that little is spent on padding; the rest of the examples is left out.
+
+    Sorting only within blocks of some batches keeps the batches of every epoch different.
+    """
+    order, block = rng.sample(examples, len(examples)), _BLOCK * batch_size
+    blocks = (
+        sorted(order[start : start + block], key=lambda example: len(example.ids))
+        for start in range(0, len(order), block)
+    )
+    batches = [batch for chosen in blocks for batch in chunked(chosen, batch_size) if len(batch) == batch_size]
+    return rng.sample(batches, len(batches))
+
+
+def answer_tokens(examples: Sequence[EncodedLesson]) -> int:
+    """How many tokens are learnt from `examples`."""
+    return sum(len(example.ids) - example.prompt for example in examples)
+
+
+def padded(examples: Sequence[EncodedLesson], device: str) -> LessonBatch:
+    """The examples as one batch, padded on the right."""
+    # On a CPU every new shape costs seconds of kernel building, far more than some padding.
+    longest = -(-max(len(example.ids) for example in examples) // _LENGTH_STEP) * _LENGTH_STEP
+    ids = torch.zeros(len(examples), longest, dtype=torch.long)
+    labels = torch.full_like(ids, IGNORED)
+    mask = torch.zeros_like(ids)
+    for row, (tokens, prompt) in enumerate(examples):
+        ids[row, : len(tokens)] = torch.from_numpy(tokens)
+        labels[row, prompt : len(tokens)] = ids[row, prompt : len(tokens)]
+        mask[row, : len(tokens)] = 1
+    return LessonBatch(ids.to(device), labels.to(device), mask.to(device))

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from components.captions.local_model.language_model import load_language_model
-from components.captions.local_model.saving import write_folder
+from components.captions.local_model.smollm2 import write_folder
 from components.captions.local_model.weights import find_weights
 from components.core.errors import run_command
 from components.core.project import start

@@ -20,7 +20,7 @@ from components.core.errors import InputError
 from components.core.profiles import settings_with
 from components.core.project import from_root, run_in_project, start
 from components.core.settings import Settings
-from components.students.record import write_index
+from components.students.job import write_index
 
 OUTPUT = Path("models/students")
 ASSETS = Path("components/captions/assets")

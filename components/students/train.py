@@ -16,18 +16,17 @@ from components.core.compute.hardware import bf16_is_native
 from components.core.errors import InputError
 from components.core.files import atomic_folder
 from components.core.settings import Settings
-from components.students.batches import Example, encode
-from components.students.job import Job
-from components.students.loop import Place, add_adapter, check_scores, fit, mean_loss
+from components.students.job import StudentJob
+from components.students.lessons import Lesson
+from components.students.loop import EncodedLesson, Place, add_adapter, check_scores, encode, fit, mean_loss
 from components.students.save_model import save_model
-from components.students.teacher import Lesson
 from components.tracking import TrackedRun, tracked_run
 
 _ANSWERS_AT_ONCE = 64
 BEFORE, AFTER = "before", "after"
 
 
-def train(settings: Settings, job: Job, world: World, device: str) -> None:
+def train(settings: Settings, job: StudentJob, world: World, device: str) -> None:
     """Write the adapter and what is known of it to the job's folder, unless it is there already.
 
     Every rank of `world` must call it.
@@ -46,7 +45,7 @@ def train(settings: Settings, job: Job, world: World, device: str) -> None:
         save_model(job.folder / "merged", job.folder, torch.bfloat16, job.student.base)
 
 
-def split_lessons(job: Job) -> tuple[list[Lesson], list[Lesson]]:
+def split_lessons(job: StudentJob) -> tuple[list[Lesson], list[Lesson]]:
     """The lessons to train on, shuffled, and those held out.
 
     Raises:
@@ -60,7 +59,7 @@ def split_lessons(job: Job) -> tuple[list[Lesson], list[Lesson]]:
     return shuffled[count:], shuffled[:count]
 
 
-def _train(settings: Settings, job: Job, place: Place, dtype: torch.dtype) -> None:
+def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype) -> None:
     taught, held_out = split_lessons(job)
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
@@ -88,7 +87,7 @@ def _report_to(tracked: TrackedRun | None) -> Any:
     return tracked.log_metrics if tracked is not None else lambda _metrics, _step: None
 
 
-def _held_out_losses(model: Any, unseen: list[Example], job: Job, place: Place) -> dict[str, float]:
+def _held_out_losses(model: Any, unseen: list[EncodedLesson], job: StudentJob, place: Place) -> dict[str, float]:
     batch_size = job.student.batch_size
     with model.disable_adapter():
         before = mean_loss(model, unseen, batch_size, place)
@@ -99,7 +98,7 @@ def _held_out_losses(model: Any, unseen: list[Example], job: Job, place: Place) 
 
 
 def _acceptance(
-    settings: Settings, job: Job, held_out: list[Lesson], model: Any, loaded: LanguageModel
+    settings: Settings, job: StudentJob, held_out: list[Lesson], model: Any, loaded: LanguageModel
 ) -> dict[str, dict[str, float]]:
     """Task -> share of answers that validation would accept, of the base and of the student."""
     from components.students.acceptance import prepare_examination
@@ -121,7 +120,7 @@ def _log(tracked: TrackedRun, found: Mapping[str, Any], steps: int) -> None:
         tracked.log_metrics({"held_out/loss": found["held_out_loss"][moment], **rates}, step)
 
 
-def _save(model: Any, job: Job, examples: int, found: Mapping[str, Any]) -> None:
+def _save(model: Any, job: StudentJob, examples: int, found: Mapping[str, Any]) -> None:
     with atomic_folder(job.folder) as folder:
         # No layer of embeddings has learnt; peft would look for the base's own, which a package does not have.
         model.to(torch.bfloat16).save_pretrained(str(folder), save_embedding_layers=False)

@@ -9,8 +9,7 @@ A prompt task declares which texts it asks about, the question, and how an answe
 import random
 import sys
 
-from components.captions.engine import Engine
-from components.captions.engines import make_engine
+from components.captions.engines import Engine, make_engine
 from components.captions.request import Request, Sampling
 from components.captions.tasks import find_task
 from components.core.discovery import names_in

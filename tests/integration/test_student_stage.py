@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from components.core.processes import signal_group
 from components.students import students as student
 from components.students import train as student_train
-from components.students.record import ADAPTER, RECORD
+from components.students.job import ADAPTER, RECORD
 from components.tracking import STORE, make_client
 from tests.support.student_project import CAPTIONS, good
 from tests.support.tiny_language_model import save_tiny_language_model

@@ -52,7 +52,7 @@ ASSETS = {
     "components/report/published/collections": "components.report.published.paper_tables",
     "components/report/published/templates": "components.report.published.table",
     "components/study/templates": "components.study.page",
-    "components/students/assets": "components.students.teacher",
+    "components/students/assets": "components.students.lessons",
     "components/core/function_words.json": "components.core.words",
     "components/validation/reporting/templates": "components.validation.reporting.report",
 }

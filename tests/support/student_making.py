@@ -11,9 +11,8 @@ import torch
 from components.captions.local_model.language_model import LanguageModel, load_language_model
 from components.captions.tasks import find_task
 from components.core.settings import Student
-from components.students.batches import Example, encode
-from components.students.loop import add_adapter
-from components.students.teacher import Lesson
+from components.students.lessons import Lesson
+from components.students.loop import EncodedLesson, add_adapter, encode
 
 WORDS = ("dog", "cat", "sofa", "red", "small", "hat", "two", "long", "green", "kite")
 
@@ -35,7 +34,7 @@ def load_tiny(base: Path) -> LanguageModel:
     return load_language_model(None, torch.float32, str(base))
 
 
-def start(base: Path, count: int, rank: int = 2) -> tuple[Any, list[Example]]:
+def start(base: Path, count: int, rank: int = 2) -> tuple[Any, list[EncodedLesson]]:
     """A model with a new adapter, and examples for it."""
     loaded = load_tiny(base)
     return add_adapter(loaded.model, rank, 0), encode(loaded.tokenizer, make_lessons(count))

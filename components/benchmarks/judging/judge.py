@@ -20,8 +20,8 @@ from PIL import Image
 from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.captions.asking.asking import ask
-from components.captions.engine import Engine
-from components.captions.request import PICTURE, Chat, Picture, Request, Sampling
+from components.captions.engines import Engine
+from components.captions.request import PICTURE, Chat, PromptPicture, Request, Sampling
 from components.captions.store import GenerationStore
 from components.captions.task import question_alone
 from components.core.errors import InputError, told_of
@@ -37,7 +37,7 @@ class Question:
     """What a judge is asked once; see `Request` for how messages mark pictures."""
 
     messages: Chat
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[PromptPicture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def question_about(prompt: str, image: Image.Image) -> Question:
     content = io.BytesIO()
     # A quarter of the bytes of a PNG, of which 800 would be more than a gigabyte.
     image.convert("RGB").save(content, "JPEG", quality=95)
-    picture = Picture(content.getvalue(), "image/jpeg")
+    picture = PromptPicture(content.getvalue(), "image/jpeg")
     return Question(question_alone(_IMAGE_QUESTION.format(prompt=prompt)), (picture,))
 
 

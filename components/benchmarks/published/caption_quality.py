@@ -21,7 +21,7 @@ from components.benchmarks.judging.judge import OPTION, Question, judged
 from components.benchmarks.protocols.choices import group_numbers
 from components.benchmarks.protocols.geometry import drawn
 from components.benchmarks.scores import Scores, grouped, metrics
-from components.captions.inputs.pictures import pictures_of
+from components.captions.inputs.pool import pictures_of
 from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.disarm import disarm
 from components.captions.tasks import find_task

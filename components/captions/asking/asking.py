@@ -11,7 +11,7 @@ from typing import Self
 
 from more_itertools import batched
 
-from components.captions.engine import Engine
+from components.captions.engines import Engine
 from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from components.core.progress import bar

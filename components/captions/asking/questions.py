@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from components.captions.engine import Engine
+from components.captions.engines import Engine, engine_of
 from components.captions.inputs.sources import Accepts, Ask, caption_words
 from components.captions.prompts.disarm import disarm
-from components.captions.request import Request, Sampling, Source
+from components.captions.request import InputRow, Request, Sampling
+from components.captions.store import GenerationStore
 from components.captions.task import PromptTask
 from components.captions.tasks import find_task
 from components.core.errors import InputError
@@ -64,7 +65,7 @@ class Questions:
             for attempt in range(self.asked.samples):
                 yield self.about(source, attempt)
 
-    def about(self, source: Source, attempt: int) -> Request:
+    def about(self, source: InputRow, attempt: int) -> Request:
         """The question about one row of inputs, asked for the `attempt`-th time, from 0."""
         sample = source.sample * self.asked.samples + attempt
         return self._request(self.task, self.asked, source, attempt, sample)
@@ -93,7 +94,7 @@ class Questions:
         attempt = judged.samples + question.sample
         return self._request(find_task(self.task.judges), judged, question.source, attempt, question.sample)
 
-    def _request(self, task: PromptTask, asked: Task, source: Source, attempt: int, sample: int) -> Request:
+    def _request(self, task: PromptTask, asked: Task, source: InputRow, attempt: int, sample: int) -> Request:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
         chat = tuple((message["role"], message["content"]) for message in task.render(inputs, asked.prompt))
         sampling = Sampling(asked.temperature, asked.top_p, asked.max_tokens)
@@ -115,3 +116,27 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
             f"params.yaml: task '{name}' judges '{task.judges}': add a block synthesize.tasks.{task.judges}"
         )
     return Questions(task, tasks[name], settings, engine.model)
+
+
+def import_replay(store: GenerationStore, settings: Settings) -> None:
+    """Merge `synthesize.replay` into a store that never had it, but for the answers to live questions.
+
+    Raises:
+        InputError: the file is missing or no export, or the input of a task with live questions is missing.
+    """
+    if settings.synthesize.replay is not None:
+        store.import_parquet(settings.synthesize.replay, once=True, without=lambda: _asked_live(settings))
+
+
+def _asked_live(settings: Settings) -> set[str]:
+    """Keys of the questions that are asked although the replay has their answers."""
+    keys: set[str] = set()
+    for name, asked in settings.synthesize.tasks.items():
+        if asked.live:
+            try:
+                questions = questions_of(settings, name, engine_of(settings.synthesize, name))
+            except InputError:
+                # A student that is yet to be trained has answered nothing. What else is wrong, the task's own run says.
+                continue
+            keys.update(question.key for question in islice(questions.read(), asked.live))
+    return keys

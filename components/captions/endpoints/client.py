@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
-from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Said, Sampling
+from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
 from components.core.errors import InputError
 from components.core.settings import Block
 
@@ -271,7 +271,7 @@ def _open_client(options: ServerOptions, key: str | None, retries: int) -> Async
     )
 
 
-def _content(text: str, pictures: Iterator[Picture]) -> str | list[dict[str, Any]]:
+def _content(text: str, pictures: Iterator[PromptPicture]) -> str | list[dict[str, Any]]:
     """Plain text, or parts where pictures stand between texts."""
     if PICTURE not in text:
         return text

@@ -5,12 +5,36 @@ A file exports `ENGINE`: the class of the engine's settings in params.yaml, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
 from pydantic import ValidationError
 
-from components.captions.engine import Engine
+from components.captions.request import Reply, Request
 from components.core.discovery import file_names, find
 from components.core.errors import InputError
 from components.core.settings import Synthesize, explain_fault
+
+
+class Engine(Protocol):
+    """Something that answers requests."""
+
+    @property
+    def model(self) -> str:
+        """Identifies the weights that answer; part of every key of the store. Known without loading them."""
+        ...
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield batches of replies in any order, every request once, as soon as they are there.
+
+        `requests` is lazy: taking the next one claims it for this process and may block, so an engine takes only what
+        it can soon work on. A request that cannot be answered is a reply with a failure; an error is raised only
+        where going on is pointless (no server answers, wrong model name, missing key).
+
+        Raises:
+            InputError: the engine cannot work as params.yaml describes it.
+        """
+        ...
 
 
 def make_engine(settings: Synthesize, name: str) -> Engine:

@@ -12,10 +12,9 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from components.captions.inputs.pairing import paired
-from components.captions.inputs.readers import accepted
+from components.captions.inputs.readers import accepted, paired
 from components.captions.inputs.sources import Accepts, Ask
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
@@ -23,7 +22,7 @@ from components.core.records import CAPTION_QUERIES, LABELS
 _TABLE = ".parquet"
 
 
-def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """The distinct class names of a `LABELS` table or of lines, sorted, as input `class_name`.
 
     A class's id is its name's hash.
@@ -35,7 +34,7 @@ def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     yield from islice(accepted(map(_class, sorted(names)), accepts, ask.skipped), ask.limit)
 
 
-def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """Two classes at a time, as `class_name` and `other_class_name`.
 
     Lines name the pairs, and each is asked about once. Of a `LABELS` table they are drawn, see `paired`.
@@ -45,14 +44,14 @@ def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]
         return
     for name, pairs in groupby(sorted(set(_rows(path, 2))), key=itemgetter(0)):
         sources = (
-            Source(content_hash(name), 0, {"class_name": name, "other_class_name": other}, content_hash(other))
+            InputRow(content_hash(name), 0, {"class_name": name, "other_class_name": other}, content_hash(other))
             for _, other in pairs
         )
         for sample, source in enumerate(accepted(sources, accepts, ask.skipped)):
-            yield Source(source.id, sample, source.inputs, source.other_id)
+            yield InputRow(source.id, sample, source.inputs, source.other_id)
 
 
-def read_queries(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_queries(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """The first plain texts of a `CAPTION_QUERIES` table, or the first lines, each once, as input `query`.
 
     Several texts of an image are its samples; a line's id is its text's hash.
@@ -60,12 +59,12 @@ def read_queries(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     if path.suffix == _TABLE:
         found = _queries(path)
     else:
-        found = (Source(content_hash(text), 0, {"query": text}) for (text,) in dict.fromkeys(_rows(path, 1)))
+        found = (InputRow(content_hash(text), 0, {"query": text}) for (text,) in dict.fromkeys(_rows(path, 1)))
     return islice(accepted(found, accepts, ask.skipped), ask.limit)
 
 
-def _class(name: str) -> Source:
-    return Source(content_hash(name), 0, {"class_name": name})
+def _class(name: str) -> InputRow:
+    return InputRow(content_hash(name), 0, {"class_name": name})
 
 
 def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
@@ -85,10 +84,10 @@ def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
             yield row
 
 
-def _queries(path: Path) -> Iterator[Source]:
+def _queries(path: Path) -> Iterator[InputRow]:
     told: Counter[str] = Counter()
     for block in CAPTION_QUERIES.blocks(path):
         for row in block.to_pylist():
             if row["register"] == "plain":
-                yield Source(row["image_id"], told[row["image_id"]], {"query": row["text"]})
+                yield InputRow(row["image_id"], told[row["image_id"]], {"query": row["text"]})
                 told[row["image_id"]] += 1

@@ -1,9 +1,9 @@
-"""Sources that are met in any order: kept in a file for a while, so that memory does not grow with them."""
+"""Input rows in a temporary file, read in any order, and the pictures that a question shows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 from more_itertools import batched
 
-from components.captions.request import Picture, Source
+from components.captions.request import InputRow, PromptPicture
+from components.core.errors import InputError
+from components.core.pictures import PICTURE, Pictures
+from components.core.records import PAIRS
 
 _BLOCK = 4096
 _COLUMNS = pa.schema(
@@ -25,11 +28,11 @@ class Pool(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, place: int) -> Source: ...
+    def __getitem__(self, place: int) -> InputRow: ...
 
 
 @contextmanager
-def pooled(sources: Iterable[Source]) -> Iterator[Pool]:
+def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
     """Write `sources`, each about one caption with at most one picture, to a file and read any by number.
 
     The file lies in the system's temporary folder (TMPDIR) and takes about 100 bytes and the picture for each source.
@@ -52,12 +55,52 @@ class _FilePool:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, place: int) -> Source:
+    def __getitem__(self, place: int) -> InputRow:
         row = place % _BLOCK
         pair, inputs, image, media_type = (column[row].as_py() for column in self._blocks[place // _BLOCK])
-        return Source(pair, 0, json.loads(inputs), pictures=(Picture(image, media_type),) if image else ())
+        return InputRow(pair, 0, json.loads(inputs), pictures=(PromptPicture(image, media_type),) if image else ())
 
 
-def _row(source: Source) -> dict[str, object]:
+def _row(source: InputRow) -> dict[str, object]:
     image, media_type = next(((one.data, one.media_type) for one in source.pictures), (None, None))
     return {"id": source.id, "inputs": json.dumps(dict(source.inputs)), "image": image, "media_type": media_type}
+
+
+def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
+    """The encoded image of `pair` with its media type.
+
+    Raises:
+        InputError: it is no image; the message names `path` and the pair.
+    """
+    from PIL import Image
+
+    from components.core.rgb import open_picture
+
+    try:
+        with open_picture(image) as opened:
+            return PromptPicture(image, Image.MIME[str(opened.format)])
+    except ValueError:
+        raise InputError(f"{path}: pair {pair} has an image that cannot be shown: fix or remove the row") from None
+
+
+@contextmanager
+def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], PromptPicture]]:
+    """Looks up the pictures of some pairs of a `PAIRS` table by id; kept on disk meanwhile.
+
+    Raises:
+        InputError: the table is missing or damaged, or lacks one of the pairs.
+    """
+    places: dict[str, int] = {}
+
+    def found() -> Iterator[InputRow]:
+        with Pictures() as files:
+            for block in PAIRS.blocks(path, ["id", *PICTURE], rows=256):
+                for row in block.to_pylist():
+                    if row["id"] in pairs and row["id"] not in places:
+                        places[row["id"]] = len(places)
+                        yield InputRow(row["id"], 0, {}, pictures=(to_picture(files.one(row), path, row["id"]),))
+
+    with pooled(found()) as pool:
+        for pair in sorted(pairs - places.keys())[:1]:
+            raise InputError(f"{path} has no pair {pair} to show: run `dvc repro` on both tables again")
+        yield lambda pair: pool[places[pair]].pictures[0]

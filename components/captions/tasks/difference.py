@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from components.captions.inputs.readers import read_caption_pairs
-from components.captions.inputs.sources import anything
-from components.captions.prompts.few_shot import few_shot, few_shot_text
-from components.captions.prompts.parsing import cut
-from components.captions.request import Chat, Inputs
-from components.captions.task import PromptTask, completion
+from components.captions.task import comparison
 
 
 def _question(one: str, other: str) -> str:
@@ -32,25 +27,9 @@ _DEMONSTRATIONS = (
     ),
 )
 
-
-def _messages(inputs: Inputs) -> Chat:
-    question = _question(inputs["caption"], inputs["other_caption"])
-    return few_shot("You compare images by their captions.", _DEMONSTRATIONS, question)
-
-
-def _published(inputs: Inputs) -> Chat:
-    return completion(few_shot_text(_DEMONSTRATIONS, _question(inputs["caption"], inputs["other_caption"])))
-
-
-TASK = PromptTask(
-    name="difference",
+TASK = comparison(
+    "difference",
     citation="PC-CLIP (TMLR 2025), appendix B.1, the prompt for COCO; the cutting is appendix B.2's",
-    inputs=("caption", "other_caption"),
-    reads=read_caption_pairs,
-    accepts=anything,
-    messages=_messages,
-    parse=cut,
-    published=_published,
-    outputs=("difference",),
-    answers_repeat=("the visual difference between an image", "and an image"),
+    question=_question,
+    demonstrations=_DEMONSTRATIONS,
 )

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from textwrap import indent
+from components.captions.task import semclip_judge
 
-from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import verdict
-from components.captions.request import Chat, Inputs
-from components.captions.task import PromptTask, chat, question_alone
-
-
-def _question(inputs: Inputs) -> str:
-    return (
-        f'The original sentence is: "{inputs["caption"]}"\n'
-        f'The generated false sentence is: "{inputs["negation"]}"\n'
-        'Does the false sentence contradict or misrepresent the original? Respond with "Yes" or "No".'
-    )
-
-
-def _messages(inputs: Inputs) -> Chat:
-    return chat("You judge captions.", _question(inputs))
-
-
-def _published(inputs: Inputs) -> Chat:
-    return question_alone(f"\n{indent(_question(inputs), '    ')}\n    ")
-
-
-TASK = PromptTask(
-    name="judge_negation",
-    citation="SemCLIP (arXiv 2511.16527), appendix A; how verdicts are read is its released code's",
-    inputs=("caption", "negation"),
-    reads=read_answers("negation", caption="source"),
-    accepts=anything,
-    messages=_messages,
-    parse=verdict,
-    published=_published,
-    outputs=("verdict",),
+TASK = semclip_judge(
+    "judge_negation",
     judges="negate_semclip",
+    answer="negation",
+    called="false sentence",
+    question="Does the false sentence contradict or misrepresent the original?",
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from components.captions.inputs.readers import read_captions
-from components.captions.inputs.sources import anything
 from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat
@@ -46,7 +45,6 @@ TASK = PromptTask(
     citation="NegationCLIP (Park et al., ICCV 2025), step 1 of its data; wording ours, its code's is `published`",
     inputs=("caption",),
     reads=read_captions,
-    accepts=anything,
     messages=_messages,
     parse=_parse,
     published=_published,

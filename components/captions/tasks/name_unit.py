@@ -7,8 +7,6 @@ The paper's code has one question give all parts of a caption with their foils. 
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_captions
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat
 
@@ -26,9 +24,7 @@ TASK = PromptTask(
     citation="CS-CLIP (arXiv 2602.23906), its entity and relation units; wording ours",
     inputs=("caption",),
     reads=read_captions,
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     outputs=("unit",),
     answers_repeat=("to each other", "out of the"),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from components.captions.inputs.readers import read_captions
 from components.captions.inputs.sources import short_captions
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
 
@@ -28,7 +27,6 @@ TASK = PromptTask(
     reads=read_captions,
     accepts=short_captions,
     messages=_messages,
-    parse=first_line,
     published=_published,
     outputs=("paraphrase_1",),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_answers
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
 
@@ -34,7 +33,6 @@ TASK = PromptTask(
     reads=read_answers("paraphrase_1"),
     accepts=_accepts,
     messages=_messages,
-    parse=first_line,
     published=_published,
     outputs=("paraphrase_2",),
 )

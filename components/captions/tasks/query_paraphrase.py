@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.benchmark_readers import read_queries
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, completion
 
@@ -26,9 +24,7 @@ TASK = PromptTask(
     citation="Adapting dual-encoder vision-language models for paraphrased retrieval (arXiv 2405.03190), appendix A.2",
     inputs=("query",),
     reads=read_queries,
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     published=_published,
     outputs=("paraphrase",),
 )

@@ -7,8 +7,6 @@ its instruction and layout with three fixed pairs of ours.
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_captions
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat, completion
 
@@ -37,9 +35,7 @@ TASK = PromptTask(
     ),
     inputs=("caption",),
     reads=read_captions,
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     published=_published,
     outputs=("rewrite",),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import SHOWN, anything
+from components.captions.inputs.sources import SHOWN
 from components.captions.prompts.parsing import scored_json
 from components.captions.request import PICTURE, Chat, Inputs
 from components.captions.task import PromptTask, chat, question_alone
@@ -64,7 +64,6 @@ TASK = PromptTask(
     citation="PC-CLIP (TMLR 2025), appendix B.3; the wording without pictures is ours",
     inputs=("caption", "difference", "other_caption"),
     reads=read_answers("difference", caption="source", other_caption="other_source"),
-    accepts=anything,
     messages=_messages,
     parse=_parse,
     published=_published,

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_answers
-from components.captions.inputs.sources import anything
-from components.captions.prompts.few_shot import few_shot
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
-from components.captions.task import PromptTask
+from components.captions.task import PromptTask, few_shot
 
 _ASKED = 'Say in the caption "{caption}" that there is no {absent_object}.'
 _DEMONSTRATIONS = (
@@ -44,9 +41,7 @@ TASK = PromptTask(
     citation="NegationCLIP (Park et al., ICCV 2025), step 3 of its data; wording ours, `published` has its instruction",
     inputs=("caption", "absent_object"),
     reads=read_answers("absent_object", caption="source"),
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     published=_published,
     outputs=("absence",),
     answers_repeat=("that there is no",),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from components.captions.inputs.readers import read_captions
-from components.captions.inputs.sources import anything
-from components.captions.prompts.parsing import first_line
 from components.captions.request import Chat, Inputs
 from components.captions.task import PromptTask, chat
 
@@ -22,8 +20,6 @@ TASK = PromptTask(
     ),
     inputs=("caption",),
     reads=read_captions,
-    accepts=anything,
     messages=_messages,
-    parse=first_line,
     outputs=("hard_negative",),
 )

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from more_itertools import batched
 
-from components.captions import engines, replay, synthesize
+from components.captions import engines, synthesize
+from components.captions.asking import questions
 from components.captions.engines import make_engine
 from components.captions.engines.embedded import EmbeddedEngine
 from components.captions.request import Reply, Request
@@ -182,7 +183,7 @@ def test_live_questions_are_asked_though_the_replay_has_their_answers(
     assert [request.attempt for request in engine.asked] == [0, 1, 0]
     # A store that has the replay needs no list of what is asked live, which takes reading the captions.
     with monkeypatch.context() as patch:
-        patch.setattr(replay, "_asked_live", None)
+        patch.setattr(questions, "_asked_live", None)
         synthesize.run(world.model_copy(update={"synthesize": settings}), "rewrite", tmp_path / "again")
 
 
@@ -240,7 +241,10 @@ def test_a_task_may_have_a_model_of_its_own(world: Settings) -> None:
     some = world.synthesize.model_copy(update={"models": models, "model": "usual"})
     own = some.tasks["rewrite"].model_copy(update={"model": "own"})
     engines = [make_engine(some, some.model_of(asked)) for asked in (some.tasks["paraphrase_1"], own)]
-    assert [engine.adapter for engine in engines if isinstance(engine, EmbeddedEngine)] == [Path("usual"), Path("own")]
+    assert [engine.options.adapter for engine in engines if isinstance(engine, EmbeddedEngine)] == [
+        Path("usual"),
+        Path("own"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from components.core.records import PAIRS
 from components.core.settings import Settings, Student
 from components.students import acceptance as student_acceptance
 from components.students.acceptance import Examination, prepare_examination
-from components.students.teacher import Lesson
+from components.students.lessons import Lesson
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, parrot, plain_probes
 
 STATE = Path("state/students/taught")

@@ -13,16 +13,16 @@ from components.captions.local_model.language_model import LanguageModel
 from components.captions.task import PromptTask, completion
 from components.captions.tasks import find_task
 from components.core.errors import InputError
-from components.students.batches import (
+from components.students.lessons import Lesson
+from components.students.loop import (
     IGNORED,
-    Example,
+    EncodedLesson,
     answer_tokens,
     batches_of_like_length,
     chat_of,
     encode,
     padded,
 )
-from components.students.teacher import Lesson
 from tests.support.student_making import load_tiny, make_lessons
 from tests.support.tiny_language_model import save_tiny_language_model
 
@@ -32,16 +32,16 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return load_tiny(save_tiny_language_model(tmp_path_factory.mktemp("tiny")))
 
 
-def _examples(count: int) -> list[Example]:
+def _examples(count: int) -> list[EncodedLesson]:
     rng = random.Random(0)
-    return [Example(np.full(rng.randint(2, 300), number, dtype=np.int32), 1) for number in range(count)]
+    return [EncodedLesson(np.full(rng.randint(2, 300), number, dtype=np.int32), 1) for number in range(count)]
 
 
-def _numbers(batches: list[list[Example]]) -> list[list[int]]:
+def _numbers(batches: list[list[EncodedLesson]]) -> list[list[int]]:
     return [[int(example.ids[0]) for example in batch] for batch in batches]
 
 
-def _padding(batches: list[list[Example]]) -> int:
+def _padding(batches: list[list[EncodedLesson]]) -> int:
     return sum(max(len(ids) for ids, _ in batch) * len(batch) - sum(len(ids) for ids, _ in batch) for batch in batches)
 
 
@@ -62,7 +62,7 @@ def test_batches_differ_between_epochs_and_drop_the_rest() -> None:
 
 @given(st.integers(0, 700), st.integers(1, 24))
 def test_an_epoch_has_as_many_batches_as_fit(count: int, batch_size: int) -> None:
-    examples = [Example(np.zeros(1 + number % 7, dtype=np.int32), 1) for number in range(count)]
+    examples = [EncodedLesson(np.zeros(1 + number % 7, dtype=np.int32), 1) for number in range(count)]
     assert len(batches_of_like_length(examples, batch_size, random.Random(0))) == count // batch_size
 
 
@@ -115,7 +115,7 @@ def test_a_chat_template_that_does_not_fit_is_refused_in_one_line(
 
 
 def test_a_batch_scores_the_answers_tokens_alone() -> None:
-    examples = [Example(np.arange(1, 6, dtype=np.int32), 3), Example(np.arange(10, 50, dtype=np.int32), 39)]
+    examples = [EncodedLesson(np.arange(1, 6, dtype=np.int32), 3), EncodedLesson(np.arange(10, 50, dtype=np.int32), 39)]
     batch = padded(examples, "cpu")
     assert batch.ids.shape == (2, 64)
     assert batch.ids[0, :5].tolist() == [1, 2, 3, 4, 5]

@@ -11,17 +11,16 @@ import pytest
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.students.batches import chat_of
-from components.students.job import Job, code_hash, find_job
-from components.students.record import ADAPTER, INDEX, RECORD, write_index
+from components.students.job import ADAPTER, INDEX, RECORD, StudentJob, code_hash, find_job, write_index
+from components.students.lessons import chat_of
 from tests.support.student_making import make_lessons, make_plan
 
 
-def _job(folder: Path, lessons: int = 4, **changes: Any) -> Job:
-    return Job("taught", make_plan(**changes), folder / "taught", make_lessons(lessons), "base-1")
+def _job(folder: Path, lessons: int = 4, **changes: Any) -> StudentJob:
+    return StudentJob("taught", make_plan(**changes), folder / "taught", make_lessons(lessons), "base-1")
 
 
-def _finish(job: Job) -> None:
+def _finish(job: StudentJob) -> None:
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / ADAPTER).write_bytes(b"weights")
     record = {"fingerprint": job.fingerprint, "base": job.base, "tasks": ["paraphrase_1"]}
@@ -51,7 +50,7 @@ def test_other_lessons_another_base_or_a_lost_file_have_it_trained_again(tmp_pat
     assert not job.is_done()
     _finish(job)
     assert not _job(tmp_path, lessons=5).is_done()
-    assert not Job(job.name, job.student, job.folder, job.lessons, "base-2").is_done()
+    assert not StudentJob(job.name, job.student, job.folder, job.lessons, "base-2").is_done()
     (job.folder / ADAPTER).unlink()
     assert not job.is_done()
 

@@ -13,11 +13,11 @@ import pytest
 
 from components.captions import tasks
 from components.captions.inputs.sources import Ask
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.records import GENERATIONS
-from components.students.teacher import Lesson, described, read_lessons
+from components.students.lessons import Lesson, described, read_lessons
 from components.validation.world.checks import find_leak
 from components.validation.world.facts import find_fault
 from tests.unit.students.test_teacher_edits import CUE, TERM, _objects, _scene
@@ -70,8 +70,8 @@ def test_a_judge_sees_accepted_candidates_with_their_captions(name: str, tmp_pat
     task, ask = find_task(name), Ask(5)
     candidate = task.inputs[1]
     assert list(task.reads(tmp_path / "judged.parquet", task.accepts, ask)) == [
-        Source("p0", 0, {"caption": "a dog", candidate: "One hound."}),
-        Source("p0", 2, {"caption": "a dog", candidate: "A pup."}),
+        InputRow("p0", 0, {"caption": "a dog", candidate: "One hound."}),
+        InputRow("p0", 2, {"caption": "a dog", candidate: "A pup."}),
     ]
     assert ask.skipped.total() == 1
 

@@ -16,8 +16,7 @@ from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings, Student
 from components.students import lessons as student_lessons
-from components.students.lessons import ask_teacher, hash_of, lessons_of
-from components.students.teacher import Lesson
+from components.students.lessons import Lesson, ask_teacher, hash_of, lessons_of
 from components.validation.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes
 

@@ -12,14 +12,16 @@ from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.core.settings import Student
-from components.students.batches import answer_tokens, encode, padded
 from components.students.loop import (
     Place,
     add_adapter,
     answer_loss,
+    answer_tokens,
     check_scores,
+    encode,
     fit,
     mean_loss,
+    padded,
 )
 from tests.support.student_making import adapter_of, load_tiny, make_lessons, make_plan, start
 from tests.support.tiny_language_model import save_tiny_language_model

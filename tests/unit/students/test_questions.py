@@ -10,7 +10,7 @@ import pytest
 from components.captions.store import GenerationStore
 from components.core.errors import InputError
 from components.core.settings import Settings
-from components.students.questions import Answered, ask_tasks
+from components.students.answers import AnsweredRow, ask_tasks
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project
 
 
@@ -20,7 +20,7 @@ def settings(tmp_path: Path, raw_params: dict[str, Any], monkeypatch: pytest.Mon
     return make_project(tmp_path, raw_params, {})
 
 
-def _ask(settings: Settings, tasks: list[str], engine: Rewriter, captions: int = 5) -> dict[str, list[Answered]]:
+def _ask(settings: Settings, tasks: list[str], engine: Rewriter, captions: int = 5) -> dict[str, list[AnsweredRow]]:
     store = GenerationStore("sqlite:///store.db")
     found = dict(ask_tasks(settings, tasks, captions, engine, store, Path("own")))
     store.close()

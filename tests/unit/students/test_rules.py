@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from components.captions import tasks
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
 from components.core.settings import Settings
 from components.data.world.description.scenes import Scene, Thing
-from components.students.questions import Answered
-from components.students.rules import passing
+from components.students.answers import AnsweredRow, passing
 from components.validation.measuring.probes import find_probes
 from tests.support.student_project import plain_probes
 
@@ -27,7 +26,7 @@ RIGHT, WRONG = "A small dog sits left of a large cat, red background.", "A small
 def _passes(
     settings: Settings, task: str, texts: list[str | None], facts: Mapping[str, str] | None = None
 ) -> list[bool]:
-    answered = [Answered(Source("p0", 0, {"caption": CAPTION}), text) for text in texts]
+    answered = [AnsweredRow(InputRow("p0", 0, {"caption": CAPTION}), text) for text in texts]
     probes = plain_probes()
     if facts:
         probes = replace(probes, facts=find_probes(settings, Path("none")).facts)
@@ -58,7 +57,7 @@ def test_a_verdict_passes_when_it_could_be_parsed(settings: Settings) -> None:
 def test_the_answers_to_every_task_can_be_checked(name: str, settings: Settings) -> None:
     task = find_task(name)
     inputs = {text: f"a {text} dog" for text in task.inputs}
-    source = Source("p0", 0, inputs, "p1" if "other_caption" in inputs else None)
-    passes = passing(task, [Answered(source, "0.5"), Answered(source, None)], settings, plain_probes(), {})
+    source = InputRow("p0", 0, inputs, "p1" if "other_caption" in inputs else None)
+    passes = passing(task, [AnsweredRow(source, "0.5"), AnsweredRow(source, None)], settings, plain_probes(), {})
     assert len(passes) == 2
     assert passes[1] is False

@@ -18,8 +18,7 @@ from components.core.settings import Settings
 from components.students import acceptance as student_acceptance
 from components.students import lessons as student_lessons
 from components.students import students as student
-from components.students.job import find_job
-from components.students.record import ADAPTER, INDEX, RECORD
+from components.students.job import ADAPTER, INDEX, RECORD, find_job
 from components.tracking import make_client
 from components.validation.measuring import probes
 from tests.support.student_project import CAPTIONS, Rewriter, good, make_project, plain_probes

@@ -10,7 +10,7 @@ import pytest
 from components.captions import tasks
 from components.core.discovery import file_names
 from components.core.errors import InputError
-from components.students.teacher import Lesson, read_lessons
+from components.students.lessons import Lesson, read_lessons
 
 ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
 NAMES = file_names(tasks.__path__)

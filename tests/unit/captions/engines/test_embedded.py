@@ -9,7 +9,7 @@ import pytest
 from components.captions.engines import embedded
 from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from components.captions.prompts.parsing import first_line
-from components.captions.request import COMPLETION, PICTURE, Picture, Request, Sampling
+from components.captions.request import COMPLETION, PICTURE, PromptPicture, Request, Sampling
 from components.core.errors import InputError
 from tests.support.tiny_language_model import save_tiny_language_model
 
@@ -69,7 +69,7 @@ def test_a_chats_special_tokens_are_those_of_its_template_alone(base: str) -> No
 
 def test_pictures_are_refused_with_the_fix(base: str) -> None:
     engine = _engine(base)
-    shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (Picture(b"png", "image/png"),))
+    shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (PromptPicture(b"png", "image/png"),))
     with pytest.raises(InputError, match=r"task 'judge' shows pictures: set its `pictures` to false"):
         list(engine.answer([shown]))
 

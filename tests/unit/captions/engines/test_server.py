@@ -17,7 +17,7 @@ from components.captions.endpoints.client import ServerOptions
 from components.captions.engines import make_engine
 from components.captions.engines.server import ServerEngine
 from components.captions.prompts.parsing import first_line
-from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
+from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings
@@ -97,7 +97,7 @@ def test_a_completion_is_sent_as_it_stands(server: FakeServer) -> None:
 
 
 def test_pictures_stand_where_their_marks_are(server: FakeServer) -> None:
-    first, second = Picture(b"one", "image/png"), Picture(b"two", "image/jpeg")
+    first, second = PromptPicture(b"one", "image/png"), PromptPicture(b"two", "image/jpeg")
     text = f"Compare {PICTURE} with {PICTURE}, please."
     request = Request("score", (("system", "Judge."), ("user", text)), "fake", SAMPLING, 0, (first, second))
     replies(engine_at(server), [request])

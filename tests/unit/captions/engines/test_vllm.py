@@ -21,14 +21,14 @@ from pydantic import ValidationError
 
 from components.captions.engines.vllm import VllmEngine, VllmOptions
 from components.captions.prompts.parsing import first_line
-from components.captions.request import COMPLETION, PICTURE, Picture, Reply, Request, Sampling
+from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
 from components.core.errors import InputError
 
 REPO = Path(__file__).parents[4]
 SAMPLING = Sampling(0.7, 0.9, 30)
 
 
-def _request(text: str, role: str = "user", pictures: tuple[Picture, ...] = ()) -> Request:
+def _request(text: str, role: str = "user", pictures: tuple[PromptPicture, ...] = ()) -> Request:
     return Request("paraphrase_1", ((role, text),), "m@1", SAMPLING, 0, pictures)
 
 
@@ -120,7 +120,7 @@ def test_requests_are_taken_as_vllm_gets_to_them(python: Path, model: Path) -> N
 
 
 def test_chats_completions_and_pictures_go_to_vllm_as_it_takes_them(python: Path, model: Path) -> None:
-    picture = Picture(b"\x89PNG", "image/png")
+    picture = PromptPicture(b"\x89PNG", "image/png")
     requests = [
         _request("go on", COMPLETION),
         _request(f"what is{PICTURE}?", pictures=(picture,)),

@@ -8,7 +8,7 @@ import pytest
 
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes, read_queries
 from components.captions.inputs.sources import Ask, anything
-from components.captions.request import Source
+from components.captions.request import InputRow
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.records import CAPTION_QUERIES, LABELS
@@ -25,7 +25,9 @@ def labels(tmp_path: Path) -> Path:
 
 def test_every_class_once_in_the_order_of_names(labels: Path) -> None:
     found = list(read_classes(labels, anything, Ask(9)))
-    assert found == [Source(content_hash(name), 0, {"class_name": name}) for name in ("bee", "cat", "dog", "ice cream")]
+    assert found == [
+        InputRow(content_hash(name), 0, {"class_name": name}) for name in ("bee", "cat", "dog", "ice cream")
+    ]
     assert list(read_classes(labels, anything, Ask(2))) == found[:2]
 
 
@@ -69,7 +71,7 @@ def test_lines_name_classes_pairs_and_queries(tmp_path: Path) -> None:
         "a dog",
     ]
     queries = list(read_queries(names, anything, Ask(9)))
-    assert queries == [Source(content_hash(text), 0, {"query": text}) for text in ("a dog", "Caf\u00e9\u2028bar")]
+    assert queries == [InputRow(content_hash(text), 0, {"query": text}) for text in ("a dog", "Caf\u00e9\u2028bar")]
     names.write_text("one\ttwo\n")
     with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts with a tab between them"):
         list(read_classes(names, anything, Ask(9)))
@@ -91,8 +93,8 @@ def test_plain_queries_alone_and_several_of_an_image_are_its_samples(tmp_path: P
     ids, texts, registers = zip(*rows, strict=True)
     CAPTION_QUERIES.write(path, {"image_id": list(ids), "text": list(texts), "register": list(registers)})
     assert list(read_queries(path, anything, Ask(9))) == [
-        Source("i0", 0, {"query": "A dog."}),
-        Source("i1", 0, {"query": "A cat."}),
-        Source("i0", 1, {"query": "Dog!"}),
+        InputRow("i0", 0, {"query": "A dog."}),
+        InputRow("i1", 0, {"query": "A cat."}),
+        InputRow("i0", 1, {"query": "Dog!"}),
     ]
     assert len(list(read_queries(path, anything, Ask(2)))) == 2

@@ -8,12 +8,12 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.captions.inputs.pairing import ordered_pairs, paired
-from components.captions.request import Picture, Source
+from components.captions.inputs.readers import ordered_pairs, paired
+from components.captions.request import InputRow, PromptPicture
 
 
-def _pool(count: int) -> list[Source]:
-    return [Source(str(number), 0, {"caption": f"caption {number}"}) for number in range(count)]
+def _pool(count: int) -> list[InputRow]:
+    return [InputRow(str(number), 0, {"caption": f"caption {number}"}) for number in range(count)]
 
 
 @given(count=st.integers(0, 40), wanted=st.integers(1, 2000), seed=st.integers(0, 1000))
@@ -52,11 +52,11 @@ def test_the_partners_that_stored_answers_are_about_stay() -> None:
 
 
 def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -> None:
-    red, blue = Picture(b"red", "image/png"), Picture(b"blue", "image/png")
-    pool = [Source("a", 0, {"name": "one"}, pictures=(red,)), Source("b", 0, {"name": "two"}, pictures=(blue,))]
-    pool.append(Source("c", 0, {"name": "three"}))
+    red, blue = PromptPicture(b"red", "image/png"), PromptPicture(b"blue", "image/png")
+    pool = [InputRow("a", 0, {"name": "one"}, pictures=(red,)), InputRow("b", 0, {"name": "two"}, pictures=(blue,))]
+    pool.append(InputRow("c", 0, {"name": "three"}))
     found = list(paired(pool, 6, 0))
-    assert found[0] == Source("a", 0, {"name": "one", "other_name": "two"}, "b", (red, blue))
+    assert found[0] == InputRow("a", 0, {"name": "one", "other_name": "two"}, "b", (red, blue))
     assert [(source.id, source.sample) for source in found] == [
         ("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1),
     ]  # fmt: skip

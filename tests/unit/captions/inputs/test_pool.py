@@ -8,17 +8,19 @@ from hypothesis import strategies as st
 
 from components.captions.inputs import pool
 from components.captions.inputs.pool import pooled
-from components.captions.request import Picture, Source
+from components.captions.request import InputRow, PromptPicture
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
-PICTURES = st.none() | st.builds(Picture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))
+PICTURES = st.none() | st.builds(PromptPicture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))
 
 
 @settings(max_examples=25)
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS, PICTURES), max_size=9), block=st.integers(1, 4), order=st.randoms())
-def test_sources_come_back_in_any_order(rows: list[tuple[str, str, Picture | None]], block: int, order: object) -> None:
+def test_sources_come_back_in_any_order(
+    rows: list[tuple[str, str, PromptPicture | None]], block: int, order: object
+) -> None:
     sources = [
-        Source(f"p{number}{name}", 0, {"caption": text}, pictures=(picture,) if picture else ())
+        InputRow(f"p{number}{name}", 0, {"caption": text}, pictures=(picture,) if picture else ())
         for number, (name, text, picture) in enumerate(rows)
     ]
     places = list(range(len(sources)))

@@ -14,7 +14,7 @@ import pytest
 from components.captions.inputs import readers
 from components.captions.inputs.readers import read_answers, read_caption_pairs, read_captions
 from components.captions.inputs.sources import SHOWN, Ask, anything, short_captions
-from components.captions.request import Inputs, Picture, Source
+from components.captions.request import InputRow, Inputs, PromptPicture
 from components.core.errors import InputError
 from components.core.records import GENERATIONS, PAIRS
 from components.core.table import Table
@@ -42,9 +42,9 @@ def _write_answers(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def test_captions_in_order_without_those_refused(pairs: Path) -> None:
     assert list(read_captions(pairs, short_captions, Ask(3))) == [
-        Source("p0", 0, {"caption": "a dog"}),
-        Source("p2", 0, {"caption": "two cats"}),
-        Source("p4", 0, {"caption": "red bus"}),
+        InputRow("p0", 0, {"caption": "a dog"}),
+        InputRow("p2", 0, {"caption": "two cats"}),
+        InputRow("p4", 0, {"caption": "red bus"}),
     ]
 
 
@@ -130,9 +130,9 @@ def test_accepted_answers_of_the_first_captions(tmp_path: Path) -> None:
     ]
     path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(2)
     assert list(read_answers("first")(path, anything, ask)) == [
-        Source("p0", 0, {"first": "A."}),
-        Source("p1", 0, {"first": "B."}),
-        Source("p1", 1, {"first": "D."}),
+        InputRow("p0", 0, {"first": "A."}),
+        InputRow("p1", 0, {"first": "B."}),
+        InputRow("p1", 1, {"first": "D."}),
     ]
     assert ask.skipped == {"no usable answer to ask about": 1}
     refusing = Ask(2)
@@ -145,16 +145,16 @@ def test_answers_with_the_captions_that_they_are_about(tmp_path: Path) -> None:
     path = _write_answers(tmp_path / "answers.parquet", rows)
     read = read_answers("difference", caption="source", other_caption="other_source")
     (found,) = read(path, anything, Ask(5))
-    assert found == Source("p0", 0, {"difference": "Not b.", "caption": "a", "other_caption": "b"}, "p1")
+    assert found == InputRow("p0", 0, {"difference": "Not b.", "caption": "a", "other_caption": "b"}, "p1")
 
 
 def test_pictures_of_captions_and_of_pairs_of_them(pairs: Path, png: Any) -> None:
-    first = Picture(png((0, 0, 0)), "image/png")
+    first = PromptPicture(png((0, 0, 0)), "image/png")
     (source,) = read_captions(pairs, short_captions, Ask(1, pictures=True))
     assert source.pictures == (first,)
     assert set(source.inputs) == {"caption", SHOWN}
     one, *_ = read_caption_pairs(pairs, short_captions, Ask(3, pairs=6, pictures=True))
-    assert one.pictures == (first, Picture(png((2, 0, 0)), "image/png"))
+    assert one.pictures == (first, PromptPicture(png((2, 0, 0)), "image/png"))
     assert set(one.inputs) == {"caption", "other_caption", SHOWN}
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.captions.engines import embedded
-from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from components.captions.local_model.shared_prefix import shared_length
+from components.captions.engines.embedded import EmbeddedEngine, EmbeddedOptions, shared_length
 from components.captions.request import Request, Sampling
 from tests.support.tiny_language_model import save_tiny_language_model
 

@@ -1,0 +1,190 @@
+"""Answers of an engine to several tasks, and whether they would pass the row rules of their validated table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pandas as pd
+from more_itertools import batched
+
+from components.captions.asking.answers import write_answers
+from components.captions.asking.asking import ask
+from components.captions.asking.questions import Questions, questions_of
+from components.captions.engines import Engine
+from components.captions.request import InputRow
+from components.captions.store import GenerationStore
+from components.captions.task import PromptTask
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.settings import Settings, Task
+from components.encoders.adapter.architecture import model_config
+from components.validation.measuring.probes import Probes
+from components.validation.rules import Rule, measured, row_rules
+from components.validation.table import Synthesised, TableAnswer, View
+from components.validation.tables import synthesised_tables
+
+_BLOCK = 1000
+
+
+@dataclass(frozen=True)
+class AnsweredRow:
+    """What was asked about, and the answer's text; None where there is none or it could not be used."""
+
+    source: InputRow
+    text: str | None
+
+
+def ask_tasks(
+    settings: Settings,
+    tasks: Sequence[str],
+    captions: int,
+    engine: Engine,
+    store: GenerationStore,
+    folder: Path,
+    pairs: Path | None = None,
+) -> Iterator[tuple[str, list[AnsweredRow]]]:
+    """Yield each task with its answers, one per row of inputs, in the questions' order.
+
+    Args:
+        settings: all settings; `synthesize.tasks` says what each task reads and how its answers are drawn.
+        tasks: keys of `synthesize.tasks`.
+        captions: how many captions, or pairs of them, each task is asked about.
+        engine: who answers.
+        store: where answers are looked up and kept.
+        folder: where the tables are written that other tasks read.
+        pairs: a `PAIRS` table to read in place of the tasks' own.
+
+    Raises:
+        InputError: params.yaml lacks a task, or a task asks about the answers to one that is not among `tasks`.
+    """
+    needs = {name: needed_task(settings, name) for name in tasks}
+    for name, needed in needs.items():
+        if needed is not None and needed not in tasks:
+            raise InputError(f"params.yaml: task '{name}' asks about the answers to '{needed}': add that one too")
+    moved = _moved(settings, needs, captions, folder, pairs)
+    for name in TopologicalSorter({name: [needed] if needed else [] for name, needed in needs.items()}).static_order():
+        questions = questions_of(moved, name, engine)
+        ask(store, engine, questions.read(), name, questions.most)
+        if name in needs.values():
+            write_answers(folder / f"{name}.parquet", store, questions)
+        yield name, list(_answered(store, questions))
+
+
+def needed_task(settings: Settings, name: str) -> str | None:
+    """The task whose table `name` reads, None where it reads something else.
+
+    Raises:
+        InputError: params.yaml has no such task.
+    """
+    if name not in settings.synthesize.tasks:
+        raise InputError(f"params.yaml has no block synthesize.tasks.{name}: add one")
+    return settings.synthesize.before(name)
+
+
+def _moved(
+    settings: Settings, needs: Mapping[str, str | None], captions: int, folder: Path, pairs: Path | None
+) -> Settings:
+    """The settings with each task asked once about `captions` captions, from the tables it shall read."""
+    tasks: dict[str, Task] = dict(settings.synthesize.tasks)
+    for name, needed in needs.items():
+        given = folder / f"{needed}.parquet" if needed is not None else pairs or tasks[name].input
+        tasks[name] = tasks[name].model_copy(
+            update={"input": given, "samples": 1, "captions": captions, "pairs": None, "pictures": False}
+        )
+    synthesize = settings.synthesize.model_copy(update={"tasks": tasks})
+    return settings.model_copy(update={"synthesize": synthesize})
+
+
+def _answered(store: GenerationStore, questions: Questions) -> Iterator[AnsweredRow]:
+    for block in batched(questions.read(), _BLOCK):
+        answers = store.answers(list({question.key for question in block}))
+        for question in block:
+            answer = answers.get(question.key)
+            yield AnsweredRow(question.source, None if answer is None else questions.task.parse(answer))
+
+
+def passing(
+    task: PromptTask, answered: Sequence[AnsweredRow], settings: Settings, probes: Probes, facts: Mapping[str, str]
+) -> list[bool]:
+    """Whether each answer could be parsed and passes the rules; a verdict or an answer without a table always does.
+
+    Args:
+        task: the task that was answered.
+        answered: its answers.
+        settings: `validate` has the limits, `base.model` the encoder's context.
+        probes: what measuring needs from outside.
+        facts: what pictures show, by the id of their pair; where a row's are not known, rules that need them are
+            left out.
+    """
+    good = [found.text is not None for found in answered]
+    table = None if task.judges is not None else _table_of(task)
+    if table is None:
+        return good
+    for known in (True, False):
+        rows = [
+            row for row, found in enumerate(answered) if found.text is not None and _is_known(found, facts) == known
+        ]
+        fitting = probes if known else replace(probes, facts=None)
+        checked = _check(table, [answered[row] for row in rows], settings, fitting, facts) if rows else []
+        for row, passes in zip(rows, checked, strict=True):
+            good[row] = passes
+    return good
+
+
+def _is_known(found: AnsweredRow, facts: Mapping[str, str]) -> bool:
+    return found.source.id in facts and (found.source.other_id is None or found.source.other_id in facts)
+
+
+def _table_of(task: PromptTask) -> Synthesised | None:
+    """The first table with an answer to `task`, or to a judge of it, and that answer alone, as if unjudged."""
+    for table in synthesised_tables().values():
+        for answer in table.answers:
+            if task.name in (answer.task, find_task(answer.task).judges):
+                return replace(table, answers=(replace(answer, task=task.name),))
+    return None
+
+
+def _check(
+    table: Synthesised, answered: Sequence[AnsweredRow], settings: Settings, probes: Probes, facts: Mapping[str, str]
+) -> list[bool]:
+    """Whether each answer passes the rules of the table's one answer; repeats are no matter of a single answer."""
+    (answer,) = table.answers
+    rows = _rows(answer, [found.source for found in answered], facts)
+    texts = [found.text or "" for found in answered]
+    view = View(texts, rows[answer.source].tolist(), rows, find_task(answer.task), probes)
+    context = model_config(settings.base.model)["text_cfg"].get("context_length", 77)
+    rules = {rule.column: rule for rule in row_rules(table, settings.validation.limits(table.name), context)}
+    good = [True] * len(texts)
+    for check in answer.checks:
+        rule = rules.get(measured(check.column, answer))
+        if rule is not None:
+            fulfilled = [_fulfils(value, rule) for value in check.measure(view)]
+            good = [before and now for before, now in zip(good, fulfilled, strict=True)]
+    return good
+
+
+def _rows(answer: TableAnswer, sources: Sequence[InputRow], facts: Mapping[str, str]) -> pd.DataFrame:
+    """What checks may look at besides an answer's own text, one row per source."""
+    inputs = find_task(answer.task).inputs
+    columns: dict[str, list[str | None]] = {
+        "id": [source.id for source in sources],
+        "caption": [source.inputs.get("caption", source.inputs[inputs[0]]) for source in sources],
+        "facts": [facts.get(source.id) for source in sources],
+        "other_id": [source.other_id for source in sources],
+        "other_caption": [source.inputs.get("other_caption") for source in sources],
+        "other_facts": [facts.get(source.other_id or "") for source in sources],
+    }
+    return pd.DataFrame(columns | {name: [source.inputs[name] for source in sources] for name in inputs}, dtype=object)
+
+
+def _fulfils(value: float | str | None, rule: Rule) -> bool:
+    """As the suites expect it: a fault must not be named, and what was not measured keeps every limit."""
+    if rule.names_faults:
+        return value is None
+    if value is None or math.isnan(float(value)):
+        return True
+    return (rule.low is None or float(value) >= rule.low) and (rule.high is None or float(value) <= rule.high)
