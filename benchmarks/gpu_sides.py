@@ -22,7 +22,7 @@ from components.encoders.adapter.images import normalise
 from components.methods.contract.losses import Features, info_nce
 from components.training.engine.gradients import Towers
 from components.training.engine.meter import Meter
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.engine.stepper import Stepper, make_optimiser
 
 _SHORTEST, _LONGEST = 8, 32
@@ -175,16 +175,18 @@ def train_ours(setup: Setup, *, compiled: bool) -> Figures:
         lost=0,
     )
     plan, source = optimisation(setup.batch), SimpleNamespace(describe=dict)
-    run: Any = Run("gpu", model, trained, _losses, source, plan, engine=Engine(setup.device, autocast, None, compiled))
+    run: Any = Run(
+        "gpu", model, trained, _losses, source, plan, options=LoopOptions(setup.device, autocast, None, compiled)
+    )
     stepper, meter = Stepper(run, make_optimiser(trained, plan), per_epoch=1), Meter(setup.device)
     _forget_peak(setup.device)
     losses = [stepper.step([batch], meter).outcome.losses["infonce"] for _ in range(setup.warmup)]
-    meter.look()
+    meter.pace()
     started, steps = time.monotonic(), 0
     while steps < setup.steps and time.monotonic() < started + _AT_MOST_S:
         losses.append(stepper.step([batch], meter).outcome.losses["infonce"])
         steps += 1
-    pace = meter.look()
+    pace = meter.pace()
     # The peaks that are known are those of 16-bit arithmetic.
     share = pace.flop_utilisation if setup.precision == "bf16" else None
     return _figures(setup, pace.samples_per_second, losses[0], losses[-1]) | {"flop_utilisation": share}

@@ -23,8 +23,8 @@ from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder, unit_rows
 from components.methods.registry import find_method
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run
-from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
+from components.training.engine.run import LoopOptions, Run
+from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 
 BATCH, MICRO_BATCH = 3072, 128
 MICRO_BATCHES = (64, 128, 256, 512)
@@ -93,7 +93,7 @@ def one_step(model: str, batch: int, micro_batch: int, full_length: bool = False
         names=[str(row) for row in rows],
         texts={"caption": Texts(tokens, encoder.tokenizer.lengths(tokens))},
         images={"image": rows},
-        shown=ImageFeatures(unit_rows(features)[0]),
+        shown=CachedFeatures(unit_rows(features)[0]),
     )
     run = Run(
         title=f"batch {batch} by {micro_batch}",
@@ -102,7 +102,7 @@ def one_step(model: str, batch: int, micro_batch: int, full_length: bool = False
         losses=lambda found: method.losses(found, hyper),
         source=source,
         optimisation=hyper,
-        engine=Engine(micro_batch=micro_batch),
+        options=LoopOptions(micro_batch=micro_batch),
     )
     fit(run)
     return Point(batch, micro_batch, round(_peak_bytes() / 1e9, 3))

@@ -28,7 +28,7 @@ from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import Batch
 
 
@@ -100,7 +100,7 @@ def run_ours(data: Prepared, hyper: Any, device: str, precision: str, micro_batc
         losses=losses,
         source=source,
         optimisation=hyper,
-        engine=Engine(device, autocast, micro_batch, log_every=1),
+        options=LoopOptions(device, autocast, micro_batch, log_every=1),
         report=lambda step: steps.append((step, time.process_time())),
     )
     fit(run)

@@ -32,7 +32,7 @@ from components.methods.contract.optimisation import Optimisation
 from components.tracking import TrackedRun
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import BatchPlan, BatchSource
 from components.training.rows.sources import TableImages, table_source
 from components.training.rows.tables import Rows
@@ -112,7 +112,7 @@ def contrast(
             extra=extra,
             source=source,
             optimisation=plan,
-            engine=Engine(
+            options=LoopOptions(
                 device=device,
                 autocast=pick_autocast(train.precision, device),
                 micro_batch=train.micro_batch,

@@ -30,7 +30,7 @@ from components.encoders.embeddings import require_finite
 from components.encoders.new_text_towers import with_language_tower
 from components.methods.contract.optimisation import Optimisation
 from components.tracking import TrackedRun
-from components.training.rows.batches import BatchPlan, ImageFeatures, ImagePixels, TableSource
+from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
 from components.training.rows.sources import TableImages, table_source
 
 _BLOCK = 1024
@@ -75,13 +75,13 @@ def _source(
     """Batches with the trunk's features as pixels: the tower that trains is only the projection."""
     rows, distinct = train_rows(train_pairs), np.stack(list(features.values()))
     ids, image_ids = rows["id"].tolist(), rows["image_id"].tolist()
-    images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.image_size, ImageFeatures(distinct))
+    images = TableImages(ids, image_ids, train_pairs, encoder.sidecar.image_size, CachedFeatures(distinct))
     # An epoch visits an image once, with one of its captions: others of the same image would be false negatives.
     batches = BatchPlan(frozenset({"image", "caption"}), plan.batch_size, settings.train.seed)
     source = table_source(rows, images, batches, encoder.tokenizer, settings.train.state / "tokens")
     place = {image: row for row, image in enumerate(features)}
     shown = np.array([place[image] for image in image_ids], dtype=np.int64)
-    return replace(source, shown=ImagePixels(torch.from_numpy(distinct)), images={"image": shown})
+    return replace(source, shown=DecodedImages(torch.from_numpy(distinct)), images={"image": shown})
 
 
 def trunk_features(encoder: Encoder, width: int, pairs: Path, folder: Path) -> dict[str, Vectors]:

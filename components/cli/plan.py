@@ -42,7 +42,7 @@ def plan(
 ) -> None:
     """Check params.yaml, and show which stages `dvc repro compare` would run and why.
 
-    With --cost the towers are timed on this machine for some seconds, and prompts without a stored answer are counted.
+    With --cost, prompts without a stored answer are counted, and rates of a machine are multiplied by counts.
     The exit code is 1 when a setting is wrong, or data that the stages need is missing.
 
     Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;

@@ -1,56 +1,58 @@
-"""What each stage of a plan would take."""
+"""The cost of each stage of a plan: rates of a machine times counts of rows, questions and parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from torch import nn
 
-from components.core.progress import track
 from components.core.settings import Settings
 from components.core.training_columns import IMAGES, holders_of, table_file
-from components.costing.asking import Answered, Asking, asking
+from components.costing.asking import TaskQuestions, count_questions
 from components.costing.rates import Rates
-from components.costing.speeds import Speeds, entry_of
+from components.encoders.adapter.architecture import build, model_config
+from components.methods.contract.method import Method
+from components.methods.registry import find_entry
 
 _TEXTS_PER_TEST = 12
-"""Texts that the benchmarks of the embedded world embed for each test picture, about."""
+"""Texts that the demo's benchmarks embed per test picture, about."""
 _OPTIMISER = 16
-"""Bytes of memory for a weight that trains: the weight, its gradient, AdamW's two averages."""
+"""Bytes of memory for a trained weight: the weight, its gradient, AdamW's two averages."""
 _WITH_BACKWARD = 3
-"""A forward and backward pass takes so many times a forward pass."""
+"""A forward and backward pass takes this many times as long as a forward pass."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a hosted model costs for a million tokens each, in whatever currency."""
+    """Prices of a hosted model for a million tokens each, in any currency."""
 
     tokens_in: float
     tokens_out: float
 
-    def of(self, asked: Asking) -> float:
-        """The price of what a task asks."""
-        return (asked.tokens_in * self.tokens_in + asked.tokens_out * self.tokens_out) / 1e6
+    def of(self, questions: TaskQuestions) -> float:
+        """The price of a task."""
+        return (questions.tokens_in * self.tokens_in + questions.tokens_out * self.tokens_out) / 1e6
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one stage takes.
+    """The cost of one stage.
 
     Attributes:
         stage: as dvc.yaml names it.
-        work: what it does how often.
-        seconds: None where no rate is known.
-        disk: bytes that it leaves.
-        memory: bytes that it has at most.
+        work: a description of what is processed.
+        seconds: None if no rate is known.
+        disk: bytes of output.
+        memory: bytes of peak memory.
         questions: to a language model.
         tokens_in: of these questions.
-        tokens_out: of the answers, were each as long as it may be.
-        price: of the tokens, where prices are given and a server answers.
-        notes: why a number is a guess.
+        tokens_out: of the answers, at most.
+        price: of the tokens, if prices are given and a server answers.
+        notes: reasons why a number is a guess.
     """
 
     stage: str
@@ -71,78 +73,78 @@ class Costing:
     Args:
         settings: the profile.
         rates: of the machine that will run it.
-        prices: of the model behind engine `server`, where it is paid for.
+        prices: of the model behind engine `server`, if it costs money.
     """
 
     def __init__(self, settings: Settings, rates: Rates, prices: Prices | None = None) -> None:
         self._settings, self._rates, self._prices = settings, rates, prices
-        self._speeds = Speeds(settings, rates)
         self._groups: dict[str, Callable[[str], Cost]] = {
             "prepare": self._prepare, "base": self._base, "embed": self._embed, "synthesize": self._synthesize,
             "validate": self._validate, "train": self._train, "evaluate": self._evaluate, "seed": self._seed,
-            "repeat": self._repeat, "repeat_mix": lambda name: self._evaluate(name.partition("-")[2]),
+            "repeat": self._repeat, "repeat_mix": self._evaluate,
         }  # fmt: skip
 
     def of(self, stages: Sequence[str]) -> list[Cost]:
-        """The cost of each of `stages`, with a bar: towers are timed, and questions counted.
+        """The cost of each of `stages`.
 
         Raises:
-            InputError: a setting is wrong, or files of a text tower are not there.
+            InputError: a setting is wrong.
         """
-        return [self._cost(stage) for stage in track(stages, "cost", len(stages), "stage")]
+        costs = []
+        for stage in stages:
+            group, _, name = stage.partition("@")
+            cost = self._groups[group](name) if group in self._groups else self._rows("other", 0, "")
+            costs.append(replace(cost, stage=stage))
+        return costs
 
-    def _cost(self, stage: str) -> Cost:
-        group, _, name = stage.partition("@")
-        if group not in self._groups:
-            return self._rows(stage, "other", 0, "")
-        return replace(self._groups[group](name), stage=stage)
-
-    def _rows(self, stage: str, group: str, rows: int, work: str, seconds: float | None = 0.0) -> Cost:
-        """What rows take of a stage, and `seconds` besides."""
+    def _rows(self, group: str, rows: int, work: str, seconds: float | None = 0.0) -> Cost:
+        """The cost of rows in a stage, and `seconds` more."""
         rate = self._rates.stages[group]
-        taken = None if seconds is None else rate.start_s + rows * rate.row_us / 1e6 + seconds
+        total = None if seconds is None else rate.start_s + rows * rate.row_us / 1e6 + seconds
         memory = rate.memory_gb * 1e9 + rows * rate.row_memory_bytes
-        return Cost(stage, work, taken, rows * rate.row_disk_bytes, memory)
+        return Cost("", work, total, rows * rate.row_disk_bytes, memory)
 
     def _prepare(self, _name: str) -> Cost:
         pairs = self._settings.prepare.counts.total
-        return self._rows("prepare", "prepare", pairs, f"{pairs:,} pairs")
+        return self._rows("prepare", pairs, f"{pairs:,} pairs")
 
     def _base(self, _name: str) -> Cost:
-        base, speed = self._settings.base, self._speeds.base
-        weights = 4 * speed.parameters
+        base, model = self._settings.base, self._model
+        weights = 4 * _count(model)
         plan = {"scratch": base.scratch, "timm": base.fit}.get(base.source)
         if plan is None:
-            found = self._rows("base", "base", 0, f"loads {base.model}")
-            return replace(found, disk=weights, memory=found.memory + 2 * weights)
+            cost = self._rows("base", 0, f"loads {base.model}")
+            return replace(cost, disk=weights, memory=cost.memory + 2 * weights)
         pairs = self._settings.prepare.counts.train
         samples = plan.epochs * pairs
-        # `fit` keeps what its frozen image tower says of a picture.
+        # `fit` computes the features of its frozen image tower once.
         passes = _WITH_BACKWARD * samples if base.source == "scratch" else pairs
-        seconds = samples / speed.texts + passes / speed.images
-        found = self._rows("base", "base", 0, f"{samples:,} samples", seconds)
-        return replace(found, disk=weights, memory=found.memory + _OPTIMISER * speed.parameters)
+        seconds = self._text_seconds(samples) + self._image_seconds(passes)
+        cost = self._rows("base", 0, f"{samples:,} samples", seconds)
+        return replace(cost, disk=weights, memory=cost.memory + _OPTIMISER * _count(model))
 
     def _embed(self, _name: str) -> Cost:
-        images, speed = self._settings.prepare.counts.total, self._speeds.base
-        found = self._rows("embed", "embed", images, f"{images:,} pictures", images / speed.images)
-        return replace(found, disk=4.0 * speed.dim * images, memory=found.memory + 4 * speed.parameters)
+        images, dim = self._settings.prepare.counts.total, model_config(self._settings.base.model)["embed_dim"]
+        cost = self._rows("embed", images, f"{images:,} pictures", self._image_seconds(images))
+        return replace(cost, disk=4.0 * dim * images, memory=cost.memory + 4 * _count(self._model))
 
     def _synthesize(self, name: str) -> Cost:
-        block, asked = self._settings.synthesize, self._tasks[name]
+        block, questions = self._settings.synthesize, self._questions[name]
         engine = block.models[block.model_of(block.tasks[name])]["engine"]
         rate = self._rates.embedded if engine == "embedded" else self._rates.server
-        seconds = rate.seconds(asked.tokens_in, asked.tokens_out) if rate else 0.0 if asked.to_ask == 0 else None
-        notes = [] if asked.sure else ["a guess: the table that it asks about is yet to be made"]
+        seconds = 0.0 if questions.open == 0 else None
+        if rate is not None:
+            seconds = rate.seconds(questions.tokens_in, questions.tokens_out)
+        notes = [] if questions.sure else ["a guess: its input table does not exist yet"]
         if seconds is None:
             notes.append(f"no rate of engine {engine} is known: give `server` with --rates")
-        work = f"{asked.to_ask:,} of {asked.questions:,} questions"
+        work = f"{questions.open:,} of {questions.all:,} questions"
         return replace(
-            self._rows("synthesize", "synthesize", asked.questions, work, seconds),
-            questions=asked.to_ask,
-            tokens_in=asked.tokens_in,
-            tokens_out=asked.tokens_out,
-            price=self._prices.of(asked) if self._prices and engine == "server" else None,
+            self._rows("synthesize", questions.all, work, seconds),
+            questions=questions.open,
+            tokens_in=questions.tokens_in,
+            tokens_out=questions.tokens_out,
+            price=self._prices.of(questions) if self._prices and engine == "server" else None,
             notes=tuple(notes),
         )
 
@@ -151,53 +153,71 @@ class Costing:
         similar = self._settings.validation.limits(table).measure_similarity
         # The caption and its answer are embedded.
         seconds = 2 * rows / self._rates.similarities_per_second if similar else 0.0
-        return self._rows("validate", "validate", rows, f"{rows:,} answers", seconds)
+        return self._rows("validate", rows, f"{rows:,} answers", seconds)
 
     def _train(self, name: str) -> Cost:
-        method, hyper, reads = entry_of(self._settings, name)
-        columns, speed = method.columns(hyper), self._speeds.trained(name)
-        rows = self._trained_rows(method.needs(hyper), reads)
+        entry = find_entry(self._settings.methods, name)
+        method, hyper, model = entry.method, entry.hyper, self._model
+        columns = method.columns(hyper)
+        rows = self._trained_rows(method.needs(hyper), entry.reads)
         texts = len(columns - set(IMAGES))
-        seen = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
+        images = 0 if hyper.image_tower == "frozen" else len(columns & set(IMAGES))
         samples = hyper.epochs * (rows // hyper.batch_size) * hyper.batch_size
-        seconds = samples * (texts / speed.texts + seen * _WITH_BACKWARD / speed.images)
-        found = self._rows("train", "train", rows, f"{samples:,} samples of {texts} texts", seconds)
-        return replace(
-            found,
-            disk=found.disk + 4 * speed.parameters,
-            memory=found.memory + 4 * speed.parameters + _OPTIMISER * speed.trained,
-            notes=() if method.perturbs is None else ("at least: without what it tries on each batch",),
-        )
+        seconds = self._text_seconds(samples * texts) + self._image_seconds(_WITH_BACKWARD * samples * images)
+        cost = self._rows("train", rows, f"{samples:,} samples of {texts} texts", seconds)
+        notes, trained = [], _count(model)
+        if method.tower is Method.tower:
+            trained = sum(weights.numel() for weights in method.freeze(model, hyper).values())
+        else:
+            notes.append("a guess: its own text tower counts like the base's")
+        if method.perturbs is not None:
+            notes.append("a lower bound: without the texts that it tries for each batch")
+        memory = cost.memory + 4 * _count(model) + _OPTIMISER * trained
+        return replace(cost, disk=cost.disk + 4 * _count(model), memory=memory, notes=tuple(notes))
 
-    def _evaluate(self, name: str) -> Cost:
+    def _evaluate(self, _name: str) -> Cost:
         texts = _TEXTS_PER_TEST * self._settings.prepare.counts.test
-        seconds = texts / (_WITH_BACKWARD * self._speeds.of(name).texts)
-        return self._rows("evaluate", "evaluate", 0, f"{texts:,} texts", seconds)
+        return self._rows("evaluate", 0, f"{texts:,} texts", self._text_seconds(texts) / _WITH_BACKWARD)
 
     def _seed(self, _name: str) -> Cost:
         """The base with another seed, its embeddings and results."""
-        return _together([self._base(""), self._embed(""), self._evaluate("base")])
+        return _together(self._base(""), self._embed(""), self._evaluate("base"))
 
     def _repeat(self, name: str) -> Cost:
         """A method with another seed, and its results; `name` is the seed and the encoder."""
-        encoder = name.partition("-")[2]
-        return _together([self._train(encoder), self._evaluate(encoder)])
+        return _together(self._train(name.partition("-")[2]), self._evaluate(""))
 
     @cached_property
-    def _tasks(self) -> dict[str, Asking]:
-        answered = Answered(self._settings)
-        try:
-            return {name: asking(self._settings, name, answered) for name in self._settings.synthesize.tasks}
-        finally:
-            answered.close()
+    def _model(self) -> nn.Module:
+        """The base's architecture with random weights, for its numbers of parameters."""
+        model: nn.Module = build(model_config(self._settings.base.model))
+        return model
+
+    def _text_seconds(self, texts: int) -> float:
+        """Time of texts forward and backward through the base's text tower."""
+        named = self._model.named_parameters()
+        size = sum(w.numel() for name, w in named if not name.startswith("visual.") and "embedding" not in name)
+        return texts * size / (self._rates.trained_texts_per_second * _VIT_B_32_TEXT)
+
+    def _image_seconds(self, images: int) -> float:
+        """Time of images forward through the base's image tower."""
+        return (
+            images
+            * _count(self._model.get_submodule("visual"))
+            / (self._rates.embedded_images_per_second * _VIT_B_32_IMAGE)
+        )
+
+    @cached_property
+    def _questions(self) -> dict[str, TaskQuestions]:
+        return count_questions(self._settings)
 
     def _answers(self, table: str) -> int:
-        """Answers that become rows of `table`: of its task with the most of them, were all of them usable."""
+        """Answers that become rows of `table`: the most of any of its tasks, if all are usable."""
         tasks = self._settings.synthesize.tasks
-        return max((self._tasks[name].questions for name, task in tasks.items() if task.table == table), default=0)
+        return max((self._questions[name].all for name, task in tasks.items() if task.table == table), default=0)
 
     def _trained_rows(self, needs: frozenset[str], reads: Path) -> int:
-        """Rows that are in all tables that a method needs; as many as are answered where a table is yet to be made."""
+        """Rows that are in all tables that a method needs; a missing table counts with its answers."""
         rows = []
         for name in holders_of(needs):
             file = table_file(reads, name)
@@ -205,8 +225,15 @@ class Costing:
         return min(rows, default=self._settings.prepare.counts.train)
 
 
-def _together(parts: Iterable[Cost]) -> Cost:
-    costs = list(parts)
+_VIT_B_32_TEXT, _VIT_B_32_IMAGE = 38_091_777, 87_849_216
+"""Parameters of ViT-B/32's towers, without the tables of words and positions; a machine's rates are of these towers."""
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _together(*costs: Cost) -> Cost:
     return Cost(
         "",
         "; ".join(cost.work for cost in costs),

@@ -1,4 +1,4 @@
-"""How fast a machine is: what the stages take by the row, and what language models and towers do in a second."""
+"""Rates of a machine: of stages per row, of language models and towers per second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEASURED = Path(__file__).parent / "rates.yaml"
 
 
 class PerRow(Block):
-    """What a stage takes: at its start, and by the row."""
+    """Cost of a stage: at its start, and per row."""
 
     start_s: NonNegativeFloat
     row_us: NonNegativeFloat
@@ -26,13 +26,13 @@ class PerRow(Block):
 
 
 class Tokens(Block):
-    """What a language model reads and writes in a second, over all questions that are asked at once."""
+    """Throughput of a language model over all concurrent questions."""
 
     tokens_in_per_second: PositiveFloat
     tokens_out_per_second: PositiveFloat
 
     def seconds(self, tokens_in: float, tokens_out: float) -> float:
-        """The time that so many tokens take."""
+        """The time for these tokens."""
         return tokens_in / self.tokens_in_per_second + tokens_out / self.tokens_out_per_second
 
 
@@ -44,17 +44,17 @@ class Rates(Block):
     similarities_per_second: PositiveFloat
     embedded: Tokens
     server: Tokens | None = None
-    trained_texts_per_second: PositiveFloat | None = None
-    """Through the base's text tower, forward and backward; None to time the tower here."""
-    embedded_images_per_second: PositiveFloat | None = None
-    """Through the base's image tower, forward; None to time the tower here."""
+    trained_texts_per_second: PositiveFloat
+    """Through ViT-B/32's text tower, forward and backward; other towers in proportion to their parameters."""
+    embedded_images_per_second: PositiveFloat
+    """Through ViT-B/32's image tower, forward; other towers in proportion to their parameters."""
 
 
 def load_rates(given: Path | None = None) -> Rates:
-    """The rates that come with this package, and those of the file `given` over them.
+    """The rates of this package, overridden by those of the file `given`.
 
     Raises:
-        InputError: the file is missing, is no YAML, or has an unknown key or a wrong value.
+        InputError: the file is missing, is not YAML, or has an unknown key or a wrong value.
     """
     content = _read(_MEASURED)
     if given is not None:
@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): give a file of rates") from None
     except yaml.YAMLError as error:
-        raise InputError(f"{path} is no valid YAML: {explain_yaml(error)}") from None
+        raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path} holds no keys: {_MEASURED} has those that it may hold")
+        raise InputError(f"{path} has no keys: see {_MEASURED} for those it may have")
     return content

@@ -47,7 +47,7 @@ from components.core.work_shard import Shard
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.adapter.images import as_imagenet, decode, squashed
 from components.encoders.adapter.sidecar import WEIGHTS
-from components.encoders.embeddings import MANIFEST, Embedded, Manifest, require_finite
+from components.encoders.embeddings import MANIFEST, EmbeddedSplit, Manifest, require_finite
 from components.tracking import tracked_run
 
 _AHEAD = 2
@@ -226,7 +226,7 @@ def _assemble(splits: Sequence[_Split], part_rows: int, output: Path, encoder: E
                     features, norms = unit_rows(np.asarray(raw))
                     add_features(features)
                     add_norms(norms)
-        made = {split.name: Embedded(pairs_sha256=split.sha256, rows=split.rows) for split in splits}
+        made = {split.name: EmbeddedSplit(pairs_sha256=split.sha256, rows=split.rows) for split in splits}
         tower = encoder.sidecar.image_tower_sha256
         write_record(folder / MANIFEST, Manifest(image_tower_sha256=tower, embed_dim=dim, splits=made))
     for split in splits:

@@ -20,7 +20,7 @@ from components.core.text_column import TextColumn
 MANIFEST = "manifest.json"
 
 
-class Embedded(BaseModel):
+class EmbeddedSplit(BaseModel):
     """One split in the manifest: the rows that were embedded, and the hash of the file they came from."""
 
     pairs_sha256: str
@@ -32,7 +32,7 @@ class Manifest(BaseModel):
 
     image_tower_sha256: str
     embed_dim: int
-    splits: dict[str, Embedded]
+    splits: dict[str, EmbeddedSplit]
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @with_config(ConfigDict(extra="allow"))
-class Part(TypedDict, total=False):
+class JointPart(TypedDict, total=False):
     """A part's weight (1 when not given) and, beside it, that method's own hyper-parameters."""
 
     weight: Positive
 
 
-def _default_parts() -> dict[str, Part]:
+def _default_parts() -> dict[str, JointPart]:
     return {
         "paraclip": {"weight": 1.0},
         # ParaCLIP's first paraphrase serves both, so that a row need not be in a table more.
@@ -55,7 +55,7 @@ class JointSettings(Optimisation):
     epochs: PositiveInt = 5
     weight_decay: NotNegative = 0.1
     warmup_steps: NonNegativeInt = 50
-    parts: dict[str, Part] = field(default_factory=_default_parts)
+    parts: dict[str, JointPart] = field(default_factory=_default_parts)
 
     @cached_property
     def members(self) -> dict[str, _Member]:
@@ -76,7 +76,7 @@ class _Member:
     hyper: Any
 
 
-def _members(parts: Mapping[str, Part], entry: str) -> dict[str, _Member]:
+def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
     """Raises `InputError` naming `methods.<entry>.parts...` for an unknown method, a key it does not have, or none."""
     where = f"methods.{entry}.parts"
     if not parts:

@@ -28,7 +28,7 @@ from components.encoders.embeddings import ImageEmbeddings
 from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Optimisation
 from components.training.held_out import Data, HeldOut, Vectors, choose_held_out
-from components.training.rows.batches import BatchPlan, BatchSource, ImageFeatures
+from components.training.rows.batches import BatchPlan, BatchSource, CachedFeatures
 from components.training.rows.shards import ShardSource, shards_hash
 from components.training.rows.sources import TableImages, table_source
 from components.training.rows.tables import IMAGE_IDS, has_weights, input_files, join_rows, with_image_ids
@@ -122,7 +122,7 @@ def _images(
             raise InputError(
                 f"{files.embeddings} was made by another image tower than {files.base}: run `dvc repro embed`"
             )
-        cached = ImageFeatures(embeddings.features, embeddings.norms)
+        cached = CachedFeatures(embeddings.features, embeddings.norms)
     return TableImages(
         ids=embeddings.ids,
         image_ids=embeddings.image_ids,
@@ -154,7 +154,7 @@ def _rows(
     return inputs, held, queries, rows
 
 
-def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> ImageFeatures | None:
+def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> CachedFeatures | None:
     """The training images in the `data` folder of another checkout, written by its stages `prepare` and `embed`.
 
     Raises:
@@ -172,7 +172,7 @@ def _other_images(data: Path | None, encoder: Encoder, pixels: bool) -> ImageFea
         raise InputError(
             f"{data / 'embeddings'} come from another image tower than the base's: embed with the same base"
         )
-    return ImageFeatures(embeddings.features, embeddings.norms, embeddings.image_ids)
+    return CachedFeatures(embeddings.features, embeddings.norms, embeddings.image_ids)
 
 
 def _paraphrases_held_out(watched: Path, pairs: ImageEmbeddings, train: Train) -> tuple[frozenset[str], pd.DataFrame]:

@@ -33,13 +33,13 @@ from components.tracking import RUN_FILE, TrackedRun, tracked_run
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.loop import fit
 from components.training.engine.meter import report_to
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import DIRECTIONS, Data, check_export, watch
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """One run of the stage, loaded and checked.
 
     Attributes:
@@ -89,7 +89,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
         beside = {key: path_hash(path) for key, path in entry.method.files(entry.hyper).items()}
         hashes = data_hashes(inputs.values()) | beside | data.streamed
         from_base = encoder is base and entry.hyper.image_tower != "random"
-        job = Job(settings, entry, encoder, kept, data, hashes, from_base)
+        job = TrainingJob(settings, entry, encoder, kept, data, hashes, from_base)
         params = asdict(entry.hyper) | {"method": entry.method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
@@ -100,7 +100,7 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None) -> No
             checkpoints.clear()
 
 
-def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
+def _train(job: TrainingJob, world: World, device: str, tracked: TrackedRun | None) -> Checkpoints:
     method, hyper, train = job.entry.method, job.entry.hyper, job.settings.train
     model = job.encoder.model.to(device)
     extra = method.extra(job.encoder, hyper).to(device)
@@ -122,7 +122,7 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
         optimisation=hyper,
         extra=extra,
         perturb=method.perturbs and method.perturbs(job.encoder, hyper),
-        engine=_engine(train, world, device),
+        options=_engine(train, world, device),
         checkpoints=checkpoints,
         report=report_to(tracked) if tracked is not None else None,
         validate=watch(job.data, job.encoder.tokenizer, tracked.log_metrics) if tracked is not None else None,
@@ -140,8 +140,8 @@ def _train(job: Job, world: World, device: str, tracked: TrackedRun | None) -> C
     return checkpoints
 
 
-def _engine(train: Train, world: World, device: str) -> Engine:
-    return Engine(
+def _engine(train: Train, world: World, device: str) -> LoopOptions:
+    return LoopOptions(
         device=device,
         autocast=pick_autocast(train.precision, device),
         micro_batch=train.micro_batch,
@@ -176,7 +176,7 @@ def _take_best(trained: dict[str, nn.Parameter], checkpoints: Checkpoints) -> No
         weights.copy_(best[key])
 
 
-def _save(job: Job, folder: Path, tracked: TrackedRun) -> None:
+def _save(job: TrainingJob, folder: Path, tracked: TrackedRun) -> None:
     facts = {
         "name": job.entry.name,
         "method": job.entry.method.name,

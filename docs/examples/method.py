@@ -19,7 +19,7 @@ from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.methods.registry import find_method, method_names
 from components.training.engine.loop import fit
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import Batch
 
 ROWS, STEPS = 32, 6
@@ -75,7 +75,7 @@ def main(name: str) -> list[float]:
         optimisation=hyper,
         extra=extra,
         perturb=method.perturbs and method.perturbs(encoder, hyper),
-        engine=Engine(log_every=1),
+        options=LoopOptions(log_every=1),
         report=lambda step: losses.append(sum(step.losses.values())),
     )
     fit(run)

@@ -28,8 +28,8 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import Engine, Run
-from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
+from components.training.engine.run import LoopOptions, Run
+from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 from tests.conftest import TINY
 from tests.faults.write_faults import FAULTS
 from tests.support.params import profile_text
@@ -64,7 +64,9 @@ def train(folder: Path, epochs: int, report: Callable[[Step], None], world: Worl
             ),
             extra=found.extra,
             perturb=found.perturb,
-            engine=Engine(world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY),
+            options=LoopOptions(
+                world=world, checkpoint_every=CHECKPOINT_EVERY, log_every=1, validate_every=VALIDATE_EVERY
+            ),
             checkpoints=Checkpoints(folder / "state"),
             report=report,
             validate=lambda _, step: {"score": _wobble(found) - abs(step - 0.6 * epochs * STEPS_PER_EPOCH)},
@@ -89,7 +91,7 @@ def _table(found: Subject, world: World) -> TableSource:
         names=[f"row-{row}" for row in range(rows)],
         texts={name: Texts(column, tokenizer.lengths(column)) for name, column in tokens.items()},
         images={"image": images},
-        shown=ImageFeatures(rng.normal(size=(GROUPS, dim)).astype(np.float32)),
+        shown=CachedFeatures(rng.normal(size=(GROUPS, dim)).astype(np.float32)),
         draws={"caption": {"caption_1": 1.0, "caption_2": 1.0}},
         world=world,
     )

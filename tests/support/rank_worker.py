@@ -19,7 +19,7 @@ from components.encoders.adapter.encoder import Encoder
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from tests.conftest import TINY
 from tests.support.synthetic_training import SyntheticSource, entries, subject
 
@@ -45,7 +45,7 @@ def one_step(
             optimisation=Optimisation(lr=1e-4, batch_size=BATCH, epochs=1),
             extra=found.extra,
             perturb=found.perturb,
-            engine=Engine(world=world, micro_batch=micro_batch),
+            options=LoopOptions(world=world, micro_batch=micro_batch),
             report=steps.append,
         )
     )

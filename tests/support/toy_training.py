@@ -16,7 +16,7 @@ from components.encoders.adapter.architecture import build
 from components.methods.contract.losses import Features, info_nce
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective, Towers
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from components.training.rows.batches import Batch
 
 CONTEXT, DIM, SIZE, END = 12, 8, 8, 39
@@ -128,7 +128,7 @@ PLAN: dict[str, Any] = {"lr": 0.01, "batch_size": 4, "epochs": 2, "weight_decay"
 
 
 def toy_run(
-    model: Any, plan: dict[str, Any] | None = None, engine: dict[str, Any] | None = None, **changes: Any
+    model: Any, plan: dict[str, Any] | None = None, options: dict[str, Any] | None = None, **changes: Any
 ) -> Run:
     """A run of ten steps, five per epoch."""
     options: dict[str, Any] = {
@@ -138,7 +138,7 @@ def toy_run(
         "losses": toy_losses,
         "source": ToySource(),
         "optimisation": Optimisation(**(PLAN | (plan or {}))),
-        "engine": Engine(**({"checkpoint_every": 3, "log_every": 1} | (engine or {}))),
+        "options": LoopOptions(**({"checkpoint_every": 3, "log_every": 1} | (options or {}))),
     }
     return Run(**(options | changes))
 

@@ -1,9 +1,9 @@
-"""Gradients of one contrastive batch, exact however small the micro-batches and however many the ranks.
+"""Gradients of one contrastive batch, exact for any size of micro-batches and any number of ranks.
 
-Features come first and without a graph, the loss is taken once over the features of the whole global batch, and its
-gradient with respect to the features is then carried through the towers, one micro-batch after another (GradCache;
-Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, 2021, section 3). Memory
-grows with the micro-batch, not with the batch.
+Features are computed without a graph, the loss is computed once over the features of the global batch, and its gradient
+with respect to the features is back-propagated through the towers, one micro-batch at a time (GradCache; Gao et al.,
+Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, 2021, section 3). Memory grows with the
+micro-batch, not with the batch.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Towers(nn.Module):
     """An encoder's towers.
 
     Args:
-        model: has `encode_image` and a text side that `text_features` knows.
+        model: has `encode_image` and a text side for `text_features`.
         autocast: element type of mixed precision; None for float32.
-        compiled: whether torch compiles the towers; worth it on a GPU for runs of more than a few minutes.
+        compiled: whether torch compiles the towers; it pays on a GPU for runs of more than a few minutes.
     """
 
     def __init__(self, model: Any, device: str, autocast: torch.dtype | None = None, compiled: bool = False) -> None:
@@ -56,37 +56,36 @@ class Towers(nn.Module):
             self._image = torch.compile(model.encode_image)
 
     def forward(self, texts: Tensor | None, pixels: Tensor | None) -> Passed:
-        """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for what was not given."""
+        """Raw float32 features of texts `[texts, dim]` and of images `[images, dim]`; None for a missing input."""
         with torch.autocast(self._device_type, self._autocast, enabled=self._autocast is not None), self._attention():
             of_texts = None if texts is None else self._text(self.model, texts).float()
             of_images = None if pixels is None else self._image(_prepared(pixels)).float()
         return of_texts, of_images
 
     def _attention(self) -> AbstractContextManager[None]:
-        """On a processor torch's fused attention has a bfloat16 backward pass several times as slow as plain products.
+        """Plain attention on a CPU: torch's fused one has a bfloat16 backward pass several times slower.
 
-        Plain ones also keep its scores in float32.
+        Plain products also keep the scores in float32.
         """
         slow = self._device_type == "cpu" and self._autocast is not None and torch.is_grad_enabled()
         return sdpa_kernel(SDPBackend.MATH) if slow else nullcontext()
 
 
 def _prepared(pixels: Tensor) -> Tensor:
-    """Pixels as the image tower wants them; what is no pixels but real numbers already is left alone."""
+    """Normalised pixels; floats are unchanged."""
     return pixels if pixels.is_floating_point() else normalise(pixels)
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one pass through the towers computes.
+    """The input of one pass through the towers.
 
     Attributes:
         texts: token ids `[texts, longest]`, cut after the longest text's end token; None without texts.
-        text_rows: where the texts stand among the batch's, columns one after another.
-        pixels: uint8 `[images, 3, size, size]`, or real numbers `[images, ...]` that the image tower takes as they are;
-            None for a frozen image tower.
-        pixel_rows: where the images stand, likewise.
-        tokens: tokens up to and with each text's end token, summed.
+        text_rows: indices of the texts among the batch's, column after column.
+        pixels: as in `Batch`, `[images, ...]`; None for a frozen image tower.
+        pixel_rows: indices of the images, likewise.
+        tokens: number of tokens up to and with each text's end token.
     """
 
     texts: Tensor | None
@@ -99,15 +98,15 @@ class MicroBatch:
 def cut(batch: Batch, size: int | None) -> list[MicroBatch]:
     """The batch in pieces of at most `size` texts and `size` images; one piece without a size.
 
-    The last piece has some of both where the batch has both: DDP averages gradients in its pass, so every trained
-    parameter must take part in it.
+    The last piece has texts and images if the batch has both: DDP averages gradients in its pass, so every trained
+    parameter must be used in it.
     """
     texts = sorted(batch.tokens)
     lengths = np.concatenate([batch.lengths[name] for name in texts]) if texts else np.zeros(0, np.int64)
     images = sum(len(batch.pixels[name]) for name in batch.pixels)
     pieces = max(1, math.ceil(max(len(lengths), images) / size)) if size else 1
-    # Longest first: the largest allocation comes first and the others fit into it. Where there are fewer rows than
-    # pieces, `array_split` leaves its last parts empty, which therefore become the first.
+    # Longest first: the largest allocation comes first and the others fit into it. With fewer rows than pieces,
+    # `array_split` leaves its last parts empty, which become the first.
     order = np.argsort(lengths, kind="stable")
     text_parts, pixel_parts = (np.array_split(rows, pieces)[::-1] for rows in (order, np.arange(images)))
     return [
@@ -143,17 +142,17 @@ def _pixels(batch: Batch, rows: Rows) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is differentiated, and how.
+    """The differentiated function.
 
     Attributes:
-        towers: the towers, alone or wrapped for several ranks.
+        towers: the towers, plain or wrapped by DDP for several ranks.
         model: the encoder's model; the exponential of its `logit_scale` scales similarities.
         extra: the method's own tensors.
         losses: named loss terms of a batch; their sum is differentiated.
-        micro_batch: texts, and images, that go through the towers at once; None for all.
+        micro_batch: number of texts, and of images, per pass through the towers; None for all.
         world: the ranks.
-        device: where the towers are.
-        perturb: changes each batch's texts before the towers see them; None where nothing does.
+        device: of the towers.
+        perturb: changes the texts of a batch before the towers encode them; None for no change.
     """
 
     towers: Towers | DistributedDataParallel
@@ -167,45 +166,45 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Losses by name, the mean over ranks, `[]` each; and how many tokens this rank's texts have."""
+class BatchLosses:
+    """Losses by name, the mean over ranks, `[]` each; and the number of tokens of this rank's texts."""
 
     losses: dict[str, Tensor]
     tokens: int
 
 
-def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tensor], sync: bool = True) -> Outcome:
+def backward(objective: Objective, batch: Batch, scale: Callable[[Tensor], Tensor], sync: bool = True) -> BatchLosses:
     """Add the gradient of the batch's summed losses to the trained parameters' `.grad`.
 
     Args:
-        scale: applied to the sum before it is differentiated: 1/accumulate, a gradient scaler.
-        sync: whether this call averages gradients over ranks; the last one of an accumulated step does.
+        scale: applied to the sum before differentiation: 1/accumulate, a gradient scaler.
+        sync: whether this call averages gradients over ranks, as the last one of an accumulated step does.
     """
     batch = _perturbed(objective, batch)
     pieces = cut(batch, objective.micro_batch)
     several = len(pieces) > 1
     passes = [_pass(objective, piece, graph=not several, sync=sync) for piece in pieces]
     columns, trained = _columns(objective, batch, pieces, passes)
-    losses = objective.losses(_seen(objective, batch, columns))
+    losses = objective.losses(_features(objective, batch, columns))
     scale(torch.stack(list(losses.values())).sum()).backward()  # type: ignore[no-untyped-call]
     if trained is not None and trained.grad is not None:
         _through_towers(objective, batch, pieces, passes, objective.world.own_gradient(trained.grad), several, sync)
     reported = torch.stack([loss.detach() for loss in losses.values()])
     objective.world.average([reported])
-    return Outcome(dict(zip(losses, reported, strict=True)), sum(piece.tokens for piece in pieces))
+    return BatchLosses(dict(zip(losses, reported, strict=True)), sum(piece.tokens for piece in pieces))
 
 
 def evaluate(objective: Objective, batch: Batch) -> dict[str, Tensor]:
-    """The batch's losses by name on this rank alone, nothing differentiated."""
+    """The batch's losses by name on this rank, without gradients."""
     alone = replace(objective, towers=bare(objective.towers), world=World())
     with torch.no_grad(), torch.random.fork_rng():
         batch = _perturbed(objective, batch)
         pieces = cut(batch, objective.micro_batch)
         columns, _ = _columns(alone, batch, pieces, [_pass(alone, piece, graph=False, sync=False) for piece in pieces])
-        return objective.losses(_seen(objective, batch, columns))
+        return objective.losses(_features(objective, batch, columns))
 
 
-def _seen(objective: Objective, batch: Batch, columns: Mapping[str, Feature]) -> Features:
+def _features(objective: Objective, batch: Batch, columns: Mapping[str, Feature]) -> Features:
     labels = {name: values.to(objective.device) for name, values in batch.labels.items()}
     return Features(columns, objective.model.logit_scale.exp(), objective.extra, batch.tokens, labels)
 
@@ -214,12 +213,12 @@ def _perturbed(objective: Objective, batch: Batch) -> Batch:
     if objective.perturb is None:
         return batch
     with torch.no_grad():
-        found = objective.perturb(batch.tokens)
+        changed = objective.perturb(batch.tokens)
     return replace(
         batch,
-        tokens={**batch.tokens, **found.tokens},
-        lengths={**batch.lengths, **found.lengths},
-        features={**batch.features, **found.features},
+        tokens={**batch.tokens, **changed.tokens},
+        lengths={**batch.lengths, **changed.lengths},
+        features={**batch.features, **changed.features},
     )
 
 
@@ -231,11 +230,11 @@ def bare(towers: Towers | DistributedDataParallel) -> Towers:
 
 
 def _pass(objective: Objective, piece: MicroBatch, *, graph: bool, sync: bool) -> Passed:
-    """Features of one piece's texts and images; only a pass whose graph is kept may go through DDP."""
+    """Features of one piece's texts and images; only a pass with a graph may use DDP."""
     towers = objective.towers if graph else bare(objective.towers)
     with torch.set_grad_enabled(graph and torch.is_grad_enabled()), _no_sync(towers, graph and not sync):
-        found: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
-    return found
+        features: Passed = towers(*(_moved(rows, objective.device) for rows in (piece.texts, piece.pixels)))
+    return features
 
 
 def _moved(rows: Tensor | None, device: str) -> Tensor | None:
@@ -251,17 +250,16 @@ def _no_sync(towers: nn.Module, wanted: bool) -> AbstractContextManager[None]:
 def _columns(
     objective: Objective, batch: Batch, pieces: list[MicroBatch], passes: list[Passed]
 ) -> tuple[dict[str, Feature], Tensor | None]:
-    """Every column over all ranks, and the gathered features of trained towers `[columns, global batch, dim]`."""
+    """All columns over all ranks, and the gathered features of trained towers `[columns, global batch, dim]`."""
     world, rows = objective.world, len(batch.ids)
     texts, images, cached = sorted(batch.tokens), sorted(batch.pixels), sorted(batch.features)
     own: list[Tensor] = []
     if texts:
-        own += _in_order([piece.text_rows for piece in pieces], [found[0] for found in passes]).view(
-            len(texts), rows, -1
-        )
+        in_order = _in_order([piece.text_rows for piece in pieces], [passed[0] for passed in passes])
+        own += in_order.view(len(texts), rows, -1)
     if images:
-        found = _in_order([piece.pixel_rows for piece in pieces], [passed[1] for passed in passes])
-        own += found.view(len(images), rows, -1)
+        in_order = _in_order([piece.pixel_rows for piece in pieces], [passed[1] for passed in passes])
+        own += in_order.view(len(images), rows, -1)
     fixed = [batch.features[name].to(objective.device, non_blocking=True) for name in cached]
     everyone = world.gather(torch.stack([*own, *fixed]))
     trained = everyone[: len(own)].detach().requires_grad_() if own else None
@@ -269,16 +267,16 @@ def _columns(
     labels = [*texts, *images, *cached]
     weights, alike = (_moved(facts, objective.device) for facts in (batch.weights, batch.alike))
     columns = {
-        # A neighbour is another row than the one that it stands beside.
+        # A neighbour is another row, so facts about this row's matches do not hold for it.
         label: Feature(part, world.rank * rows, rows, weights, None if label.startswith(NEIGHBOUR) else alike)
         for label, part in zip(labels, parts, strict=True)
     }
     return columns, trained
 
 
-def _in_order(rows: list[Tensor], found: list[Tensor | None]) -> Tensor:
-    """The passes' features in the batch's order, `[columns * batch, dim]`, cut from their graph."""
-    features = torch.cat([part.detach() for part in found if part is not None])
+def _in_order(rows: list[Tensor], passes: list[Tensor | None]) -> Tensor:
+    """The passes' features in the batch's order, `[columns * batch, dim]`, detached."""
+    features = torch.cat([part.detach() for part in passes if part is not None])
     ordered = torch.empty_like(features)
     ordered[torch.cat(rows).to(features.device)] = features
     return ordered
@@ -293,16 +291,16 @@ def _through_towers(
     several: bool,
     sync: bool,
 ) -> None:
-    """Carry `gradient` `[columns, batch, dim]` of the features into the towers' parameters."""
+    """Back-propagate `gradient` `[columns, batch, dim]` of the features to the towers' parameters."""
     dim, texts = gradient.shape[-1], len(batch.tokens)
     sides = gradient[:texts].reshape(-1, dim), gradient[texts:].reshape(-1, dim)
     for place, piece in enumerate(pieces):
         last = place == len(pieces) - 1
-        found = _pass(objective, piece, graph=True, sync=sync and last) if several else passes[place]
+        both = _pass(objective, piece, graph=True, sync=sync and last) if several else passes[place]
         rows = (piece.text_rows, piece.pixel_rows)
         ends = [
             (features, side[chosen.to(side.device)])
-            for features, side, chosen in zip(found, sides, rows, strict=True)
+            for features, side, chosen in zip(both, sides, rows, strict=True)
             if features is not None and features.requires_grad
         ]
         torch.autograd.backward([features for features, _ in ends], [part for _, part in ends])

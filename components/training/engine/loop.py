@@ -1,4 +1,4 @@
-"""The only training loop; SIGINT and SIGTERM wait for the end of a step, so that no step is lost that was done."""
+"""The training loop. SIGINT and SIGTERM save a checkpoint at the end of the step, so that no step is lost."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from components.training.rows.batches import Batch
 
 
 def fit(run: Run) -> int:
-    """Train to the end, from the newest checkpoint where there is one; returns the number of steps.
+    """Train to the end, from the newest checkpoint if there is one; returns the number of steps.
 
-    Told to stop by SIGINT or SIGTERM, it saves a checkpoint after the step at hand, on whichever rank the signal came.
-    Afterwards the model holds the average of the weights where one is kept, else the last weights.
+    After SIGINT or SIGTERM on any rank, the current step is finished, a checkpoint is saved and the process ends.
+    Otherwise the model ends with the moving average of its weights if there is one, else with the last weights.
 
     Raises:
-        InputError: the warm-up is as long as the run, there are too few rows for a batch, another process has the
-            same run's checkpoints, or these were made by ranks that shared the data otherwise.
-        NonFiniteError: a loss or gradient is not finite; a checkpoint of the last good step is kept.
+        InputError: the warm-up is as long as the run, there are too few rows for a batch, another process uses the
+            same run's checkpoints, or ranks that shared the data differently wrote them.
+        NonFiniteError: a loss or gradient is not finite; a checkpoint of the last good step remains.
     """
-    held = run.checkpoints.held() if run.checkpoints is not None and run.engine.world.leads else nullcontext()
-    # Without checkpoints there is nothing to wait for.
-    stops = told_to_stop() if run.checkpoints is not None else nullcontext(Stop())
+    held = run.checkpoints.held() if run.checkpoints is not None and run.options.world.leads else nullcontext()
+    # Without checkpoints a signal ends the process at once.
+    stops = stop_on_signal() if run.checkpoints is not None else nullcontext(Stop())
     with held, stops as stop:
         return _fit(run, stop)
 
 
 def _fit(run: Run, stop: Stop) -> int:
-    plan, engine = run.optimisation, run.engine
+    plan, options = run.optimisation, run.options
     run.source.check(run.title)
     per_epoch = run.source.steps_per_epoch // plan.accumulate
     if per_epoch == 0:
@@ -52,9 +52,9 @@ def _fit(run: Run, stop: Stop) -> int:
     stepper = Stepper(run, make_optimiser(run.trained, plan, run.rates), per_epoch)
     state = stepper.state
     state.resume()
-    meter = Meter(engine.device, engine.world.size)
+    meter = Meter(options.device, options.world.size)
     rows = plan.batch_size * plan.accumulate
-    shown = bar(run.title, total * rows, "sample", state.step * rows) if engine.world.leads else nullcontext()
+    shown = bar(run.title, total * rows, "sample", state.step * rows) if options.world.leads else nullcontext()
     with shown as progress:
         while state.step < total:
             with closing(run.source.epoch(state.epoch, state.cursor)) as source:
@@ -63,11 +63,11 @@ def _fit(run: Run, stop: Stop) -> int:
                         break
                     done = stepper.step(batches, meter)
                     state.advance(batches[-1].cursor)
-                    _look(run, stepper, meter, progress, done, total)
-                    # A signal may reach one rank alone, and all must save together.
-                    if told := max(engine.world.everyones(stop.number)):
+                    _after_step(run, stepper, meter, progress, done, total)
+                    # A signal may reach only one rank, and all must save together.
+                    if number := max(options.world.everyones(stop.number)):
                         state.save()
-                        stop.end(told)
+                        stop.end(number)
             state.next_epoch()
     if state.average is not None:
         state.average.put()
@@ -75,7 +75,7 @@ def _fit(run: Run, stop: Stop) -> int:
 
 
 def _steps(batches: Iterator[Batch], accumulate: int, meter: Meter) -> Iterator[list[Batch]]:
-    """`accumulate` batches at a time; what is left over at the end of an epoch is dropped."""
+    """`accumulate` batches at a time; fewer at the end of an epoch are dropped."""
     while True:
         with meter.waiting():
             taken = [batch for _, batch in zip(range(accumulate), batches, strict=False)]
@@ -84,7 +84,7 @@ def _steps(batches: Iterator[Batch], accumulate: int, meter: Meter) -> Iterator[
         yield taken
 
 
-def _look(
+def _after_step(
     run: Run,
     stepper: Stepper,
     meter: Meter,
@@ -92,53 +92,53 @@ def _look(
     done: Done,
     total: int,
 ) -> None:
-    """What follows a step: progress, report, validation, checkpoint."""
-    engine, state = run.engine, stepper.state
+    """Progress, report, validation and checkpoint of a step."""
+    options, state = run.options, stepper.state
     last = state.step == total
     if progress is not None:
         progress.update(run.optimisation.batch_size * run.optimisation.accumulate)
-    if state.step % engine.log_every == 0 or last:
-        losses = {name: float(value) for name, value in done.outcome.losses.items()}
-        pace, lost = meter.look(), sum(engine.world.everyones(meter.lost))
+    if state.step % options.log_every == 0 or last:
+        losses = {name: float(value) for name, value in done.last.losses.items()}
+        pace, lost = meter.pace(), sum(options.world.everyones(meter.lost))
         if progress is not None:
             progress.set_postfix(loss=f"{sum(losses.values()):.3f}")
-        if run.report and engine.world.leads:
+        if run.report and options.world.leads:
             scale = float(run.model.logit_scale.detach().exp())  # type: ignore[operator,union-attr]
             run.report(Step(state.step, losses, done.lr, scale, done.gradient_norm, pace, lost))
-    # Only the leading rank has something to validate, but every rank must take part: they wait for each other.
-    if engine.validate_every and (state.step % engine.validate_every == 0 or last):
+    # Only the leading rank validates, but every rank must call this: they wait for each other.
+    if options.validate_every and (state.step % options.validate_every == 0 or last):
         stepper.validate()
-    if run.checkpoints and state.step % engine.checkpoint_every == 0 and not last:
+    if run.checkpoints and state.step % options.checkpoint_every == 0 and not last:
         state.save()
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_S = 1.0
-"""Within which a second signal is the first one come twice: from the terminal and from the process above, say."""
+"""A second signal within this time is the same one, sent by the terminal and by the parent process, for example."""
 
 
 @dataclass
 class Stop:
-    """Which signal came, 0 for none, and how to end by it."""
+    """The signal that came, 0 for none, and how to restore the handlers."""
 
     number: int = 0
     put_back: Callable[[], None] = lambda: None
 
     def end(self, number: int) -> None:
-        """Let the signal do what it would have done at once; never returns."""
+        """End the process by the signal, as without a handler; never returns."""
         self.put_back()
         signal.raise_signal(number)
         raise KeyboardInterrupt
 
 
 @contextmanager
-def told_to_stop() -> Iterator[Stop]:
-    """Note SIGINT and SIGTERM for the length of the block; one that comes again later ends the process at once."""
+def stop_on_signal() -> Iterator[Stop]:
+    """Record SIGINT and SIGTERM within the block; a second signal ends the process at once."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    # Who started this process to ignore a signal, as nohup does, is not overruled.
+    # A signal that the parent process set to be ignored, like nohup does, stays ignored.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
     came = 0.0
@@ -153,8 +153,8 @@ def told_to_stop() -> Iterator[Stop]:
             stop.end(number)
         if not stop.number:
             stop.number, came = number, time.monotonic()
-            # Not print: what it writes to may be in the midst of a line.
-            os.write(2, b"\nsaves a checkpoint after this step and stops; once more to stop at once\n")
+            # Not print, which may be interrupted within a line.
+            os.write(2, b"\nstopping after this step with a checkpoint; press again to stop at once\n")
 
     stop.put_back = put_back
     for number in before:

@@ -1,4 +1,4 @@
-"""What a run's steps do and cost: losses, rows and tokens per second, waiting for data, memory, share of the peak."""
+"""Measures a run: losses, rows and tokens per second, waiting for data, memory, share of peak FLOPs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """The run's pace since the last look, over all ranks; `flop_utilisation` is None where no peak is known."""
+    """The run's pace since the last report, over all ranks; `flop_utilisation` is None if no peak is known."""
 
     samples_per_second: float
     tokens_per_second: float
@@ -31,12 +31,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class Step:
-    """What one optimisation step did.
+    """Facts of one optimisation step.
 
     Attributes:
         losses: by name, the mean over ranks.
         pace: since the last report.
-        lost: samples of all ranks that could not be used, since the run was started or resumed.
+        lost: unusable samples of all ranks since the run started or resumed.
     """
 
     number: int
@@ -49,10 +49,10 @@ class Step:
 
 
 class Meter:
-    """Counts what passes between two looks.
+    """Counts rows, tokens and waiting time between two reports.
 
     Args:
-        ranks: how many ranks there are; counts of this one stand for all.
+        ranks: the number of ranks; the counts of this one are multiplied by it.
     """
 
     def __init__(self, device: str, ranks: int = 1) -> None:
@@ -60,7 +60,7 @@ class Meter:
         self._peak = peak_flops(device)
         self._flops_per_sample: float | None = None
         self.lost = 0
-        """Samples of this rank that could not be used, since the run was started or resumed."""
+        """Unusable samples of this rank since the run started or resumed."""
         self._restart()
 
     def _restart(self) -> None:
@@ -70,7 +70,7 @@ class Meter:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time spent in the block is waiting for data."""
+        """Time within the block counts as waiting for data."""
         start = time.monotonic()
         try:
             yield
@@ -78,21 +78,21 @@ class Meter:
             self._waited += time.monotonic() - start
 
     def count(self, samples: int, tokens: int, lost: int = 0) -> None:
-        """Note a batch of this rank, and how many samples were lost on the way to it."""
+        """Count a batch of this rank, and the samples lost before it."""
         self._samples += samples
         self._tokens += tokens
         self.lost += lost
 
     def wants_flops(self) -> bool:
-        """Whether the peak is known and the work per row is not."""
+        """Whether the peak is known and the FLOPs per row are not."""
         return self._peak is not None and self._flops_per_sample is None
 
     def note_flops(self, towers: Towers, pieces: list[MicroBatch], samples: int) -> None:
         """Count the floating-point operations of one batch's forward and backward pass."""
         self._flops_per_sample = sum(count_flops(towers, piece, self._device) for piece in pieces) / samples
 
-    def look(self) -> Pace:
-        """The pace since the last look."""
+    def pace(self) -> Pace:
+        """The pace since the last call."""
         if self._device.startswith("cuda"):
             torch.cuda.synchronize(self._device)
         seconds = max(time.monotonic() - self._since, 1e-9)
@@ -110,12 +110,12 @@ class Meter:
 
 
 def count_flops(towers: Towers, piece: MicroBatch, device: str) -> float:
-    """Operations of one forward and backward pass; recomputed activations are no model operations, so not counted."""
+    """Operations of one forward and backward pass, without recomputed activations."""
     moved = (None if rows is None else rows.to(device) for rows in (piece.texts, piece.pixels))
     gradients = [(parameter, parameter.grad) for parameter in towers.parameters()]
     with FlopCounterMode(display=False) as counter:
-        found = [features for features in towers(*moved) if features is not None and features.requires_grad]
-        torch.autograd.backward([features.sum() for features in found])
+        trained = [features for features in towers(*moved) if features is not None and features.requires_grad]
+        torch.autograd.backward([features.sum() for features in trained])
     for parameter, gradient in gradients:
         parameter.grad = gradient
     return float(counter.get_total_flops())

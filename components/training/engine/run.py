@@ -1,4 +1,4 @@
-"""What a training run is made of, where it is, and how that outlives the process."""
+"""A training run: its parts, its moving average, and its state, which checkpoints save and restore."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """How a run computes; none of it changes what is computed.
+class LoopOptions:
+    """Options of the loop that do not change the result.
 
     Attributes:
-        micro_batch: texts, and images, that go through the towers at once; None for all.
+        micro_batch: number of texts, and of images, per pass through the towers; None for all.
         autocast: element type of mixed precision; None for float32.
         compiled: whether torch compiles the towers.
     """
@@ -49,17 +49,17 @@ class Run:
     """One training run.
 
     Attributes:
-        title: shown at the progress bar and in errors.
+        title: for the progress bar and errors.
         model: an encoder's model; has `logit_scale`.
         trained: its trained parameters by name, and those of `extra`.
         losses: named loss terms of a batch; their sum is minimised.
-        checkpoints: where the run's resume state is; None to do without.
-        perturb: changes each batch's texts before the towers see them; None where nothing does.
+        checkpoints: where the run's state is saved; None for no checkpoints.
+        perturb: changes the texts of a batch before the towers encode them; None for no change.
         report: called by the leading rank every `log_every` steps and after the last one.
         validate: metrics on held-out rows of an objective at a step; called by the leading rank every `validate_every`
             steps and after the last.
-        select: metric and whether larger is better; the weights that do best by it are kept aside.
-        rates: beginnings of parameters' names -> the factor of the learning rate for these parameters.
+        select: metric and whether larger is better; the best weights by it are saved separately.
+        rates: prefixes of parameters' names -> the factor of the learning rate for these parameters.
     """
 
     title: str
@@ -70,7 +70,7 @@ class Run:
     optimisation: Optimisation
     extra: nn.Module = field(default_factory=nn.Module)
     perturb: Perturb | None = None
-    engine: Engine = field(default_factory=Engine)
+    options: LoopOptions = field(default_factory=LoopOptions)
     checkpoints: Checkpoints | None = None
     report: Callable[[Step], None] | None = None
     validate: Callable[[Objective, int], dict[str, float]] | None = None
@@ -98,19 +98,19 @@ class MovingAverage:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from a saved average."""
+        """Continue from a saved average."""
         for name, average in self.tensors.items():
             average.copy_(tensors[name])
 
     @torch.no_grad()
     def put(self) -> None:
-        """Make the average the weights, for good."""
+        """Copy the average into the weights."""
         for name, weights in self._trained.items():
             weights.copy_(self.tensors[name])
 
     @contextmanager
     def as_weights(self) -> Iterator[None]:
-        """The average in place of the weights for the length of the block."""
+        """Replace the weights by the average within the block."""
         kept = {name: weights.detach().clone() for name, weights in self._trained.items()}
         self.put()
         try:
@@ -122,12 +122,12 @@ class MovingAverage:
 
 
 class State:
-    """Step, position in the data, and everything that the next step depends on.
+    """Step, position in the data, and everything else that the next step depends on.
 
     Args:
-        trained: the parameters that change; what is frozen is known from the base.
+        trained: the trained parameters; frozen ones come from the base.
         batch_size: of the global batch.
-        source: what the data source says must be the same when the run is resumed.
+        source: facts of the data source that must be unchanged when the run is resumed.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class State:
         self._fixed = {"batch_size": batch_size, "source": dict(source)}
 
     def advance(self, cursor: int) -> None:
-        """A step is done; the epoch goes on from `cursor`."""
+        """Count a step; the epoch continues from `cursor`."""
         self.step += 1
         self.cursor = cursor
 
@@ -166,7 +166,7 @@ class State:
         self._world.wait()
 
     def keep_if_best(self, value: float, *, larger: bool) -> None:
-        """Keep the weights aside when `value` is finite and the best so far; only the leading rank calls it."""
+        """Save the weights separately if `value` is finite and the best so far; only the leading rank calls it."""
         if not math.isfinite(value):
             return
         if self.best is not None and (value <= self.best if larger else value >= self.best):
@@ -176,10 +176,10 @@ class State:
             self._checkpoints.save_best(self._facts(), dict(self._trained))
 
     def resume(self) -> None:
-        """Go on from the newest sound checkpoint, where there is one.
+        """Continue from the newest valid checkpoint, if there is one.
 
         Raises:
-            InputError: it belongs to another global batch, or to ranks that shared the data otherwise.
+            InputError: it has another global batch, or comes from ranks that shared the data differently.
         """
         if self._checkpoints is not None:
             self._checkpoints.resume(self._restore)
@@ -214,7 +214,7 @@ class State:
         torch.set_rng_state(tensors["rng"])
         self.step, self.epoch, self.best = facts["step"], facts["epoch"], facts["best"]
         cursors = facts["cursors"]
-        # Batches of a table are global: every rank stands at the same one, however many ranks there are.
+        # Batches of a table are global: every rank is at the same one, for any number of ranks.
         self.cursor = cursors[self._world.rank] if len(cursors) == self._world.size else cursors[0]
 
     def _compare(self, facts: Facts) -> None:
@@ -222,10 +222,10 @@ class State:
         if before["batch_size"] != now["batch_size"]:
             raise InputError(
                 f"the checkpoint at step {facts['step']} has global batch {before['batch_size']}, this run "
-                f"{now['batch_size']}: keep it when the number of ranks changes, or delete the checkpoint"
+                f"{now['batch_size']}: keep the batch size when the number of ranks changes, or delete the checkpoint"
             )
         if before["source"] != now["source"]:
             raise InputError(
                 f"the checkpoint at step {facts['step']} was made by {facts['ranks']} ranks from another share of the "
-                f"data ({before['source']}, now {now['source']}): use as many ranks as then, or delete the checkpoint"
+                f"data ({before['source']}, now {now['source']}): use as many ranks, or delete the checkpoint"
             )

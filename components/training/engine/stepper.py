@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from components.core.compute.distributed import World
 from components.core.errors import InputError
-from components.training.engine.gradients import Objective, Outcome, Towers, backward, cut
+from components.training.engine.gradients import BatchLosses, Objective, Towers, backward, cut
 from components.training.engine.meter import Meter
 from components.training.engine.run import MovingAverage, Run, State
 
@@ -28,22 +28,22 @@ SCHEDULES: dict[str, Callable[[int, int, float], float]] = {
     "constant": lambda _step, _total, _: 1.0,
     "exponential": lambda _step, _total, decay: decay,
 }
-"""Factor of the peak learning rate, of steps since the warm-up, of those to the end, and of the decay by epochs."""
+"""Factor of the peak learning rate by steps since the warm-up, steps to the end, and the decay by epochs."""
 
 MAX_LOGIT_SCALE = math.log(100)
 """Upper bound of the logit scale parameter, as CLIP clamps it after every step."""
 
 
 _MOST_SKIPPED = 40
-"""Steps in a row that a gradient scaler may skip: halved so often, its first factor of 65,536 is far below one."""
+"""Consecutive steps that a gradient scaler may skip; after that many halvings, its factor of 65,536 is below one."""
 
 
 class NonFiniteError(InputError):
     """A loss or gradient is not finite; the weights are those of the last good step.
 
     Attributes:
-        step: the step that could not be done.
-        ids: this rank's rows of its batches.
+        step: the number of the failed step.
+        ids: names of this rank's rows in its batches.
     """
 
     def __init__(self, message: str, step: int, ids: list[str]) -> None:
@@ -54,9 +54,9 @@ class NonFiniteError(InputError):
 
 @dataclass(frozen=True)
 class Done:
-    """A step that was done: its last batch's outcome, the gradient's norm before clipping, the learning rate."""
+    """A finished step: its last batch's losses, the gradient's norm before clipping, the learning rate."""
 
-    outcome: Outcome
+    last: BatchLosses
     gradient_norm: float
     lr: float
 
@@ -65,58 +65,58 @@ class Stepper:
     """The moving parts of a run."""
 
     def __init__(self, run: Run, optimiser: torch.optim.AdamW, per_epoch: int) -> None:
-        engine, plan = run.engine, run.optimisation
+        options, plan = run.options, run.optimisation
         self._run = run
         self._optimiser = optimiser
         self._per_epoch = per_epoch
         self._skipped = 0
-        self._scaler = torch.amp.GradScaler(engine.device.split(":")[0], enabled=engine.autocast == torch.float16)
+        self._scaler = torch.amp.GradScaler(options.device.split(":")[0], enabled=options.autocast == torch.float16)
         average = MovingAverage(run.trained, plan.ema) if plan.ema is not None else None
         self.state = State(
-            run.checkpoints, run.trained, optimiser, self._scaler, average, engine.world, plan.batch_size,
+            run.checkpoints, run.trained, optimiser, self._scaler, average, options.world, plan.batch_size,
             run.source.describe(),
         )  # fmt: skip
-        self._plain = Towers(run.model, engine.device, engine.autocast)
-        towers = Towers(run.model, engine.device, engine.autocast, engine.compiled)
-        # These take part in the loss, not in the towers, so they are averaged by hand.
-        self._beside = [
+        self._plain = Towers(run.model, options.device, options.autocast)
+        towers = Towers(run.model, options.device, options.autocast, options.compiled)
+        # DDP does not see these: they are in the loss and not in the towers.
+        self._outside_towers = [
             parameter
             for parameter in (run.model.logit_scale, *run.extra.parameters())
             if isinstance(parameter, nn.Parameter) and parameter.requires_grad
         ]
         self._objective = Objective(
-            towers=_distribute(towers, engine.world) if _has_trained(towers) else towers,
+            towers=_distribute(towers, options.world) if _has_trained(towers) else towers,
             model=run.model,
             extra=run.extra,
             losses=run.losses,
             perturb=run.perturb,
-            micro_batch=engine.micro_batch,
-            world=engine.world,
-            device=engine.device,
+            micro_batch=options.micro_batch,
+            world=options.world,
+            device=options.device,
         )
 
     def step(self, batches: list[Batch], meter: Meter) -> Done:
         """One optimisation step on `accumulate` batches.
 
         Raises:
-            NonFiniteError: a loss or gradient is not finite; the step is not done, a checkpoint is kept.
+            NonFiniteError: a loss or gradient is not finite; the weights are unchanged, and a checkpoint is saved.
         """
-        run, plan, world = self._run, self._run.optimisation, self._run.engine.world
+        run, plan, world = self._run, self._run.optimisation, self._run.options.world
         lr = plan.lr * rate_factor(plan, self.state.step, self._per_epoch)
         for group in self._optimiser.param_groups:
             group["lr"] = lr * group["rate"]
         self._optimiser.zero_grad(set_to_none=True)
         if meter.wants_flops():
-            meter.note_flops(self._plain, cut(batches[0], run.engine.micro_batch), len(batches[0].ids))
+            meter.note_flops(self._plain, cut(batches[0], run.options.micro_batch), len(batches[0].ids))
         for place, batch in enumerate(batches):
-            outcome = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
-            meter.count(len(batch.ids), outcome.tokens, batch.lost)
-            if not all(math.isfinite(float(loss)) for loss in outcome.losses.values()):
+            last = backward(self._objective, batch, self._scaled, sync=place == len(batches) - 1)
+            meter.count(len(batch.ids), last.tokens, batch.lost)
+            if not all(math.isfinite(float(loss)) for loss in last.losses.values()):
                 self._stop("loss", batches)
-        world.average(parameter.grad for parameter in self._beside if parameter.grad is not None)
+        world.average(parameter.grad for parameter in self._outside_towers if parameter.grad is not None)
         self._scaler.unscale_(self._optimiser)
         norm = self._clip(plan.clip_gradient)
-        # A gradient scaler skips such a step and halves its factor; without one nothing would stop the damage.
+        # A gradient scaler skips such a step and halves its factor; without one the weights would be destroyed.
         self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
         if self._skipped > (_MOST_SKIPPED if self._scaler.is_enabled() else 0):
             self._stop("gradient", batches)
@@ -127,10 +127,10 @@ class Stepper:
                 run.model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)  # type: ignore[operator,union-attr]
         if self.state.average is not None:
             self.state.average.update()
-        return Done(outcome, norm, lr)
+        return Done(last, norm, lr)
 
     def _clip(self, limit: float | None) -> float:
-        """The gradient's norm, after which the gradient is scaled down to `limit` where it is longer."""
+        """Scale the gradient down to the norm `limit`; returns its norm before that."""
         trained = [parameter for parameter in self._run.trained.values() if parameter.grad is not None]
         norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
         if limit is not None:
@@ -138,14 +138,14 @@ class Stepper:
         return float(norm)
 
     def validate(self) -> None:
-        """Score the weights that would be exported now, and keep them when they are the best so far."""
+        """Score the weights that would be exported now, and keep a copy if they are the best so far."""
         run, state = self._run, self.state
-        if run.engine.world.leads and run.validate is not None:
+        if run.options.world.leads and run.validate is not None:
             with state.average.as_weights() if state.average is not None else nullcontext():
-                found = run.validate(replace(self._objective, towers=self._plain), state.step)
-                if run.select and run.select[0] in found:
-                    state.keep_if_best(found[run.select[0]], larger=run.select[1])
-        run.engine.world.wait()
+                metrics = run.validate(replace(self._objective, towers=self._plain), state.step)
+                if run.select and run.select[0] in metrics:
+                    state.keep_if_best(metrics[run.select[0]], larger=run.select[1])
+        run.options.world.wait()
 
     def _scaled(self, loss: Tensor) -> Tensor:
         scaled: Tensor = self._scaler.scale(loss / self._run.optimisation.accumulate)
@@ -177,7 +177,7 @@ def _distribute(towers: Towers, world: World) -> Towers | DistributedDataParalle
 
 
 def rate_factor(plan: Optimisation, step: int, per_epoch: int) -> float:
-    """The learning rate at `step` (from 0) as a factor of its peak: linear warm-up, then the schedule over the rest.
+    """The learning rate at `step` (from 0) as a factor of its peak: linear warm-up, then the schedule.
 
     The exponential schedule counts whole epochs, warm-up included.
     """
@@ -188,7 +188,7 @@ def rate_factor(plan: Optimisation, step: int, per_epoch: int) -> float:
 
 
 def check_warmup(warmup: int, total: int) -> None:
-    """Raise `InputError` when the run would end inside its warm-up."""
+    """Raise `InputError` if the run would end within its warm-up."""
     if warmup >= total:
         raise InputError(f"warmup_steps is {warmup} but the run has {total} steps: lower it or train longer")
 
@@ -196,9 +196,9 @@ def check_warmup(warmup: int, total: int) -> None:
 def make_optimiser(
     trained: Mapping[str, nn.Parameter], plan: Optimisation, rates: Mapping[str, float] = MappingProxyType({})
 ) -> torch.optim.AdamW:
-    """AdamW; norms, biases and the logit scale (at most one dimension) only decay where `decay_all` says so.
+    """AdamW; norms, biases and the logit scale (at most one dimension) decay only with `decay_all`.
 
-    Each group's `rate` is the factor of the learning rate that `rates` has for its parameters, else 1.
+    Each group's `rate` is the factor of the learning rate in `rates` for its parameters, else 1.
     """
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
     for rate in (1.0, *sorted(set(rates.values()) - {1.0})):
@@ -207,5 +207,5 @@ def make_optimiser(
     for name, parameter in trained.items():
         rate = next((factor for start, factor in rates.items() if name.startswith(start)), 1.0)
         groups[rate, plan.decay_all or parameter.ndim > 1]["params"].append(parameter)
-    # The fused update reads and writes every weight once; on a processor it is several times as fast as a loop.
+    # The fused update reads and writes every weight once; on a CPU it is several times faster than a loop.
     return torch.optim.AdamW(list(groups.values()), lr=plan.lr, betas=plan.betas, eps=plan.eps, fused=True)

@@ -215,7 +215,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class ImageFeatures:
+class CachedFeatures:
     """Cached features of images, for a frozen image tower.
 
     Attributes:
@@ -235,7 +235,7 @@ class ImageFeatures:
 
 
 @dataclass(frozen=True)
-class ImagePixels:
+class DecodedImages:
     """Decoded images, for an image tower that trains: `pixels` as in `Batch`, `[images, ...]`."""
 
     pixels: Tensor
@@ -271,10 +271,10 @@ class TableSource:
     names: Sequence[str]
     texts: Mapping[str, Texts]
     images: Mapping[str, Rows]
-    shown: ImageFeatures | ImagePixels
+    shown: CachedFeatures | DecodedImages
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     neighbours: Rows | None = None
-    others: ImageFeatures | None = None
+    others: CachedFeatures | None = None
     log: QueryLog | None = None
     labels: Mapping[str, Rows] = field(default_factory=dict)
     world: World = field(default_factory=World)
@@ -319,7 +319,7 @@ class TableSource:
                 texts[column] = self._drawn(name, here, choices[name][here])
             elif name not in self.images:
                 texts[column] = self.texts[name].take(here)
-            elif isinstance(self.shown, ImagePixels):
+            elif isinstance(self.shown, DecodedImages):
                 pixels[column] = self.shown.of(self.images[name][here], epoch)
             else:
                 features[column] = self.shown.raw(self.images[name][here])

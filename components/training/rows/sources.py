@@ -27,8 +27,8 @@ from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.methods.contract.method import Neighbours
 from components.training.rows.batches import (
     BatchPlan,
-    ImageFeatures,
-    ImagePixels,
+    CachedFeatures,
+    DecodedImages,
     Sampler,
     TableSource,
     Texts,
@@ -59,9 +59,9 @@ class TableImages:
     image_ids: Sequence[str]
     pairs: Path
     size: int
-    cached: ImageFeatures | None = None
+    cached: CachedFeatures | None = None
     similar: Vectors | None = None
-    others: ImageFeatures | None = None
+    others: CachedFeatures | None = None
 
 
 def table_source(
@@ -90,7 +90,7 @@ def table_source(
     neighbours = None
     if images.similar is not None and any(column.startswith(NEIGHBOUR) for column in plan.joined):
         neighbours = _neighbours(images.similar, images, shown, plan.near)
-    pictures: ImageFeatures | ImagePixels
+    pictures: CachedFeatures | DecodedImages
     if images.cached is not None:
         pictures = images.cached
     else:
@@ -113,10 +113,10 @@ def table_source(
 
 def _decoded(
     images: TableImages, rows: pd.DataFrame, columns: Sequence[str], plan: BatchPlan
-) -> tuple[ImagePixels, dict[str, Rows]]:
+) -> tuple[DecodedImages, dict[str, Rows]]:
     """Pixels of the images that are used, and each row's place among them by image column."""
     if not columns:
-        return ImagePixels(torch.empty(0)), {}
+        return DecodedImages(torch.empty(0)), {}
     places = {name: _places(rows[IMAGE_IDS[IMAGES[name]]], images.image_ids) for name in columns}
     used = np.unique(np.concatenate(list(places.values())))
     if len(used) * 3 * images.size**2 > _MOST_PIXELS:
@@ -132,7 +132,7 @@ def _decoded(
         decode(raw[start : start + block], images.size, ids[start : start + block])
         for start in track(range(0, len(raw), block), "decode", -(-len(raw) // block), "block")
     ]
-    return ImagePixels(torch.cat(parts), plan.crops), {name: np.searchsorted(used, at) for name, at in places.items()}
+    return DecodedImages(torch.cat(parts), plan.crops), {name: np.searchsorted(used, at) for name, at in places.items()}
 
 
 def _neighbours(similar: Vectors, images: TableImages, shown: Rows, near: int) -> Rows:
@@ -168,7 +168,7 @@ def nearest(features: Vectors, images: Rows, count: int = Neighbours.count) -> R
 
 
 def nearest_among(
-    features: Vectors, images: Rows, image_ids: Sequence[str], others: ImageFeatures, count: int = Neighbours.count
+    features: Vectors, images: Rows, image_ids: Sequence[str], others: CachedFeatures, count: int = Neighbours.count
 ) -> Rows:
     """For each row, the `count` most similar of `others`, `[rows, count]`, except the row's own image.
 

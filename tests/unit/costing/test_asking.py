@@ -14,7 +14,7 @@ from components.captions.request import Reply, Request
 from components.captions.store import GenerationStore
 from components.core.records import PAIRS
 from components.core.settings import Settings
-from components.costing.asking import Answered, Asking, asking
+from components.costing.asking import TaskQuestions, count_questions
 
 CAPTIONS = 12
 TABLE = Path("data/pairs/train.parquet")
@@ -37,7 +37,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, 
         }
         raw_params["synthesize"] |= {
             "captions": CAPTIONS,
-            "models": {"student": {"engine": "embedded"}},
+            "models": {name: {"engine": "embedded"} for name in ("student", *raw_params["synthesize"]["models"])},
             "model": "student",
         }
         raw_params["synthesize"]["tasks"]["paraphrase_1"] |= {"live": 0, "samples": 2} | task
@@ -46,12 +46,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, 
     return make
 
 
-def _asking(settings: Settings, task: str = "paraphrase_1") -> Asking:
-    answered = Answered(settings)
-    try:
-        return asking(settings, task, answered)
-    finally:
-        answered.close()
+def _asking(settings: Settings, task: str = "paraphrase_1") -> TaskQuestions:
+    return count_questions(settings)[task]
 
 
 def _questions(settings: Settings) -> Iterator[Request]:
@@ -68,7 +64,7 @@ def test_all_questions_are_asked_where_nothing_is_answered(made: Callable[..., S
     settings = made(max_tokens=30)
     found = _asking(settings)
     characters = sum(len(content) for question in _questions(settings) for _, content in question.chat)
-    assert (found.questions, found.to_ask, found.sure) == (24, 24, True)
+    assert (found.all, found.open, found.sure) == (24, 24, True)
     assert found.tokens_in == pytest.approx(characters / 4, abs=1)
     assert found.tokens_out == 24 * 30
     assert not Path("store.db").exists()
@@ -78,11 +74,11 @@ def test_what_the_store_or_the_replay_answers_is_not_asked(made: Callable[..., S
     settings = made()
     questions = list(_questions(settings))
     _answer(settings.synthesize.store, questions[:6]).close()
-    assert _asking(settings).to_ask == 18
+    assert _asking(settings).open == 18
     elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions[4:12])
     elsewhere.export_parquet(tmp_path / "replay.parquet")
     elsewhere.close()
-    assert _asking(settings).to_ask == 12
+    assert _asking(settings).open == 12
 
 
 def test_live_questions_are_asked_once_although_the_replay_has_them(
@@ -93,9 +89,9 @@ def test_live_questions_are_asked_once_although_the_replay_has_them(
     elsewhere = _answer(f"sqlite:///{tmp_path}/other.db", questions)
     elsewhere.export_parquet(tmp_path / "replay.parquet")
     elsewhere.close()
-    assert _asking(settings).to_ask == 5
+    assert _asking(settings).open == 5
     _answer(settings.synthesize.store, questions).close()
-    assert _asking(settings).to_ask == 0
+    assert _asking(settings).open == 0
 
 
 def test_without_the_table_the_settings_say_how_much_is_asked_and_the_replay_how_much_is_answered(
@@ -107,9 +103,9 @@ def test_without_the_table_the_settings_say_how_much_is_asked_and_the_replay_how
     elsewhere.close()
     TABLE.unlink()
     found = _asking(made(table=False))
-    assert (found.questions, found.to_ask, found.sure) == (24, 18, False)
+    assert (found.all, found.open, found.sure) == (24, 18, False)
     assert found.tokens_in > 0
 
 
 def test_a_task_about_answers_asks_about_each_of_them(made: Callable[..., Settings]) -> None:
-    assert _asking(made(table=False), "paraphrase_2").questions == 24
+    assert _asking(made(table=False), "paraphrase_2").all == 24

@@ -38,8 +38,8 @@ def test_what_a_file_says_counts_and_the_rest_stays(own: Path) -> None:
             "unknown key 'trained_text_per_second': did you mean 'trained_texts_per_second'?",
         ),
         ("similarities_per_second: 0", "key 'similarities_per_second': Input should be greater than 0"),
-        ("server: {", "is no valid YAML: line 1"),
-        ("[1]", "holds no keys"),
+        ("server: {", "is not valid YAML: line 1"),
+        ("[1]", "has no keys"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_fault(own: Path, text: str, told: str) -> None:

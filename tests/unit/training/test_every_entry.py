@@ -16,7 +16,7 @@ from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
 from components.training.engine.meter import Step
-from components.training.engine.run import Engine, Run
+from components.training.engine.run import LoopOptions, Run
 from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, find, subject
 
 TOLERANCE = 1e-5
@@ -74,7 +74,7 @@ def run(found: Subject, folder: Path | None, *, epochs: int = 2, **changes: obje
         extra=found.extra,
         perturb=found.perturb,
         checkpoints=Checkpoints(folder) if folder is not None else None,
-        engine=Engine(checkpoint_every=2, log_every=1),
+        options=LoopOptions(checkpoint_every=2, log_every=1),
         **options,  # type: ignore[arg-type]
     )
 

@@ -17,7 +17,7 @@ from components.core.settings import Train
 from components.encoders.adapter.encoder import Encoder
 from components.training.engine.gradients import Objective, Towers, evaluate
 from components.training.held_out import DIRECTIONS, Data, HeldOut, Vectors, check_export, choose_held_out, embed, watch
-from components.training.rows.batches import ImageFeatures, Sampler, TableSource, Texts
+from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 from tests.support.toy_training import same, toy_losses, weights_of
 from tests.support.toy_world import sentence
 
@@ -122,7 +122,7 @@ def data(tiny_encoder: Encoder) -> Data:
         names=[f"pair-{row}" for row in range(COUNT)],
         texts={name: Texts(column, tiny_encoder.tokenizer.lengths(column)) for name, column in tokens.items()},
         images={"image": np.arange(COUNT)},
-        shown=ImageFeatures(features),
+        shown=CachedFeatures(features),
     )
     return Data(rows, {}, HeldOut(texts["caption"], texts["paraphrase"], lambda: unit), rows)
 

@@ -34,7 +34,7 @@ from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
-from components.training.train import Job
+from components.training.train import TrainingJob
 from tests.conftest import TINY
 from tests.support.toy_world import World, make_world, world_settings
 
@@ -303,7 +303,7 @@ def _fingerprint(world: World, entry: dict[str, Any], hashes: dict[str, str] | N
     entry_: Entry = find_entry(settings.methods, "tried")
     encoder: Any = None
     data: Any = None
-    return Job(settings, entry_, encoder, {}, data, hashes or {"a": "1"}).fingerprint
+    return TrainingJob(settings, entry_, encoder, {}, data, hashes or {"a": "1"}).fingerprint
 
 
 def test_checkpoints_belong_to_everything_that_the_weights_depend_on(

@@ -47,21 +47,21 @@ PLANS: list[tuple[dict[str, Any], dict[str, Any], ToySource]] = [
 ]
 
 
-@pytest.mark.parametrize(("plan", "engine", "source"), PLANS)
+@pytest.mark.parametrize(("plan", "options", "source"), PLANS)
 @pytest.mark.parametrize("die_at", [1, 4, 6, 10])
 def test_an_interrupted_run_ends_with_the_same_weights(
-    plan: dict[str, Any], engine: dict[str, Any], source: ToySource, die_at: int, tmp_path: Path
+    plan: dict[str, Any], options: dict[str, Any], source: ToySource, die_at: int, tmp_path: Path
 ) -> None:
     whole = toy_model()
-    fit(toy_run(whole, plan, engine, source=source))
+    fit(toy_run(whole, plan, options, source=source))
     checkpoints = Checkpoints(tmp_path)
     with pytest.raises(Killed):
-        fit(toy_run(toy_model(), plan, engine, source=source, checkpoints=checkpoints, losses=_dying(die_at)))
+        fit(toy_run(toy_model(), plan, options, source=source, checkpoints=checkpoints, losses=_dying(die_at)))
     resumed = toy_model()
     if list(tmp_path.iterdir()):
         resumed = toy_model(seed=7)
         resumed.load_state_dict({**resumed.state_dict(), **_frozen(whole)})
-    fit(toy_run(resumed, plan, engine, source=source, checkpoints=checkpoints))
+    fit(toy_run(resumed, plan, options, source=source, checkpoints=checkpoints))
     assert same(weights_of(resumed), weights_of(whole))
 
 
@@ -119,14 +119,14 @@ def test_validation_comes_every_few_steps_and_at_the_end() -> None:
         steps.append(step)
         return {}
 
-    fit(toy_run(toy_model(), engine={"validate_every": 4}, validate=validate))
+    fit(toy_run(toy_model(), options={"validate_every": 4}, validate=validate))
     assert steps == [4, 8, 10]
-    fit(toy_run(toy_model(), engine={"validate_every": None}, validate=validate))
+    fit(toy_run(toy_model(), options={"validate_every": None}, validate=validate))
     assert steps == [4, 8, 10]
 
 
 def test_checkpoints_come_every_few_steps_but_not_at_the_end(tmp_path: Path) -> None:
-    fit(toy_run(toy_model(), engine={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
+    fit(toy_run(toy_model(), options={"checkpoint_every": 5}, checkpoints=Checkpoints(tmp_path, keep=9)))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
 
 
@@ -169,9 +169,9 @@ def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
         def losses(features: Features) -> dict[str, Tensor]:
             return {"any": features["caption"].all.sum() + features.scale}
 
-        engine = {"validate_every": 2, "checkpoint_every": 3, "world": world}
+        options = {"validate_every": 2, "checkpoint_every": 3, "world": world}
         folder = Checkpoints(tmp_path / str(rank))
-        fit(toy_run(toy_model(), {}, engine, losses=losses, checkpoints=folder, select=("score", True), **leads))
+        fit(toy_run(toy_model(), {}, options, losses=losses, checkpoints=folder, select=("score", True), **leads))
         return world
 
     first, second = march(0), march(1)

@@ -44,14 +44,14 @@ def test_rates_are_over_all_ranks_and_since_the_last_look(clock: Clock) -> None:
     with meter.waiting():
         clock.now += 0.5
     clock.now += 1.5
-    pace = meter.look()
+    pace = meter.pace()
     assert pace.samples_per_second == pytest.approx(3 * 8 / 2)
     assert pace.tokens_per_second == pytest.approx(3 * 80 / 2)
     assert pace.data_wait_share == pytest.approx(0.25)
     assert pace.peak_memory_mb > 10
     assert pace.flop_utilisation is None
     clock.now += 1
-    assert (meter.look().samples_per_second, meter.look().data_wait_share) == (0, 0)
+    assert (meter.pace().samples_per_second, meter.pace().data_wait_share) == (0, 0)
 
 
 def test_waiting_counts_even_when_the_source_fails(clock: Clock) -> None:
@@ -65,7 +65,7 @@ def test_waiting_counts_even_when_the_source_fails(clock: Clock) -> None:
     with pytest.raises(OSError, match="gone"):
         fail()
     clock.now += 1
-    assert meter.look().data_wait_share == pytest.approx(0.75)
+    assert meter.pace().data_wait_share == pytest.approx(0.75)
 
 
 @dataclass
@@ -138,12 +138,12 @@ def test_utilisation_is_the_share_of_the_peak(clock: Clock, monkeypatch: pytest.
     monkeypatch.setattr(metering, "peak_flops", lambda _device: 1e6)
     meter = Meter("cpu", ranks=4)
     assert meter.wants_flops()
-    assert meter.look().flop_utilisation is None
+    assert meter.pace().flop_utilisation is None
     meter.note_flops(Towers(Perceptron(), "cpu"), [PIXELS, PIXELS], 10)
     assert not meter.wants_flops()
     meter.count(20, 0)
     clock.now += 2
-    assert meter.look().flop_utilisation == pytest.approx(20 / 2 * FORWARD_AND_BACKWARD / 5 / 1e6)
+    assert meter.pace().flop_utilisation == pytest.approx(20 / 2 * FORWARD_AND_BACKWARD / 5 / 1e6)
 
 
 def test_where_no_peak_is_known_no_operations_are_counted() -> None:

@@ -153,13 +153,13 @@ def test_without_checkpoints_nothing_is_saved_or_resumed() -> None:
 
 def test_another_global_batch_is_refused(tmp_path: Path) -> None:
     _state(tmp_path)[0].save()
-    with pytest.raises(InputError, match="step 0 has global batch 8, this run 16: keep it"):
+    with pytest.raises(InputError, match="step 0 has global batch 8, this run 16: keep the batch size"):
         _state(tmp_path, batch_size=16)[0].resume()
 
 
 def test_another_share_of_the_data_is_refused(tmp_path: Path) -> None:
     _state(tmp_path, source=SHARDS, world=Ranks(0, 2))[0].save()
-    with pytest.raises(InputError, match=r"made by 2 ranks from another share .* use as many ranks as then"):
+    with pytest.raises(InputError, match=r"made by 2 ranks from another share .* use as many ranks"):
         _state(tmp_path, source=SHARDS | {"ranks": "1"})[0].resume()
 
 

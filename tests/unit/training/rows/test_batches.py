@@ -16,9 +16,9 @@ from components.core.compute.distributed import World
 from components.core.errors import InputError
 from components.training.rows.batches import (
     Batch,
+    CachedFeatures,
     Crops,
-    ImageFeatures,
-    ImagePixels,
+    DecodedImages,
     Sampler,
     TableSource,
     Texts,
@@ -110,7 +110,7 @@ def _source(batch_size: int = 8, **changes: object) -> TableSource:
         "names": [f"pair-{row}" for row in range(ROWS)],
         "texts": {name: Texts(_tokens(place), np.arange(ROWS) + 100 * place) for place, name in enumerate(COLUMNS)},
         "images": PLACES,
-        "shown": ImageFeatures(FEATURES),
+        "shown": CachedFeatures(FEATURES),
     }
     return TableSource(**(options | changes))  # type: ignore[arg-type]
 
@@ -154,17 +154,17 @@ def test_a_rows_columns_belong_together() -> None:
 def test_lengths_of_unit_features_restore_the_raw_ones() -> None:
     norms = np.linalg.norm(FEATURES, axis=1)
     unit = (FEATURES / norms[:, None]).astype(np.float32)
-    raw, restored = (next(source.epoch(0)) for source in (_source(), _source(shown=ImageFeatures(unit, norms))))
+    raw, restored = (next(source.epoch(0)) for source in (_source(), _source(shown=CachedFeatures(unit, norms))))
     torch.testing.assert_close(restored.features["image"], raw.features["image"])
     assert restored.features["image"].dtype == torch.float32
     assert not torch.allclose(
-        next(_source(shown=ImageFeatures(unit)).epoch(0)).features["image"], raw.features["image"]
+        next(_source(shown=CachedFeatures(unit)).epoch(0)).features["image"], raw.features["image"]
     )
 
 
 def test_pixels_take_the_place_of_features() -> None:
     pixels = torch.from_numpy(RNG.integers(0, 256, (IMAGES, 3, 2, 2), np.uint8))
-    batch = next(_source(shown=ImagePixels(pixels)).epoch(0))
+    batch = next(_source(shown=DecodedImages(pixels)).epoch(0))
     assert not batch.features
     assert batch.pixels["image"].dtype == torch.uint8
     assert torch.equal(batch.pixels["image"], pixels[torch.from_numpy(PLACES["image"][_rows(batch)])])
@@ -290,7 +290,7 @@ def _pixels(epoch: int, cursor: int = 0, world: World | None = None, seed: int =
         names=[str(row) for row in range(8)],
         texts={},
         images={"image": np.arange(8)},
-        shown=ImagePixels(RAMP.expand(8, 3, SIZE, SIZE), Crops(0.5, seed)),
+        shown=DecodedImages(RAMP.expand(8, 3, SIZE, SIZE), Crops(0.5, seed)),
         neighbours=np.roll(np.arange(8), 1)[:, None],
         world=world or World(),
     )

@@ -22,7 +22,7 @@ from components.encoders.adapter.images import decode
 from components.encoders.adapter.tokens import ClipTokenizer, Tokens
 from components.methods.contract.method import Neighbours
 from components.training.rows import sources
-from components.training.rows.batches import BatchPlan, ImageFeatures, ImagePixels, TableSource
+from components.training.rows.batches import BatchPlan, CachedFeatures, DecodedImages, TableSource
 from components.training.rows.sources import TableImages, cached_tokens, nearest, nearest_among, table_source
 from tests.support.toy_world import drawing, sentence
 
@@ -44,7 +44,7 @@ def images(tmp_path: Path) -> TableImages:
     }
     PAIRS.write(tmp_path / "train.parquet", columns)
     features = rng.normal(size=(COUNT, 5)).astype(np.float32)
-    cached = ImageFeatures(features, np.ones(COUNT, np.float32))
+    cached = CachedFeatures(features, np.ones(COUNT, np.float32))
     return TableImages(IDS, IMAGE_IDS, tmp_path / "train.parquet", SIZE, cached, features)
 
 
@@ -112,7 +112,7 @@ def test_images_are_decoded_where_the_image_tower_trains(images: TableImages, tm
         others = [ROWS["other_id"][ROWS["id"] == pair].iloc[0] for pair in batch.ids]
         assert torch.equal(batch.pixels["other_image"], decode([raw[IDS.index(pair)] for pair in others], SIZE))
     # Images of pairs in no column stay encoded.
-    assert isinstance(source.shown, ImagePixels)
+    assert isinstance(source.shown, DecodedImages)
     assert len(source.shown.pixels) == 8 < COUNT
 
 
@@ -130,7 +130,7 @@ def test_the_whole_column_of_images_is_never_read(
 
     monkeypatch.setattr(Table, "read", read)
     source = _source(replace(images, cached=None), {"image"}, tmp_path, 4)
-    assert isinstance(source.shown, ImagePixels)
+    assert isinstance(source.shown, DecodedImages)
 
 
 def test_more_images_than_memory_holds_are_refused(
@@ -203,7 +203,7 @@ def test_too_few_images_are_refused(images: list[int]) -> None:
 
 
 # The gallery's pictures stand at 0, 60, 90 and 90 degrees, the rows' own at 10 and 80.
-GALLERY = ImageFeatures(_at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32), ["a", "b", "c", "c"])
+GALLERY = CachedFeatures(_at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32), ["a", "b", "c", "c"])
 
 
 def test_the_nearest_of_another_table_by_hand() -> None:
