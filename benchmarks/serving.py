@@ -36,7 +36,7 @@ from components.encoders.adapter.architecture import model_config
 from components.encoders.adapter.encoder import Encoder
 from components.registry.encoder_lookup import find_encoder
 from components.registry.model import CHAMPION
-from components.serving.alias import Alias
+from components.serving.served import Alias
 from components.tracking import tracking_uri
 from tests.integration.conftest import free_ports
 from tests.support.mlflow_servers import running
@@ -125,7 +125,7 @@ def servers(folder: Path) -> Iterator[Servers]:
     """All servers with the champion of the current folder's registry, up and answering."""
     ports = Servers(*free_ports(3))
     environment = {"MLFLOW_TRACKING_URI": _absolute(tracking_uri()), "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", "components.cli", "serve", "--encoder", CHAMPION_NAME, "--rate", "0"]
+    command = [sys.executable, "-m", "components.cli", "serve", "--encoder", CHAMPION_NAME]
     command += ["--cache", "0", "--port"]
     mlflow = ["mlflow", "models", "serve", "-m", f"models:/{CHAMPION_NAME}", "--env-manager", "local"]
     mlflow += ["--host", "127.0.0.1", "--port", str(ports.mlflow)]

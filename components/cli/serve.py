@@ -17,21 +17,20 @@ def serve(
     encoder: Annotated[
         str, typer.Option(help="text-encoder@champion, text-encoder/3, a folder (models/paraclip) or a run id.")
     ] = "text-encoder@champion",
-    host: Annotated[str, typer.Option(help="Where to listen; any other needs CLIPTUNE_SERVE_TOKEN.")] = _HOST,
-    port: Annotated[int, typer.Option(help="0 for any free one.", min=0, max=65535)] = _PORT,
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the alias for a new version.", min=0.1)] = 5,
+    host: Annotated[str, typer.Option(help="Bind address; non-local addresses need CLIPTUNE_SERVE_TOKEN.")] = _HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = _PORT,
+    poll: Annotated[float, typer.Option(help="Seconds between two checks for a new version.", min=0.1)] = 5,
     any_tower: Annotated[
-        bool, typer.Option("--any-tower", help="Take new versions whose image tower is another.")
+        bool, typer.Option("--any-tower", help="Also load versions with a different image tower.")
     ] = False,
-    batch: Annotated[int, typer.Option(help="Texts that are computed together.")] = 64,
-    texts: Annotated[int, typer.Option(help="Texts that a request may have.")] = 256,
-    queue: Annotated[int, typer.Option(help="Texts that may wait; what is beyond gets status 429.")] = 1024,
-    rate: Annotated[float, typer.Option(help="Requests per second of a client; 0 for no limit.")] = 100,
-    cache: Annotated[int, typer.Option(help="Texts whose vectors are kept; 0 for none.")] = 4096,
+    batch: Annotated[int, typer.Option(help="Texts that are embedded together.")] = 64,
+    texts: Annotated[int, typer.Option(help="Maximum number of texts of a request.")] = 256,
+    queue: Annotated[int, typer.Option(help="Maximum number of waiting texts; others get status 429.")] = 1024,
+    cache: Annotated[int, typer.Option(help="Texts whose vectors are cached; 0 for no cache.")] = 4096,
 ) -> None:
-    """Answer POST /v1/embeddings as OpenAI's API does, with the champion and every champion after it.
+    """Serve POST /v1/embeddings like OpenAI's API, with the champion and every later champion.
 
-    Others than this machine need a token: the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
+    Other machines need a token: the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
 
     Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000;
     CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
@@ -40,10 +39,10 @@ def serve(
     def command() -> None:
         from components.registry.encoder_names import check_name, name_from_root
         from components.serving.address import bind, read_tokens
-        from components.serving.limits import Limits
+        from components.serving.messages import ServingLimits
 
         tokens = read_tokens(host, os.environ)
-        limits = Limits(batch=batch, texts=texts, queue=queue, rate=rate, cache=cache)
+        limits = ServingLimits(batch=batch, texts=texts, queue=queue, cache=cache)
         name = name_from_root(encoder)
         check_name(name)
         with bind(host, port) as place:

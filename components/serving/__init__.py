@@ -1,1 +1,1 @@
-"""`cliptune serve`: text embeddings over HTTP, in the shape of OpenAI's API."""
+"""`cliptune serve`: text embeddings over HTTP, compatible with OpenAI's API."""

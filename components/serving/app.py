@@ -1,4 +1,4 @@
-"""The routes of the server."""
+"""The routes of the server as a Starlette application."""
 
 from __future__ import annotations
 
@@ -17,28 +17,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from components.serving.batches import Batcher
-from components.serving.errors import Refusal
-from components.serving.guard import Guard
-from components.serving.limits import Limits
+from components.serving.guard import RequestGuard
+from components.serving.messages import ApiError, ServingLimits, read_request
 from components.serving.metrics import Metrics
-from components.serving.question import read_question
 
 _OPEN = ("/health", "/health/live", "/health/ready")
-_SENTENCES = {404: "There is nothing here.", 405: "This route does not take this method."}
+_SENTENCES = {404: "There is nothing here.", 405: "This route does not support this method."}
 
 
 def make_app(
     batcher: Batcher,
-    limits: Limits,
+    limits: ServingLimits,
     metrics: Metrics,
     tokens: Sequence[str] = (),
     problem: Callable[[], str] = str,
 ) -> Starlette:
-    """The application; it starts the batcher with itself and stops it at its end.
+    """The application; it starts and stops the batcher.
 
     Args:
-        tokens: what clients must send one of; none are needed if there are none.
-        problem: why the newest version does not answer, empty if it does.
+        tokens: valid tokens; without any, no token is required.
+        problem: the reason why the newest version is not served, empty if it is.
     """
     routes = _Routes(batcher, limits, metrics, problem)
     table = [
@@ -57,56 +55,56 @@ def make_app(
     app = Starlette(
         routes=table,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, tokens, limits, metrics, {route.path for route in table}, _OPEN)],
-        exception_handlers={Refusal: _refused, HTTPException: _not_found, Exception: _failed},
+        middleware=[Middleware(RequestGuard, tokens, limits, metrics, {route.path for route in table}, _OPEN)],
+        exception_handlers={ApiError: _refused, HTTPException: _not_found, Exception: _failed},
     )
     app.router.redirect_slashes = False
     return app
 
 
 class _Routes:
-    """What is behind the paths."""
+    """The handlers of the routes."""
 
-    def __init__(self, batcher: Batcher, limits: Limits, metrics: Metrics, problem: Callable[[], str]) -> None:
+    def __init__(self, batcher: Batcher, limits: ServingLimits, metrics: Metrics, problem: Callable[[], str]) -> None:
         self._batcher, self._limits, self._metrics, self._problem = batcher, limits, metrics, problem
         self._since = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of texts."""
-        question = read_question(request.state.body, self._limits)
-        answer = self._batcher.submit(question)
-        left = asyncio.ensure_future(request.receive())
-        left.add_done_callback(lambda _: answer.cancel())
+        parsed = read_request(request.state.body, self._limits)
+        vectors = self._batcher.submit(parsed)
+        disconnected = asyncio.ensure_future(request.receive())
+        disconnected.add_done_callback(lambda _: vectors.cancel())
         try:
-            return (await answer).response(question.encoding_format)
+            return (await vectors).response(parsed.encoding_format)
         except asyncio.CancelledError:
-            if left.done():
+            if disconnected.done():
                 raise ClientDisconnect from None
             raise
         finally:
-            left.cancel()
+            disconnected.cancel()
 
     async def models(self, _request: Request) -> Response:
-        """The names that clients may give as `model`."""
+        """The names of the served model."""
         names = sorted(self._batcher.served.names)
         models = [{"id": name, "object": "model", "created": self._since, "owned_by": "cliptune"} for name in names]
         return _json({"object": "list", "data": models})
 
     async def numbers(self, _request: Request) -> Response:
-        """What Prometheus reads."""
+        """Metrics for Prometheus."""
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def health(self, _request: Request) -> Response:
-        """Whether it computes. It listens only once its model is loaded, so what is alive is ready."""
+        """Whether the batcher works. The server listens after its model is loaded, so live and ready are the same."""
         served, alive = self._batcher.served, self._batcher.alive
-        told = {
+        status = {
             "live": alive,
             "ready": alive,
             "model": served.id,
             "image_tower_sha256": served.image_tower_sha256,
             "problem": self._problem() or None,
         }
-        return _json(told, 200 if alive else 503)
+        return _json(status, 200 if alive else 503)
 
 
 def _json(content: object, status: int = 200) -> Response:
@@ -114,15 +112,15 @@ def _json(content: object, status: int = 200) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+    assert isinstance(error, ApiError)
     return error.response()
 
 
 async def _not_found(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
-    return Refusal(status, _SENTENCES.get(status, "This cannot be answered."), "not_found").response()
+    return ApiError(status, _SENTENCES.get(status, "This request is not supported."), "not_found").response()
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
-    return Refusal(500, "The server failed to answer.", "internal_error").response()
+    return ApiError(500, "The server failed to answer.", "internal_error").response()

@@ -1,4 +1,4 @@
-"""Answers the questions of many clients in batches: what waits while one batch is computed is the next one."""
+"""Embeds the texts of many requests in batches: the requests that wait during one batch form the next one."""
 
 from __future__ import annotations
 
@@ -9,49 +9,44 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.serving.answer import Answer
-from components.serving.errors import Refusal
-from components.serving.limits import Limits
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse, ServingLimits
 from components.serving.metrics import Metrics
-from components.serving.question import Question
 from components.serving.served import Served
 
 _LOG = logging.getLogger(__name__)
 
-Outcome = Answer | Refusal
-
 
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """A question that waits, and who waits for its answer."""
+class _Waiting:
+    """A waiting request and the future of its response."""
 
-    question: Question
-    future: asyncio.Future[Answer]
+    request: EmbeddingRequest
+    future: asyncio.Future[EncodeResponse]
 
 
 class Batcher:
-    """One thread that computes; asked from an event loop.
+    """A thread that embeds batches of requests, which an event loop submits.
 
     Args:
-        served: the version that answers first; another may be put in its place at any time, and answers the next batch.
+        served: the first version; if the attribute is replaced, the new version embeds the next batch.
     """
 
-    def __init__(self, served: Served, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, served: Served, limits: ServingLimits, metrics: Metrics) -> None:
         self.served = served
         self._limits, self._metrics = limits, metrics
-        self._jobs: deque[_Job] = deque()
-        self._waiting = 0
+        self._queue: deque[_Waiting] = deque()
+        self._texts = 0
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="embed", daemon=True)
-        metrics.watch_queue(lambda: self._waiting)
+        metrics.watch_queue(lambda: self._texts)
 
     def start(self) -> None:
-        """Begin to compute."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer what waits, then end; blocks until then."""
+        """Embed the waiting requests, then end; blocks until then."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -59,84 +54,82 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Whether it computes."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def submit(self, question: Question) -> asyncio.Future[Answer]:
-        """The answer to a question, soon; whoever cancels it drops the question if it still waits.
+    def submit(self, request: EmbeddingRequest) -> asyncio.Future[EncodeResponse]:
+        """Queue a request; cancelling the future drops the request if it still waits.
 
-        The future raises `Refusal` where the version that answers does not take such questions, or fails.
+        The future raises `ApiError` if the served version does not support the request, or fails.
 
         Raises:
-            Refusal: too much waits already.
+            ApiError: the queue is full, or the server is stopping.
         """
-        job = _Job(question, asyncio.get_running_loop().create_future())
-        texts = len(question.texts)
+        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        texts = len(request.texts)
         with self._changed:
             if self._stopping:
-                raise Refusal(503, "The server is stopping.", "stopping", retry_after=1)
-            if self._waiting + texts > self._limits.queue:
-                raise Refusal(429, "The server has too much to do: try again.", "overloaded", retry_after=1)
-            self._jobs.append(job)
-            self._waiting += texts
+                raise ApiError(503, "The server is stopping.", "stopping", retry_after=1)
+            if self._texts + texts > self._limits.queue:
+                raise ApiError(429, "The server has too much to do: try again.", "overloaded", retry_after=1)
+            self._queue.append(waiting)
+            self._texts += texts
             self._changed.notify()
-        job.future.add_done_callback(lambda future: self._drop(job) if future.cancelled() else None)
-        return job.future
+        waiting.future.add_done_callback(lambda future: self._drop(waiting) if future.cancelled() else None)
+        return waiting.future
 
-    def _drop(self, job: _Job) -> None:
+    def _drop(self, waiting: _Waiting) -> None:
         self._metrics.dropped.inc()
         with self._changed:
-            if job in self._jobs:
-                self._jobs.remove(job)
-                self._waiting -= len(job.question.texts)
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+                self._texts -= len(waiting.request.texts)
 
     def _work(self) -> None:
-        while jobs := self._next():
-            served = self.served
-            outcomes = _outcomes(served, [job.question for job in jobs])
-            if answered := sum(len(one.vectors) for one in outcomes if isinstance(one, Answer)):
-                self._metrics.batches.observe(answered)
-                self._metrics.texts.inc(answered)
-            # Once for the batch: waking the event loop costs as much as an answer does.
-            jobs[0].future.get_loop().call_soon_threadsafe(_deliver, jobs, outcomes)
+        while batch := self._next():
+            results = _results(self.served, [waiting.request for waiting in batch])
+            if texts := sum(len(result.vectors) for result in results if isinstance(result, EncodeResponse)):
+                self._metrics.batches.observe(texts)
+                self._metrics.texts.inc(texts)
+            # Once per batch: waking the event loop costs as much as a response.
+            batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
 
-    def _next(self) -> list[_Job]:
-        """The jobs of the next batch, oldest first; none at the end."""
+    def _next(self) -> list[_Waiting]:
+        """The requests of the next batch, oldest first; empty when the server stops."""
         with self._changed:
-            while not self._jobs and not self._stopping:
-                self._changed.wait()
-            jobs, texts = list[_Job](), 0
-            while self._jobs and (not jobs or texts + len(self._jobs[0].question.texts) <= self._limits.batch):
-                jobs.append(self._jobs.popleft())
-                texts += len(jobs[-1].question.texts)
-            self._waiting -= texts
-            return jobs
+            self._changed.wait_for(lambda: self._queue or self._stopping)
+            batch, texts = list[_Waiting](), 0
+            while self._queue and (not batch or texts + len(self._queue[0].request.texts) <= self._limits.batch):
+                batch.append(self._queue.popleft())
+                texts += len(batch[-1].request.texts)
+            self._texts -= texts
+            return batch
 
 
-def _outcomes(served: Served, questions: Sequence[Question]) -> list[Outcome]:
-    """An answer or a refusal for each question."""
-    refusals = [served.refusal(question) for question in questions]
-    good = [question for question, refusal in zip(questions, refusals, strict=True) if refusal is None]
-    answers = iter(_answers(served, good))
-    return [next(answers) if refusal is None else refusal for refusal in refusals]
+def _results(served: Served, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse | ApiError]:
+    """A response or an error for each request."""
+    errors = [served.unsupported(request) for request in requests]
+    supported = [request for request, error in zip(requests, errors, strict=True) if error is None]
+    embedded = iter(_embed(served, supported))
+    return [next(embedded) if error is None else error for error in errors]
 
 
-def _answers(served: Served, questions: Sequence[Question]) -> list[Outcome]:
+def _embed(served: Served, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse | ApiError]:
     try:
-        return list(served.answers(questions)) if questions else []
+        return list(served.embed(requests)) if requests else []
     except Exception:
-        # What one client sent must not cost the others their answers.
-        if len(questions) > 1:
-            return [outcome for question in questions for outcome in _answers(served, [question])]
-        _LOG.exception("a question could not be answered")
-        return [Refusal(500, "The server failed to answer.", "internal_error")]
+        # A request that fails must not affect the other requests of the batch.
+        if len(requests) > 1:
+            return [result for request in requests for result in _embed(served, [request])]
+        _LOG.exception("a request failed")
+        return [ApiError(500, "The server failed to answer.", "internal_error")]
 
 
-def _deliver(jobs: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        if job.future.done():
+def _deliver(batch: Sequence[_Waiting], results: Sequence[EncodeResponse | ApiError]) -> None:
+    for waiting, result in zip(batch, results, strict=True):
+        if waiting.future.done():
             continue
-        if isinstance(outcome, Answer):
-            job.future.set_result(outcome)
+        if isinstance(result, EncodeResponse):
+            waiting.future.set_result(result)
         else:
-            job.future.set_exception(outcome)
+            waiting.future.set_exception(result)

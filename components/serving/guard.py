@@ -1,41 +1,42 @@
-"""What every request passes before it is routed: who asks, how often, how much, and the count of what came of it."""
+"""ASGI middleware around all routes: tokens, size and time limits of requests, and request metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-import math
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.serving.body import answer_and_close, read_body
-from components.serving.errors import Refusal
-from components.serving.limits import Limits
+from components.serving.messages import ApiError, ServingLimits
 from components.serving.metrics import Metrics
-from components.serving.rates import Rates
 
-_LEFT = 499
-"""The status under which requests are counted whose client did not wait."""
+_CLIENT_LEFT = 499
+"""The status in the metrics of requests whose client disconnected."""
+_LINGER_S = 2.0
+"""Seconds in which the rest of a refused request is discarded, so that a client that still sends sees the response."""
 
 
-class Guard:
-    """Refuses requests without a token, too many, too long or too slow ones; counts all.
+class RequestGuard:
+    """Refuses requests that lack a token, are too many, too long or too slow; counts all requests.
 
     Args:
-        app: gets the rest, with the body in its state.
-        tokens: whoever sends one of them is a client; without any everybody is.
-        routes: paths that are counted under their names.
-        open_routes: paths that need no token and are not counted against a client.
+        app: the application; it gets the body in the request's state.
+        tokens: valid tokens; without any, no token is required.
+        routes: paths that the metrics show; others are counted together.
+        open_routes: paths that need no token.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         tokens: Sequence[str],
-        limits: Limits,
+        limits: ServingLimits,
         metrics: Metrics,
         routes: Collection[str],
         open_routes: Collection[str],
@@ -43,7 +44,6 @@ class Guard:
         self._app, self._limits, self._metrics = app, limits, metrics
         self._tokens = [token.encode() for token in tokens]
         self._routes, self._open = routes, open_routes
-        self._rates = Rates(limits.rate, limits.burst)
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +52,7 @@ class Guard:
             return
         status, begun = 500, time.perf_counter()
 
-        async def noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -61,9 +61,9 @@ class Guard:
 
         self._active += 1
         try:
-            await self._pass(scope, receive, noted)
+            await self._handle(scope, receive, send_and_note)
         except ClientDisconnect:
-            status = _LEFT
+            status = _CLIENT_LEFT
         finally:
             self._active -= 1
             route = scope["path"] if scope["path"] in self._routes else "other"
@@ -71,41 +71,80 @@ class Guard:
             if scope["method"] == "POST" and status == 200:
                 self._metrics.seconds.observe(time.perf_counter() - begun)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal, body = self._refusal(scope), b""
-        if refusal is None:
-            try:
-                body = await read_body(scope, receive, self._limits)
-            except Refusal as unread:
-                refusal = unread
-        if refusal is None:
-            scope.setdefault("state", {})["body"] = body
-            await self._app(scope, receive, send)
-        elif refusal.close:
-            await answer_and_close(refusal.response(), scope, receive, send)
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check(scope)
+            scope.setdefault("state", {})["body"] = await _read_body(scope, receive, self._limits)
+        except ApiError as error:
+            if error.close:
+                await _respond_and_close(error.response(), scope, receive, send)
+            else:
+                await error.response()(scope, receive, send)
         else:
-            await refusal.response()(scope, receive, send)
+            await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _check(self, scope: Scope) -> None:
         if scope["path"] in self._open:
-            return None
+            return
         if self._active > self._limits.requests:
-            return Refusal(429, "The server has too many requests: try again.", "overloaded", retry_after=1)
-        number = self._token(scope)
-        client = f"token {number}" if number is not None else str((scope.get("client") or ("unknown",))[0])
-        wait = self._rates.wait(client)
-        if wait:
-            told = f"You may send {self._limits.rate:g} requests a second: wait."
-            return Refusal(429, told, "rate_limit_exceeded", retry_after=math.ceil(wait))
-        if self._tokens and number is None:
-            return Refusal(401, "Send a valid token as 'Authorization: Bearer <token>'.", "invalid_api_key")
-        return None
+            raise ApiError(429, "The server has too many requests: try again.", "overloaded", retry_after=1)
+        if self._tokens and not self._has_token(scope):
+            raise ApiError(401, "Send a valid token as 'Authorization: Bearer <token>'.", "invalid_api_key")
 
-    def _token(self, scope: Scope) -> int | None:
-        """Which of the tokens a request carries, compared in a time that tells nothing of them."""
-        sent = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, given = sent.partition(b" ")
-        if scheme.lower() != b"bearer":
-            return None
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether a request has a valid token, compared in constant time."""
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, given = header.partition(b" ")
         equal = [hmac.compare_digest(given.strip(), token) for token in self._tokens]
-        return equal.index(True) if any(equal) else None
+        return scheme.lower() == b"bearer" and any(equal)
+
+
+async def _read_body(scope: Scope, receive: Receive, limits: ServingLimits) -> bytes:
+    """The body of a request.
+
+    Raises:
+        ApiError: it is too long or too slow; its rest is not read.
+        ClientDisconnect: the client disconnected.
+    """
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    # uvicorn has checked that it is a number.
+    if int(declared) > limits.body:
+        raise _too_long(limits)
+    parts, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(limits.body_s):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limits.body:
+                    raise _too_long(limits)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        reason = f"The body was not received within {limits.body_s:g} seconds."
+        raise ApiError(408, reason, "timeout", close=True) from None
+
+
+def _too_long(limits: ServingLimits) -> ApiError:
+    return ApiError(413, f"The body has more than {limits.body} bytes.", "body_too_long", close=True)
+
+
+async def _respond_and_close(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a response, and keep the connection until the client has received it or `_LINGER_S` is over."""
+
+    async def send_open(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "more_body": True}
+        await send(message)
+
+    await response(scope, receive, send_open)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_S):
+            while (message := await receive())["type"] != "http.disconnect":
+                if not message.get("more_body", False):
+                    break
+    await send({"type": "http.response.body", "body": b""})

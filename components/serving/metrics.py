@@ -1,4 +1,4 @@
-"""What the server tells Prometheus."""
+"""Metrics of the server for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,52 +13,35 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counters of one server, in a registry of its own."""
+    """Counters of one server, in a separate registry."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "cliptune_requests", "Requests by route and status.", ("route", "status"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "cliptune_request_seconds",
-            "Seconds from a request's head to the end of its answer, of texts that were embedded.",
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.batches = Histogram(
-            "cliptune_batch_texts", "Texts that were computed together.", buckets=_TEXTS, registry=self.registry
-        )
-        self.texts = Counter("cliptune_texts", "Texts that were answered.", registry=self.registry)
-        self.dropped = Counter(
-            "cliptune_dropped_requests", "Requests whose client left before its answer.", registry=self.registry
-        )
-        self.queue = Gauge("cliptune_queue_texts", "Texts that wait.", registry=self.registry)
+        self.registry = own = CollectorRegistry()
+        route_status, model = ("route", "status"), ("model", "sha256", "image_tower_sha256")
+        seconds = "Seconds from a request's head to the end of its response, for embedded texts."
+        dropped = "Requests whose client disconnected before the response."
+        refused = "1 while the alias points at a version that is not served."
+        self.requests = Counter("cliptune_requests", "Requests by route and status.", route_status, registry=own)
+        self.seconds = Histogram("cliptune_request_seconds", seconds, buckets=_SECONDS, registry=own)
+        self.batches = Histogram("cliptune_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=own)
+        self.texts = Counter("cliptune_texts", "Embedded texts.", registry=own)
+        self.dropped = Counter("cliptune_dropped_requests", dropped, registry=own)
+        self.queue = Gauge("cliptune_queue_texts", "Waiting texts.", registry=own)
         self.failures = Counter(
-            "cliptune_model_load_failures",
-            "New versions that were not taken, by reason.",
-            ("reason",),
-            registry=self.registry,
+            "cliptune_model_load_failures", "New versions that were not served, by reason.", ("reason",), registry=own
         )
-        self.refused = Gauge(
-            "cliptune_model_refused", "1 while the alias points at a version that is not taken.", registry=self.registry
-        )
-        self._model = Gauge(
-            "cliptune_model_info",
-            "The version that answers.",
-            ("model", "sha256", "image_tower_sha256"),
-            registry=self.registry,
-        )
+        self.refused = Gauge("cliptune_model_refused", refused, registry=own)
+        self._model = Gauge("cliptune_model_info", "The served version.", model, registry=own)
 
     def serves(self, served: Served) -> None:
-        """Tell which version answers from now on."""
+        """Set the served version."""
         self._model.clear()
         self._model.labels(served.id, served.sha256, served.image_tower_sha256).set(1)
 
     def watch_queue(self, waiting: Callable[[], float]) -> None:
-        """Ask for the queue's length whenever somebody looks."""
+        """Read the queue's length whenever the metrics are read."""
         self.queue.set_function(waiting)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""A loaded version of a model: embeds texts and counts their tokens."""
+"""Loads the encoder or registered version to serve; a loaded version embeds texts and counts their tokens."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, Tokens
 from components.registry.encoder_lookup import find_encoder
 from components.registry.encoder_names import ALIAS
-from components.serving.alias import Alias
-from components.serving.answer import Answer
-from components.serving.errors import Refusal
-from components.serving.question import Question
+from components.registry.model import find_alias
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse
+from components.tracking import explained, make_client, nothing_tracked
 
 _MOST_WORDS = 100_000
-"""Words that a tokenizer may remember: a tenth of a second is needed for as many again."""
+"""Words in a tokenizer's cache; tokenizing as many again takes a tenth of a second."""
 _PROBE = ["a dog", "two cats sleep on a red sofa beside the window"]
 
 
-class Embedded(NamedTuple):
-    """A text's unit vector `[dim]` and how many tokens it has."""
+class TextVector(NamedTuple):
+    """A text's unit vector `[dim]` and its number of tokens."""
 
     vector: npt.NDArray[np.float32]
     tokens: int
 
 
 class CountingTokenizer:
-    """A tokenizer that remembers how long the texts were that it was asked about last, so that none is read twice."""
+    """A tokenizer that stores the lengths of the last texts, so that they are not computed twice."""
 
     def __init__(self, inner: Tokenizer) -> None:
         self._inner = inner
@@ -56,23 +55,23 @@ class CountingTokenizer:
         self._inner.save(folder)
 
     def forget(self) -> None:
-        """Drop words where clients sent too many different ones."""
+        """Empty the cache of words if clients sent too many different ones."""
         if isinstance(self._inner, ClipTokenizer):
             self._inner.forget(_MOST_WORDS)
 
 
 @dataclass(frozen=True)
 class Served:
-    """A version of a model. One thread at a time may ask it.
+    """A loaded version of a model; not thread-safe.
 
     Attributes:
-        id: what answers call it: `text-encoder/3`, or an encoder's name.
-        names: what clients may call it.
+        id: its name in responses: `text-encoder/3`, or an encoder's name.
+        names: its names in requests.
         sha256: hash of its weights.
         image_tower_sha256: hash of the image tower that its vectors fit.
-        dim: numbers of a vector.
-        embed_new: unit vectors `[texts, dim]` and tokens `[texts]` of texts.
-        cache: vectors of the texts that were asked about last, if any are kept.
+        dim: length of a vector.
+        embed_new: texts to unit vectors `[texts, dim]` and numbers of tokens `[texts]`.
+        cache: vectors of recent texts, None without a cache.
     """
 
     id: str
@@ -81,72 +80,83 @@ class Served:
     image_tower_sha256: str
     dim: int
     embed_new: Callable[[list[str]], tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]
-    cache: LRUCache[str, Embedded] | None
+    cache: LRUCache[str, TextVector] | None
 
-    def refusal(self, question: Question) -> Refusal | None:
-        """Why this version cannot answer a question that has passed all limits, if it cannot."""
-        if question.model is not None and question.model not in self.names:
-            told = f"The model '{question.model[:100]}' is not served: GET /v1/models lists what is."
-            return Refusal(404, told, "model_not_found", "model")
-        if question.dimensions is not None and question.dimensions != self.dim:
-            told = f"'dimensions' must be {self.dim}, or left out."
-            return Refusal(400, told, "invalid_value", "dimensions")
+    def unsupported(self, request: EmbeddingRequest) -> ApiError | None:
+        """The reason why this version does not support a request, None if it does."""
+        if request.model is not None and request.model not in self.names:
+            message = f"The model '{request.model[:100]}' is not served: GET /v1/models lists the names."
+            return ApiError(404, message, "model_not_found", "model")
+        if request.dimensions is not None and request.dimensions != self.dim:
+            message = f"'dimensions' must be {self.dim}, or left out."
+            return ApiError(400, message, "invalid_value", "dimensions")
         return None
 
-    def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """What it says of the texts of several requests; each different text is computed once."""
-        found = self._embed([text for question in questions for text in question.texts])
-        return [
-            Answer(self.id, [found[text].vector for text in one.texts], sum(found[text].tokens for text in one.texts))
-            for one in questions
-        ]
+    def embed(self, requests: Sequence[EmbeddingRequest]) -> list[EncodeResponse]:
+        """Responses to several requests; equal texts are embedded once."""
+        embedded = self._embed([text for request in requests for text in request.texts])
+        responses = []
+        for request in requests:
+            texts = [embedded[text] for text in request.texts]
+            vectors, tokens = [text.vector for text in texts], sum(text.tokens for text in texts)
+            responses.append(EncodeResponse(self.id, vectors, tokens))
+        return responses
 
-    def _embed(self, texts: Sequence[str]) -> dict[str, Embedded]:
-        different = dict.fromkeys(texts)
-        kept = {} if self.cache is None else {text: self.cache[text] for text in different if text in self.cache}
-        new = [text for text in different if text not in kept]
+    def _embed(self, texts: Sequence[str]) -> dict[str, TextVector]:
+        unique = dict.fromkeys(texts)
+        cached = {} if self.cache is None else {text: self.cache[text] for text in unique if text in self.cache}
+        new = [text for text in unique if text not in cached]
         if not new:
-            return kept
+            return cached
         vectors, counts = self.embed_new(new)
-        # A copy of each row, or one text in the cache would keep the vectors of its whole batch.
-        made = {text: Embedded(vectors[row].copy(), int(counts[row])) for row, text in enumerate(new)}
+        # A copy of each row, or one cached text would keep the vectors of its whole batch in memory.
+        embedded = {text: TextVector(vectors[row].copy(), int(counts[row])) for row, text in enumerate(new)}
         if self.cache is not None:
-            self.cache.update(made)
-        return kept | made
+            self.cache.update(embedded)
+        return cached | embedded
 
 
-def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Served:
-    """Load an encoder and try it.
+@dataclass(frozen=True)
+class Alias:
+    """A registered model and one of its aliases, such as `text-encoder` and `champion`."""
 
-    Args:
-        name: see `cliptune evaluate --encoder`.
-        also: other names that clients may call it by.
-        cache: texts whose vectors are kept.
+    model: str
+    alias: str
+
+    @staticmethod
+    def of(name: str) -> Alias | None:
+        """The alias in an encoder's name, None if it has another form."""
+        matched = ALIAS.match(name)
+        return Alias(matched["model"], matched["alias"]) if matched and matched["alias"] else None
+
+    @explained()
+    def version(self) -> str | None:
+        """The version that it points at, None if it does not exist."""
+        version = None if nothing_tracked() else find_alias(make_client(), self.model, self.alias)
+        return None if version is None else str(version.version)
+
+
+def load_first(name: str, cache: int) -> Served:
+    """The version to serve when the server starts.
 
     Raises:
-        InputError: it cannot be loaded, has no image tower, or gives vectors that are none.
+        InputError: there is no such encoder.
     """
-    found = find_encoder(name)
-    if not isinstance(found.encoder, Encoder):
-        raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
-    vectors = found.encoder.embed_texts(_PROBE)
-    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
-        raise InputError(f"{name} does not give unit vectors: train it again")
-    # A folder's path is nobody's business but this machine's.
-    called = name if name in also else found.name
-    return Served(
-        id=called,
-        names=also | {called},
-        sha256=found.sha256,
-        image_tower_sha256=found.image_tower_sha256 or "",
-        dim=vectors.shape[1],
-        embed_new=_embedder(found.encoder),
-        cache=LRUCache(cache) if cache else None,
-    )
+    alias = Alias.of(name)
+    if alias is not None:
+        version = alias.version()
+        if version is None:
+            raise InputError(f"{alias.model} has no alias '{alias.alias}': `cliptune history` lists the promotions")
+        return load_version(alias, version, cache)
+    registered = ALIAS.match(name)
+    if registered is None:
+        return load(name, cache=cache)
+    model, version = registered["model"], registered["version"]
+    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache)
 
 
 def load_version(alias: Alias, version: str, cache: int) -> Served:
-    """A version of a registered model, which answers to the names of its alias too.
+    """A version of a registered model, which also has the names of its alias.
 
     Raises:
         InputError: it cannot be loaded.
@@ -155,23 +165,35 @@ def load_version(alias: Alias, version: str, cache: int) -> Served:
     return load(name, frozenset({name, alias.model, f"{alias.model}@{alias.alias}"}), cache)
 
 
-def load_first(name: str, cache: int) -> Served:
-    """The encoder that a server starts with.
+def load(name: str, also: frozenset[str] = frozenset(), cache: int = 0) -> Served:
+    """Load an encoder and embed two texts as a test.
+
+    Args:
+        name: see `cliptune evaluate --encoder`.
+        also: further names in requests.
+        cache: number of texts whose vectors are cached.
 
     Raises:
-        InputError: there is none behind `name`.
+        InputError: it cannot be loaded, has no image tower, or does not give unit vectors.
     """
-    alias = Alias.of(name)
-    if alias is not None:
-        version = alias.version()
-        if version is None:
-            raise alias.missing()
-        return load_version(alias, version, cache)
-    registered = ALIAS.match(name)
-    if registered is None:
-        return load(name, cache=cache)
-    model, version = registered["model"], registered["version"]
-    return load(f"{model}/{version}", frozenset({model, f"{model}/{version}"}), cache)
+    under_test = find_encoder(name)
+    encoder = under_test.encoder
+    if not isinstance(encoder, Encoder):
+        raise InputError(f"--encoder '{name}' has no image tower that its vectors fit: give an image-text encoder")
+    vectors = encoder.embed_texts(_PROBE)
+    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+        raise InputError(f"{name} does not give unit vectors: train it again")
+    # Clients must not see the path of a folder on this machine.
+    public_name = name if name in also else under_test.name
+    return Served(
+        id=public_name,
+        names=also | {public_name},
+        sha256=under_test.sha256,
+        image_tower_sha256=under_test.image_tower_sha256 or "",
+        dim=vectors.shape[1],
+        embed_new=_embedder(encoder),
+        cache=LRUCache(cache) if cache else None,
+    )
 
 
 def _embedder(

@@ -1,43 +1,41 @@
-"""Runs the server until it is told to stop."""
+"""Runs the server until SIGTERM or SIGINT, with time limits for slow connections."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from components.serving.alias import Alias
 from components.serving.app import make_app
 from components.serving.batches import Batcher
-from components.serving.limits import Limits
+from components.serving.messages import ServingLimits
 from components.serving.metrics import Metrics
-from components.serving.protocol import timed
-from components.serving.served import load_first, load_version
+from components.serving.served import Alias, load_first, load_version
 from components.serving.watch import Watch
 
 _LOG = logging.getLogger(__name__)
 _KEEP_ALIVE_S = 65
-"""Seconds that a connection may rest; proxies reuse theirs for 60, and must not meet one that is just being closed."""
+"""Seconds that a connection may be idle: more than the 60 seconds for which proxies reuse theirs."""
 
 
 def serve(
-    encoder: str, place: socket.socket, tokens: list[str], limits: Limits, *, any_tower: bool, every: float
+    encoder: str, place: socket.socket, tokens: list[str], limits: ServingLimits, *, any_tower: bool, every: float
 ) -> None:
     """Load an encoder and answer until SIGTERM or SIGINT.
 
     Args:
-        encoder: see `cliptune evaluate --encoder`; where it is an alias, what the alias points at is served.
-        place: where to listen, bound already.
+        encoder: see `cliptune evaluate --encoder`; of an alias the current version is served.
+        place: a bound socket.
         any_tower: whether a new version may have another image tower.
-        every: seconds between looks at the alias.
+        every: seconds between two checks of the alias.
 
     Raises:
         InputError: the encoder cannot be loaded.
@@ -59,13 +57,13 @@ def serve(
         host, port = place.getsockname()[:2]
         _LOG.info("%s answers on http://%s:%s", served.id, f"[{host}]" if ":" in host else host, port)
         stack.callback(_LOG.info, "stopped")
-        # uvicorn raises the signal that stopped it once more; the default would make an orderly stop a failure.
+        # uvicorn raises the signal that stopped it again, which by default ends the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        uvicorn.Server(uvicorn_config(app, limits, os.environ)).run(sockets=[place])
+        uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[place])
 
 
-def uvicorn_config(app: Starlette, limits: Limits, environment: Mapping[str, str]) -> uvicorn.Config:
-    """How uvicorn runs the application."""
+def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:
+    """The configuration of uvicorn."""
     return uvicorn.Config(
         app,
         http=timed(limits.headers_s),
@@ -74,14 +72,70 @@ def uvicorn_config(app: Starlette, limits: Limits, environment: Mapping[str, str
         log_config=None,
         access_log=False,
         server_header=False,
-        # Who may say that a request comes from elsewhere: uvicorn's default would believe everybody on this machine.
-        proxy_headers="FORWARDED_ALLOW_IPS" in environment,
+        proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(limits.stop_s),
     )
 
 
+def timed(seconds: float) -> type[H11Protocol]:
+    """uvicorn's protocol with a time limit for a client to send a request's head and to receive a response.
+
+    uvicorn itself only limits the time between two requests, until the first byte of the second.
+    """
+
+    class TimedProtocol(H11Protocol):
+        _head: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._time_head()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._time_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            for timer in (self._head, self._stuck):
+                if timer is not None:
+                    timer.cancel()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stuck = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._stuck is not None:
+                self._stuck.cancel()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._abort_if_closing()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self._abort_if_closing()
+
+        def _abort_if_closing(self) -> None:
+            """A transport closes after all data is sent, which a client can delay forever."""
+            if self.transport.is_closing():
+                self.loop.call_later(seconds, self.transport.abort)
+
+        def _time_head(self) -> None:
+            idle = self.cycle is None or self.cycle.response_complete
+            if idle and self._head is None:
+                self._head = self.loop.call_later(seconds, self.transport.abort)
+            elif not idle and self._head is not None:
+                self._head.cancel()
+                self._head = None
+
+    return TimedProtocol
+
+
 def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for chatty in ("mlflow", "alembic", "uvicorn", "httpx"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for library in ("mlflow", "alembic", "uvicorn", "httpx"):
+        logging.getLogger(library).setLevel(logging.WARNING)

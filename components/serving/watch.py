@@ -1,4 +1,4 @@
-"""Takes up a new version of a registered model while the old one answers."""
+"""Loads a new version of a registered model while the old one is served."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from components.tracking import reason_of
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 300.0
-"""Seconds after which a version that could not be loaded is tried again, at most."""
+"""Longest wait in seconds before loading a failed version again."""
 
 
 class Watch:
-    """A thread that looks where an alias points, loads a new version and gives it to the batcher.
+    """A thread that checks an alias, loads a new version and passes it to the batcher.
 
     Args:
-        version: the version that an alias points at; raises where it cannot be asked.
+        version: returns the version of the alias; raises if the registry is unavailable.
         load: loads a version.
         batcher: serves the version that was loaded last.
-        any_tower: whether versions with another image tower are taken too.
-        every: seconds between looks.
+        any_tower: whether versions with another image tower are served too.
+        every: seconds between two checks.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         self.problem = ""
-        """Why the version that the alias points at does not answer, if it does not; anybody may read it."""
+        """The reason why the version of the alias is not served, empty if it is; shown to all clients."""
         self._seen, self._why = self._current(), ""
-        """The version that was looked at last, and why it does not answer."""
+        """The version of the last check, and the reason why it is not served."""
         self._again_at, self._failures = float("inf"), 0
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; what is being loaded is not waited for."""
+        """Stop checking, without waiting for a version that is being loaded."""
         self._stop.set()
 
     def _work(self) -> None:
@@ -62,50 +62,50 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        """Take up the version that the alias points at, if it is another; whatever fails, the old one goes on."""
+        """Serve the version of the alias if it has changed; after any failure the old version remains."""
         try:
             version = self._version()
         except Exception as error:
-            self._tell("the registry does not answer", error)
+            self._report("the registry does not answer", error)
             return
         if version is None:
-            self._tell("the alias is gone")
+            self._report("the alias is gone")
             return
         if version == self._current():
             self._seen, self._why = version, ""
         elif version != self._seen or self._clock() >= self._again_at:
             self._failures = self._failures + 1 if version == self._seen else 0
             self._seen, self._again_at = version, float("inf")
-            self._why = self._take(version)
-        self._tell(self._why)
+            self._why = self._switch(version)
+        self._report(self._why)
 
-    def _take(self, version: str) -> str:
-        """Have a version answer; returns why it does not, if it does not."""
+    def _switch(self, version: str) -> str:
+        """Serve a version; returns the reason if that failed."""
         old = self._batcher.served
         try:
             new = self._load(version)
         except Exception as error:
             self._again_at = self._clock() + min(_LONGEST_WAIT_S, self._every * 2.0 ** min(self._failures, 20))
             self._metrics.failures.labels("failed").inc()
-            why = f"version {version} cannot be loaded: {old.id} goes on"
-            self._tell(why, error)
+            why = f"version {version} cannot be loaded: {old.id} remains"
+            self._report(why, error)
             return why
         if new.image_tower_sha256 != old.image_tower_sha256 and not self._any_tower:
             self._metrics.failures.labels("image_tower").inc()
             return (
-                f"{new.id} has another image tower, whose vectors an index of the old one does not fit: {old.id} goes "
-                "on; embed the images again and start the server anew"
+                f"{new.id} has another image tower, so its vectors do not fit an index of {old.id}, which remains: "
+                "embed the images again and restart the server"
             )
         self._batcher.served = new
         self._metrics.serves(new)
-        _LOG.info("%s answers instead of %s", new.id, old.id)
+        _LOG.info("%s replaces %s", new.id, old.id)
         return ""
 
     def _current(self) -> str:
         return self._batcher.served.id.rpartition("/")[2]
 
-    def _tell(self, problem: str, error: Exception | None = None) -> None:
-        """Say what is wrong, once however long it lasts, and that it is over."""
+    def _report(self, problem: str, error: Exception | None = None) -> None:
+        """Log a problem once when it begins, and once when it ends."""
         if problem == self.problem:
             return
         self.problem = problem
@@ -113,4 +113,4 @@ class Watch:
         if problem:
             _LOG.warning("%s%s", problem, f" ({reason_of(error)})" if error else "")
         else:
-            _LOG.info("%s is what the alias points at", self._batcher.served.id)
+            _LOG.info("%s is the version of the alias", self._batcher.served.id)

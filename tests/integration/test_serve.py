@@ -84,7 +84,7 @@ def _served(registry: Registry, folder: Path, token: str, *options: str) -> Iter
 def address(registry: Registry, tmp_path: Path) -> Iterator[str]:
     """A server of the first version, with a token."""
     point("champion", "1")
-    with _served(registry, tmp_path / "elsewhere", TOKEN, "--rate", "0") as (found, _):
+    with _served(registry, tmp_path / "elsewhere", TOKEN) as (found, _):
         yield found
 
 
@@ -180,7 +180,7 @@ def _check_registry_without_alias(client: openai.OpenAI, address: str, registry:
 
 def test_overload_then_an_orderly_end(registry: Registry, tmp_path: Path) -> None:
     point("champion", "2")
-    options = ("--rate", "0", "--queue", "128", "--texts", "16", "--batch", "16", "--cache", "0")
+    options = ("--queue", "128", "--texts", "16", "--batch", "16", "--cache", "0")
     with _served(registry, tmp_path / "elsewhere", "", *options) as (address, process):
         _check_overload(address, registry, tmp_path)
         _check_sigterm(address, registry, process)

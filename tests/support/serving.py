@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from components.serving.address import bind
-from components.serving.limits import Limits
+from components.serving.messages import ServingLimits
 from components.serving.served import Served
 from components.serving.server import uvicorn_config
 
@@ -62,10 +62,10 @@ def stub_served(stub: Stub, version: int = 1, tower: str = "tower") -> Served:
 
 
 @contextmanager
-def live(app: Starlette, limits: Limits) -> Iterator[int]:
+def live(app: Starlette, limits: ServingLimits) -> Iterator[int]:
     """The application behind real sockets, as `cliptune serve` runs it; yields its port."""
     with bind("127.0.0.1", 0) as place:
-        server = uvicorn.Server(uvicorn_config(app, limits, {}))
+        server = uvicorn.Server(uvicorn_config(app, limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()
         try:

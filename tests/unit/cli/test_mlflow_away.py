@@ -14,8 +14,7 @@ from components.registry.champion import rollback
 from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links
 from components.registry.promotion import promote
-from components.serving.alias import Alias
-from components.serving.served import load_first
+from components.serving.served import Alias, load_first
 from components.sweeping.moved_aliases import sweep_aliases
 from components.sweeping.tracked_runs import sweep_runs
 from components.tracking import tracked_run

@@ -9,23 +9,23 @@ from starlette.applications import Starlette
 
 from components.serving.app import make_app
 from components.serving.batches import Batcher
-from components.serving.limits import Limits
+from components.serving.messages import ServingLimits
 from components.serving.metrics import Metrics
 from tests.support.serving import Stub, stub_served
 
 
 @pytest.fixture
 def stub() -> Stub:
-    """Answers for the version that the application serves."""
+    """The encoder of the served version."""
     return Stub()
 
 
 @pytest.fixture
 def app_of(stub: Stub) -> Callable[..., Starlette]:
-    """Makes an application with the limits and tokens given."""
+    """Creates an application with limits and tokens."""
 
-    def make(limits: Limits | None = None, tokens: Sequence[str] = (), problem: str = "") -> Starlette:
-        limits, metrics = limits or Limits(rate=0), Metrics()
+    def make(limits: ServingLimits | None = None, tokens: Sequence[str] = (), problem: str = "") -> Starlette:
+        limits, metrics = limits or ServingLimits(), Metrics()
         served = stub_served(stub)
         metrics.serves(served)
         return make_app(Batcher(served, limits, metrics), limits, metrics, tokens, lambda: problem)

@@ -1,8 +1,7 @@
-"""The routes, asked as clients ask them."""
+"""The routes of the server."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,13 +9,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from tests.support.serving import Stub, vector_of
+from tests.support.serving import vector_of
 
 
 @pytest.fixture
 def client(app_of: Callable[..., Starlette]) -> Iterator[TestClient]:
-    with TestClient(app_of()) as found:
-        yield found
+    with TestClient(app_of()) as client:
+        yield client
 
 
 def test_embeddings(client: TestClient) -> None:
@@ -44,16 +43,13 @@ def test_models(client: TestClient) -> None:
     assert all(model["object"] == "model" for model in models["data"])
 
 
-@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
-def test_health(path: str, client: TestClient) -> None:
-    answer = client.get(path)
-    told = {"live": True, "ready": True, "model": "text-encoder/1", "image_tower_sha256": "tower", "problem": None}
-    assert (answer.status_code, answer.json()) == (200, told)
-
-
-def test_health_tells_the_problem_and_stays_ready(app_of: Callable[..., Starlette]) -> None:
-    with TestClient(app_of(problem="version 2 cannot be loaded")) as client:
-        answer = client.get("/health/ready")
+def test_health(client: TestClient, app_of: Callable[..., Starlette]) -> None:
+    healthy = {"live": True, "ready": True, "model": "text-encoder/1", "image_tower_sha256": "tower", "problem": None}
+    for path in ("/health", "/health/live", "/health/ready"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()) == (200, healthy)
+    with TestClient(app_of(problem="version 2 cannot be loaded")) as other:
+        answer = other.get("/health/ready")
     assert (answer.status_code, answer.json()["problem"]) == (200, "version 2 cannot be loaded")
 
 
@@ -63,9 +59,9 @@ def test_health_of_a_worker_that_ended(app_of: Callable[..., Starlette]) -> None
     assert (answer.status_code, answer.json()["live"]) == (503, False)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_unknown_paths_and_methods(client: TestClient) -> None:
+    error = {"message": "There is nothing here.", "type": "invalid_request_error", "param": None, "code": "not_found"}
+    for path in (
         "/",
         "/v1",
         "/v1/embeddings/",
@@ -77,16 +73,9 @@ def test_health_of_a_worker_that_ended(app_of: Callable[..., Starlette]) -> None
         "//etc/passwd",
         "/v1/embeddings%00",
         "/\u202e<b>",
-    ],
-)
-def test_paths_that_are_none(path: str, client: TestClient) -> None:
-    answer = client.get(path, follow_redirects=False)
-    assert answer.status_code == 404
-    error = {"message": "There is nothing here.", "type": "invalid_request_error", "param": None, "code": "not_found"}
-    assert answer.json() == {"error": error}
-
-
-def test_a_method_that_is_none(client: TestClient) -> None:
+    ):
+        answer = client.get(path, follow_redirects=False)
+        assert (answer.status_code, answer.json()) == (404, {"error": error}), path
     for answer in (client.get("/v1/embeddings"), client.delete("/health"), client.post("/metrics")):
         assert (answer.status_code, answer.json()["error"]["code"]) == (405, "not_found")
 
@@ -115,13 +104,3 @@ def test_metrics(client: TestClient) -> None:
         'cliptune_model_info{image_tower_sha256="tower",model="text-encoder/1",sha256="sha1"} 1.0',
     ):
         assert line in answer.text.splitlines()
-
-
-def test_the_answer_is_the_same_in_both_encodings(client: TestClient, stub: Stub) -> None:
-    bodies = [
-        client.post("/v1/embeddings", content=json.dumps({"input": "a", "encoding_format": form})).json()
-        for form in ("float", "base64")
-    ]
-    assert isinstance(bodies[0]["data"][0]["embedding"], list)
-    assert isinstance(bodies[1]["data"][0]["embedding"], str)
-    assert stub.asked == [["a"], ["a"]]

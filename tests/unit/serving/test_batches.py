@@ -1,4 +1,4 @@
-"""Questions are answered together, each with its own answer, and none is lost."""
+"""Requests are embedded together, each gets its own response, and none is lost."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.serving.answer import Answer
 from components.serving.batches import Batcher
-from components.serving.errors import Refusal
-from components.serving.limits import Limits
+from components.serving.messages import ApiError, EmbeddingRequest, EncodeResponse, ServingLimits
 from components.serving.metrics import Metrics
-from components.serving.question import Question
 from tests.support.serving import Stub, stub_served, vector_of, wait_until
 
-LIMITS = Limits(texts=4, batch=4, queue=6)
+LIMITS = ServingLimits(texts=4, batch=4, queue=6)
 
 
-def _asked(*texts: str, model: str | None = None) -> Question:
-    return Question(input=list(texts), model=model)
+def _request(*texts: str, model: str | None = None) -> EmbeddingRequest:
+    return EmbeddingRequest(input=list(texts), model=model)
 
 
-def _run(stub: Stub, work: Callable[[Batcher], Awaitable[None]], limits: Limits = LIMITS) -> Metrics:
+def _run(stub: Stub, work: Callable[[Batcher], Awaitable[None]], limits: ServingLimits = LIMITS) -> Metrics:
     """Do something with a batcher, then stop it."""
     metrics = Metrics()
 
@@ -42,15 +39,15 @@ def _run(stub: Stub, work: Callable[[Batcher], Awaitable[None]], limits: Limits 
     return metrics
 
 
-async def _hold(stub: Stub, batcher: Batcher) -> asyncio.Future[Answer]:
+async def _hold(stub: Stub, batcher: Batcher) -> asyncio.Future[EncodeResponse]:
     """Keep the worker busy with one text, so that what comes next waits."""
     stub.go.clear()
-    first = batcher.submit(_asked("first"))
+    first = batcher.submit(_request("first"))
     await asyncio.to_thread(wait_until, stub.busy.is_set)
     return first
 
 
-def _check(answer: Answer, *texts: str) -> None:
+def _check(answer: EncodeResponse, *texts: str) -> None:
     np.testing.assert_array_equal(np.stack(answer.vectors), np.stack([vector_of(text) for text in texts]))
     assert answer.tokens == sum(len(text.split()) for text in texts)
 
@@ -58,7 +55,7 @@ def _check(answer: Answer, *texts: str) -> None:
 def test_what_waits_is_one_batch_and_each_has_its_own_answer(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
-        waiting = [batcher.submit(_asked(*texts)) for texts in (["a b", "c"], ["d"], ["c"], ["e"])]
+        waiting = [batcher.submit(_request(*texts)) for texts in (["a b", "c"], ["d"], ["c"], ["e"])]
         stub.go.set()
         _check(await first, "first")
         for texts, answer in zip((["a b", "c"], ["d"], ["c"], ["e"]), waiting, strict=True):
@@ -72,19 +69,12 @@ def test_what_waits_is_one_batch_and_each_has_its_own_answer(stub: Stub) -> None
     assert metrics.registry.get_sample_value("cliptune_batch_texts_count") == 3
 
 
-def test_an_idle_worker_does_not_wait_for_more(stub: Stub) -> None:
+def test_an_idle_worker_does_not_wait_and_a_large_request_is_one_batch(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         for text in "abc":
-            _check(await batcher.submit(_asked(text)), text)
-        assert stub.asked == [["a"], ["b"], ["c"]]
-
-    _run(stub, work)
-
-
-def test_a_request_larger_than_a_batch_is_one(stub: Stub) -> None:
-    async def work(batcher: Batcher) -> None:
-        _check(await batcher.submit(_asked(*"abcd")), *"abcd")
-        assert stub.asked == [list("abcd")]
+            _check(await batcher.submit(_request(text)), text)
+        _check(await batcher.submit(_request(*"defg")), *"defg")
+        assert stub.asked == [["a"], ["b"], ["c"], list("defg")]
 
     _run(stub, work, replace(LIMITS, batch=2))
 
@@ -92,12 +82,12 @@ def test_a_request_larger_than_a_batch_is_one(stub: Stub) -> None:
 def test_more_than_the_queue_holds_is_refused_and_the_rest_answered(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
-        waiting = [batcher.submit(_asked(*"abcd")), batcher.submit(_asked("e"))]
+        waiting = [batcher.submit(_request(*"abcd")), batcher.submit(_request("e"))]
         assert batcher._metrics.registry.get_sample_value("cliptune_queue_texts") == 5
-        with pytest.raises(Refusal) as caught:
-            batcher.submit(_asked("f", "g"))
+        with pytest.raises(ApiError) as caught:
+            batcher.submit(_request("f", "g"))
         assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "overloaded", 1)
-        waiting.append(batcher.submit(_asked("h")))
+        waiting.append(batcher.submit(_request("h")))
         stub.go.set()
         _check(await first, "first")
         for texts, answer in zip(("abcd", "e", "h"), waiting, strict=True):
@@ -109,10 +99,10 @@ def test_more_than_the_queue_holds_is_refused_and_the_rest_answered(stub: Stub) 
 def test_who_leaves_is_not_computed_for_and_makes_room(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
-        gone, stays = batcher.submit(_asked(*"abcd")), batcher.submit(_asked("e"))
+        gone, stays = batcher.submit(_request(*"abcd")), batcher.submit(_request("e"))
         gone.cancel()
         await asyncio.sleep(0)
-        more = batcher.submit(_asked(*"fghi"))
+        more = batcher.submit(_request(*"fghi"))
         stub.go.set()
         await first
         _check(await stays, "e")
@@ -126,7 +116,7 @@ def test_who_leaves_while_it_is_computed_costs_nobody_else_anything(stub: Stub) 
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
         first.cancel()
-        stays = batcher.submit(_asked("a"))
+        stays = batcher.submit(_request("a"))
         stub.go.set()
         _check(await stays, "a")
 
@@ -136,14 +126,14 @@ def test_who_leaves_while_it_is_computed_costs_nobody_else_anything(stub: Stub) 
 def test_a_text_that_fails_costs_only_its_own_request(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         await _hold(stub, batcher)
-        good, bad, other = (batcher.submit(_asked(text)) for text in ("a", "fail", "b"))
+        good, bad, other = (batcher.submit(_request(text)) for text in ("a", "fail", "b"))
         stub.go.set()
         _check(await good, "a")
         _check(await other, "b")
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(ApiError) as caught:
             await bad
         assert (caught.value.status, caught.value.code) == (500, "internal_error")
-        _check(await batcher.submit(_asked("c")), "c")
+        _check(await batcher.submit(_request("c")), "c")
 
     _run(stub, work)
 
@@ -151,15 +141,15 @@ def test_a_text_that_fails_costs_only_its_own_request(stub: Stub) -> None:
 def test_a_version_answers_only_to_its_names(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         for name in ("text-encoder/1", "text-encoder", "text-encoder@champion"):
-            assert (await batcher.submit(_asked("a", model=name))).model == "text-encoder/1"
-        for question, code in (
-            (_asked("a", model="text-encoder/2"), "model_not_found"),
-            (Question(input="a", dimensions=5), "invalid_value"),
+            assert (await batcher.submit(_request("a", model=name))).model == "text-encoder/1"
+        for request, code in (
+            (_request("a", model="text-encoder/2"), "model_not_found"),
+            (EmbeddingRequest(input="a", dimensions=5), "invalid_value"),
         ):
-            with pytest.raises(Refusal) as caught:
-                await batcher.submit(question)
+            with pytest.raises(ApiError) as caught:
+                await batcher.submit(request)
             assert caught.value.code == code
-        _check(await batcher.submit(Question(input="a", dimensions=4)), "a")
+        _check(await batcher.submit(EmbeddingRequest(input="a", dimensions=4)), "a")
 
     _run(stub, work)
 
@@ -167,7 +157,7 @@ def test_a_version_answers_only_to_its_names(stub: Stub) -> None:
 def test_a_new_version_answers_from_the_next_batch_on(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
-        second = batcher.submit(_asked("a"))
+        second = batcher.submit(_request("a"))
         batcher.served = stub_served(Stub(), 2)
         stub.go.set()
         assert (await first).model == "text-encoder/1"
@@ -179,12 +169,12 @@ def test_a_new_version_answers_from_the_next_batch_on(stub: Stub) -> None:
 def test_it_answers_what_it_took_before_it_stops(stub: Stub) -> None:
     async def work(batcher: Batcher) -> None:
         first = await _hold(stub, batcher)
-        second = batcher.submit(_asked("a"))
+        second = batcher.submit(_request("a"))
         stopping = threading.Thread(target=batcher.stop)
         stopping.start()
         await asyncio.to_thread(wait_until, lambda: batcher._stopping)
-        with pytest.raises(Refusal, match="stopping"):
-            batcher.submit(_asked("b"))
+        with pytest.raises(ApiError, match="stopping"):
+            batcher.submit(_request("b"))
         assert batcher.alive
         stub.go.set()
         _check(await first, "first")

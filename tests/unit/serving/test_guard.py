@@ -1,20 +1,26 @@
-"""Who may ask, how often, and how many at the same time."""
+"""Tokens, and limits on the number, size and duration of requests, partly over real sockets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from components.serving.limits import Limits
-from tests.support.serving import Stub, live
+from components.serving.messages import ServingLimits
+from tests.support.serving import Stub, live, wait_until
 
 TOKEN, OTHER = "one-token-of-many", "another-good-token"
-QUESTION = {"input": "a"}
+BODY = {"input": "a"}
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -29,13 +35,13 @@ def test_every_route_but_health_wants_a_token(app_of: Callable[..., Starlette]) 
             assert answer.headers["www-authenticate"] == "Bearer"
         assert client.get("/health").status_code == 200
         for token in (TOKEN, OTHER):
-            assert client.post("/v1/embeddings", json=QUESTION, headers=_bearer(token)).status_code == 200
+            assert client.post("/v1/embeddings", json=BODY, headers=_bearer(token)).status_code == 200
             assert client.get("/metrics", headers=_bearer(token)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
+def test_wrong_tokens(app_of: Callable[..., Starlette]) -> None:
+    client = TestClient(app_of(tokens=[TOKEN]))
+    for header in (
         b"Bearer ",
         b"Bearer",
         b"",
@@ -47,38 +53,17 @@ def test_every_route_but_health_wants_a_token(app_of: Callable[..., Starlette]) 
         f"Bearer {TOKEN.upper()}".encode(),
         b"Bearer \xff\xfe\xe9",
         b"Bearer " + b"x" * 10_000,
-    ],
-)
-def test_wrong_tokens(sent: bytes, app_of: Callable[..., Starlette]) -> None:
-    client = TestClient(app_of(tokens=[TOKEN]))
-    answer = client.post("/v1/embeddings", json=QUESTION, headers={b"authorization": sent})
-    assert answer.status_code == 401
-    assert answer.json()["error"]["type"] == "invalid_request_error"
-
-
-def test_each_token_has_a_rate_of_its_own(app_of: Callable[..., Starlette]) -> None:
-    limits = Limits(rate=0.001, burst=2000)
-    with TestClient(app_of(limits, [TOKEN, OTHER])) as client:
-        for token in (TOKEN, OTHER):
-            found = [client.post("/v1/embeddings", json=QUESTION, headers=_bearer(token)) for _ in range(3)]
-            assert [answer.status_code for answer in found] == [200, 200, 429]
-            assert found[2].json()["error"]["code"] == "rate_limit_exceeded"
-            assert int(found[2].headers["retry-after"]) > 900
-        assert all(client.get("/health").status_code == 200 for _ in range(5))
-
-
-def test_who_guesses_tokens_is_slowed_down(app_of: Callable[..., Starlette]) -> None:
-    client = TestClient(app_of(Limits(rate=0.001, burst=3000), [TOKEN]))
-    statuses = [client.get("/v1/models", headers=_bearer(f"guess-{number}")).status_code for number in range(5)]
-    assert statuses == [401, 401, 401, 429, 429]
+    ):
+        answer = client.post("/v1/embeddings", json=BODY, headers={b"authorization": header})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "invalid_request_error"), header
 
 
 def test_more_requests_than_can_be_held_are_refused(app_of: Callable[..., Starlette], stub: Stub) -> None:
-    limits = Limits(rate=0, requests=3)
+    limits = ServingLimits(requests=3)
 
     async def ask(port: int) -> list[int]:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            asked = [asyncio.create_task(client.post("/v1/embeddings", json=QUESTION)) for _ in range(10)]
+            asked = [asyncio.create_task(client.post("/v1/embeddings", json=BODY)) for _ in range(10)]
             done, _ = await asyncio.wait(asked, timeout=10, return_when=asyncio.FIRST_COMPLETED)
             while len(done) < 7:
                 await asyncio.sleep(0.01)
@@ -90,3 +75,103 @@ def test_more_requests_than_can_be_held_are_refused(app_of: Callable[..., Starle
     stub.go.clear()
     with live(app_of(limits), limits) as port:
         assert asyncio.run(ask(port)) == [200] * 3 + [429] * 7
+
+
+LIMITS = ServingLimits(body=10_000, body_s=0.5, headers_s=5)
+HUNDRED_MB = 100_000_000
+
+
+@pytest.fixture
+def port(app_of: Callable[..., Starlette]) -> Iterator[int]:
+    with live(app_of(LIMITS), LIMITS) as found:
+        yield found
+
+
+def _zeros() -> Iterator[bytes]:
+    for _ in range(HUNDRED_MB // 100_000):
+        yield b"0" * 100_000
+
+
+def _read(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    connection.settimeout(20)
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_hundred_megabytes(port: int) -> None:
+    for headers in ({"content-length": str(HUNDRED_MB)}, {}):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", content=_zeros(), headers=headers, timeout=60)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_long")
+        assert answer.headers["connection"] == "close"
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
+
+
+def test_a_client_that_sends_all_before_it_looks_sees_the_refusal(port: int) -> None:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", "/v1/embeddings", bytes(30_000_000))
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_long_body_is_refused_before_it_comes(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+        connection.settimeout(5)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_stops_half_way(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+        response = _read(connection)
+    assert response.startswith(b"HTTP/1.1 408")
+    assert b"was not received within 0.5 seconds" in response
+
+
+def test_a_body_that_drips_without_end_under_a_wrong_token(app_of: Callable[..., Starlette]) -> None:
+    with (
+        live(app_of(LIMITS, [TOKEN]), LIMITS) as port,
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        ended = time.monotonic() + 20
+        with suppress(OSError):
+            while time.monotonic() < ended:
+                connection.sendall(b"1\r\nx\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() < ended
+        assert _read(connection).startswith(b"HTTP/1.1 401")
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body(port: int, stub: Stub) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b'POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"input"')
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"input": "a"}).status_code == 200
+    assert stub.asked == [["a"]]
+
+
+def test_a_client_that_leaves_while_it_waits(port: int, stub: Stub) -> None:
+    stub.go.clear()
+    body = [json.dumps({"input": text}).encode() for text in ("first", "second")]
+    first, second = (socket.create_connection(("127.0.0.1", port)) for _ in body)
+    for connection, content in zip((first, second), body, strict=True):
+        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+        connection.sendall(head.encode() + content)
+        wait_until(stub.busy.is_set)
+
+    def numbers() -> str:
+        return httpx.get(f"http://127.0.0.1:{port}/metrics").text
+
+    wait_until(lambda: "cliptune_queue_texts 1.0" in numbers())
+    second.close()
+    wait_until(lambda: "cliptune_queue_texts 0.0" in numbers())
+    stub.go.set()
+    assert first.recv(100).startswith(b"HTTP/1.1 200")
+    first.close()
+    assert stub.asked == [["first"]]
+    assert 'cliptune_requests_total{route="/v1/embeddings",status="499"} 1.0' in numbers()

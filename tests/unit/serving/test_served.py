@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from components.core.errors import InputError
 from components.encoders.adapter import tokens
 from components.encoders.adapter.encoder import Encoder
 from components.serving import served
-from components.serving.question import Question
-from components.serving.served import load
+from components.serving.messages import EmbeddingRequest
+from components.serving.served import Alias, load
+from components.tracking import make_client
+from tests.support.serving_registry import point
 
 TEXTS = ["a dog", "two cats on a sofa", "<b>a</b> \x00 &amp; caf\u00e9", "a dog", "x " * 200]
 
@@ -29,7 +32,7 @@ def folder(tmp_path: Path, tiny_encoder: Encoder) -> Path:
 
 def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     found = load(str(folder))
-    answers = found.answers([Question(input=TEXTS[:2]), Question(input=TEXTS[2:])])
+    answers = found.embed([EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])])
     np.testing.assert_allclose(
         np.stack([vector for answer in answers for vector in answer.vectors]),
         tiny_encoder.embed_texts(TEXTS),
@@ -37,7 +40,7 @@ def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     )
     # Start, two words and end; start, five words and end; the last is cut at the context.
     assert answers[0].tokens == 4 + 7
-    assert found.answers([Question(input=TEXTS[-1])])[0].tokens == 24
+    assert found.embed([EmbeddingRequest(input=TEXTS[-1])])[0].tokens == 24
     assert (found.id, found.names, found.dim) == ("mine", {"mine"}, 16)
     assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
 
@@ -49,7 +52,7 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
     embed = kept.embed_new
     kept = replace(kept, embed_new=lambda texts: (asked.append(texts), embed(texts))[1])
     for texts in (["a"], ["a", "b"], ["b", "a"], ["c", "d"], ["a"], TEXTS):
-        (answer,), (expected,) = (one.answers([Question(input=texts)]) for one in (kept, plain))
+        (answer,), (expected,) = (one.embed([EmbeddingRequest(input=texts)]) for one in (kept, plain))
         np.testing.assert_allclose(np.stack(answer.vectors), np.stack(expected.vectors), atol=1e-6)
         assert answer.tokens == expected.tokens
         assert len(kept.cache or ()) <= 2
@@ -59,11 +62,11 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
 def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "_MOST_WORDS", 50)
     found = load(str(folder))
-    before = found.answers([Question(input="a dog")])[0].vectors[0]
+    before = found.embed([EmbeddingRequest(input="a dog")])[0].vectors[0]
     for number in range(20):
-        found.answers([Question(input=" ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))])
+        found.embed([EmbeddingRequest(input=" ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))])
         assert len(tokens._byte_pairs(24).cache) <= 50
-    np.testing.assert_array_equal(found.answers([Question(input="a dog")])[0].vectors[0], before)
+    np.testing.assert_array_equal(found.embed([EmbeddingRequest(input="a dog")])[0].vectors[0], before)
 
 
 def test_an_encoder_that_gives_no_vectors_is_not_served(folder: Path, tiny_encoder: Encoder) -> None:
@@ -79,3 +82,27 @@ def test_a_sentence_encoder_is_not_served(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(served, "find_encoder", lambda _name: found)
     with pytest.raises(InputError, match="'minilm' has no image tower"):
         load("minilm")
+
+
+def test_only_an_alias_is_watched() -> None:
+    for name, alias in {
+        "text-encoder@champion": Alias("text-encoder", "champion"),
+        "models:/mine@challenger": Alias("mine", "challenger"),
+        "text-encoder/3": None,
+        "models/paraclip": None,
+    }.items():
+        assert Alias.of(name) == alias
+
+
+def test_the_version_of_an_alias(tmp_path: Path, track_in: Callable[[Path], None]) -> None:
+    track_in(tmp_path)
+    alias = Alias("text-encoder", "champion")
+    assert alias.version() is None
+    client = make_client()
+    client.create_registered_model("text-encoder")
+    for _ in range(2):
+        client.create_model_version("text-encoder", str(tmp_path))
+    for version in ("2", "1"):
+        point("champion", version)
+        assert alias.version() == version
+    assert Alias("text-encoder", "challenger").version() is None

@@ -1,20 +1,108 @@
-"""How uvicorn is run."""
+"""Connections of slow clients end, and uvicorn's configuration is safe."""
 
 from __future__ import annotations
 
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
 from starlette.applications import Starlette
 
-from components.serving.limits import Limits
+from components.serving.messages import ServingLimits
 from components.serving.server import uvicorn_config
+from tests.support.serving import Stub, live
+
+LIMITS = ServingLimits(headers_s=0.5)
+BODY = json.dumps({"input": "a"}).encode()
+ASK = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+DRIPPING = b"POST /v1/embeddings HTTP/1.1\r\n" + b"X: y\r\n" * 20
 
 
-def test_addresses_of_proxies_are_believed_only_where_they_are_named() -> None:
-    app = Starlette()
-    assert not uvicorn_config(app, Limits(), {}).proxy_headers
-    assert uvicorn_config(app, Limits(), {"FORWARDED_ALLOW_IPS": "10.0.0.1"}).proxy_headers
+@pytest.fixture
+def connection(app_of: Callable[..., Starlette]) -> Iterator[socket.socket]:
+    with live(app_of(LIMITS), LIMITS) as port, socket.create_connection(("127.0.0.1", port)) as found:
+        found.settimeout(10)
+        yield found
 
 
-def test_an_answer_names_no_software_and_no_request_is_logged() -> None:
-    config = uvicorn_config(Starlette(), Limits(stop_s=7), {})
-    assert (config.server_header, config.access_log) == (False, False)
+def _answer(connection: socket.socket) -> bytes:
+    response = b""
+    while not response.endswith(b"}"):
+        response += connection.recv(65536)
+    return response
+
+
+def _assert_ends(connection: socket.socket, send: bytes, pause: float = 0.1) -> None:
+    """The other side ends the connection although bytes keep coming."""
+    sent = 0
+    with suppress(ConnectionResetError, BrokenPipeError):
+        for byte in send:
+            connection.sendall(bytes([byte]))
+            sent += 1
+            time.sleep(pause)
+        assert connection.recv(1) == b""
+    assert sent < len(send) or not send
+
+
+def test_silence_and_a_head_that_drips(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(LIMITS), LIMITS) as port:
+        for sent in (b"", DRIPPING):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.settimeout(10)
+                _assert_ends(connection, sent)
+
+
+def test_a_second_head_that_drips(connection: socket.socket) -> None:
+    connection.sendall(ASK)
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+    _assert_ends(connection, DRIPPING)
+
+
+def test_an_answer_that_takes_longer_than_a_head_may(connection: socket.socket, stub: Stub) -> None:
+    stub.go.clear()
+    connection.sendall(ASK)
+    time.sleep(1.0)
+    stub.go.set()
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+    time.sleep(1.0)
+    # Between requests a connection may rest longer.
+    connection.sendall(ASK)
+    assert _answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_answers_that_nobody_takes(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(LIMITS), LIMITS) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            _ask_without_end(connection)
+
+
+def _ask_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+
+
+def test_garbage(app_of: Callable[..., Starlette]) -> None:
+    with live(app_of(LIMITS), LIMITS) as port:
+        for garbage in (
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            b"GET /" + b"a" * 100_000,
+            b"\r\n\x00\r\n",
+        ):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.settimeout(10)
+                with suppress(ConnectionResetError, BrokenPipeError):
+                    connection.sendall(garbage)
+                    assert connection.recv(100)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_a_response_names_no_software_and_requests_are_not_logged() -> None:
+    config = uvicorn_config(Starlette(), ServingLimits(stop_s=7))
+    assert (config.server_header, config.access_log, config.proxy_headers) == (False, False, False)
     assert config.timeout_graceful_shutdown == 7

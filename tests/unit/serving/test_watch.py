@@ -12,12 +12,10 @@ import torch
 
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.serving.alias import Alias
 from components.serving.batches import Batcher
-from components.serving.limits import Limits
+from components.serving.messages import EmbeddingRequest, ServingLimits
 from components.serving.metrics import Metrics
-from components.serving.question import Question
-from components.serving.served import Served, load_first, load_version
+from components.serving.served import Alias, Served, load_first, load_version
 from components.serving.watch import Watch
 from tests.conftest import TINY
 from tests.support.serving import Stub, stub_served, wait_until
@@ -33,7 +31,7 @@ class Registry:
         self.loaded: list[str] = []
         self.now = 0.0
         self.metrics = Metrics()
-        self.batcher = Batcher(stub_served(Stub()), Limits(), self.metrics)
+        self.batcher = Batcher(stub_served(Stub()), ServingLimits(), self.metrics)
 
     def ask(self) -> str | None:
         if isinstance(self.version, Exception):
@@ -66,14 +64,10 @@ def registry() -> Registry:
     return Registry()
 
 
-def test_the_same_version_is_not_loaded_again(registry: Registry) -> None:
+def test_a_new_version_and_back(registry: Registry) -> None:
     watch = registry.watch()
     watch.look()
     assert (registry.loaded, watch.problem) == ([], "")
-
-
-def test_a_new_version_and_back(registry: Registry) -> None:
-    watch = registry.watch()
     for version in ("2", "1", "10"):
         registry.version = version
         watch.look()
@@ -97,7 +91,7 @@ def test_what_cannot_be_loaded_is_tried_again_ever_later(registry: Registry, cap
     assert tries == [0, 5, 15, 35, 75, 155]
     assert registry.batcher.served.id == "text-encoder/1"
     # Anybody may read it; only the log says where the files were.
-    assert watch.problem == "version 2 cannot be loaded: text-encoder/1 goes on"
+    assert watch.problem == "version 2 cannot be loaded: text-encoder/1 remains"
     assert f"{watch.problem} (the files are gone)" in caplog.text
     assert registry.metric("cliptune_model_load_failures_total", reason="failed") == 6
     assert registry.metric("cliptune_model_refused") == 1
@@ -106,15 +100,6 @@ def test_what_cannot_be_loaded_is_tried_again_ever_later(registry: Registry, cap
     watch.look()
     assert (registry.batcher.served.id, watch.problem) == ("text-encoder/3", "")
     assert registry.metric("cliptune_model_refused") == 0
-
-
-def test_a_version_that_can_be_loaded_later(registry: Registry) -> None:
-    watch = registry.watch()
-    registry.version, registry.error = "2", "no"
-    watch.look()
-    registry.now, registry.error = 5, ""
-    watch.look()
-    assert (registry.batcher.served.id, watch.problem) == ("text-encoder/2", "")
 
 
 def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
@@ -133,29 +118,25 @@ def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.
     assert watch.problem == ""
 
 
-def test_another_image_tower_is_taken_where_that_is_wanted(registry: Registry) -> None:
+def test_another_image_tower_is_served_if_allowed(registry: Registry) -> None:
     registry.version, registry.tower = "2", "another tower"
     watch = registry.watch(any_tower=True)
     watch.look()
     assert (registry.batcher.served.id, watch.problem) == ("text-encoder/2", "")
 
 
-@pytest.mark.parametrize(
-    ("version", "problem"), [(None, "the alias is gone"), (OSError("away"), "the registry does not answer")]
-)
-def test_a_registry_that_is_away(
-    version: str | None, problem: str, registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unavailable_registry(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     watch = registry.watch()
-    registry.version = version
-    with caplog.at_level(logging.WARNING):
+    for version, problem in ((None, "the alias is gone"), (OSError("away"), "the registry does not answer")):
+        registry.version = version
+        with caplog.at_level(logging.WARNING):
+            watch.look()
+            watch.look()
+        assert watch.problem == problem
+        assert caplog.text.count(problem) == 1
+        registry.version = "1"
         watch.look()
-        watch.look()
-    assert watch.problem == problem
-    assert caplog.text.count(problem) == 1
-    registry.version = "1"
-    watch.look()
-    assert watch.problem == ""
+        assert watch.problem == ""
 
 
 def test_a_registry_that_is_away_for_a_while_changes_nothing_about_a_refusal(registry: Registry) -> None:
@@ -195,12 +176,12 @@ def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_
     assert served.names == {served.id, "text-encoder", "text-encoder@champion"}
     assert load_first(f"models:/text-encoder/{second}", 0).names == {f"text-encoder/{second}", "text-encoder"}
     alias, metrics = Alias("text-encoder", "champion"), Metrics()
-    batcher = Batcher(served, Limits(), metrics)
+    batcher = Batcher(served, ServingLimits(), metrics)
     watch = Watch(
         alias.version, lambda version: load_version(alias, version, 0), batcher, metrics, any_tower=False, every=5
     )
     point("champion", second)
     watch.look()
     assert batcher.served.id == f"text-encoder/{second}"
-    (answer,) = batcher.served.answers([Question(input="a dog")])
+    (answer,) = batcher.served.embed([EmbeddingRequest(input="a dog")])
     np.testing.assert_allclose(answer.vectors, other.embed_texts(["a dog"]), atol=1e-5)

@@ -1,0 +1,217 @@
+"""Requests, responses and errors of the server, in the format of OpenAI's embeddings API, and the limits on them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from starlette.responses import Response
+
+from components.core.errors import InputError
+
+MODEL_HEADER = "x-cliptune-model"
+_ERROR_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+_EXPECTED = {
+    "input": "give a text or a list of texts",
+    "model": "give the name of a model: GET /v1/models lists them",
+    "encoding_format": "give 'float' or 'base64'",
+    "dimensions": "give a whole number, or leave it out",
+    "user": "give a text, or leave it out",
+}
+
+
+@dataclass(frozen=True)
+class ServingLimits:
+    """Limits of a request and of the server.
+
+    Attributes:
+        text: characters of a text; far more than a text tower reads.
+        word: characters without white space between them; the time of CLIP's tokenizer grows with their square.
+        texts: texts of a request.
+        body: bytes of a request.
+        queue: waiting texts; further requests are refused.
+        requests: requests that are read or answered at the same time.
+        batch: texts that are embedded together; a single request may have more.
+        cache: texts whose vectors are cached, least recently used first out; 0 for no cache.
+        headers_s: seconds for the client to send the head of a request, and to receive a response.
+        body_s: seconds for the client to send the body of a request.
+        stop_s: seconds to answer accepted requests after a SIGTERM.
+    """
+
+    text: int = 1000
+    word: int = 100
+    texts: int = 256
+    body: int = 256 * 1024
+    queue: int = 1024
+    requests: int = 1024
+    batch: int = 64
+    cache: int = 4096
+    headers_s: float = 10.0
+    body_s: float = 10.0
+    stop_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, least in {"texts": 1, "queue": self.texts, "batch": 1, "cache": 0}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"--{name} {getattr(self, name)} is too small: give at least {least}")
+
+
+class ApiError(Exception):
+    """An error response.
+
+    Args:
+        status: HTTP status.
+        message: one sentence for the client, without details of this machine.
+        code: machine-readable kind of the error.
+        param: the key of the request that caused it.
+        retry_after: seconds after which the same request may succeed.
+        close: whether the connection must be closed, because the rest of the request is not read.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str,
+        param: str | None = None,
+        *,
+        retry_after: int | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.param = status, message, code, param
+        self.retry_after, self.close = retry_after, close
+
+    def response(self) -> Response:
+        """The HTTP response."""
+        kind = _ERROR_TYPES.get(self.status, "invalid_request_error")
+        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        headers = {}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        if self.close:
+            headers["connection"] = "close"
+        return Response(orjson.dumps({"error": error}), self.status, headers, "application/json")
+
+
+class EmbeddingRequest(BaseModel):
+    """The body of a request. `user` is accepted because clients send it, and ignored."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    input: Any
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+    @field_validator("input")
+    @classmethod
+    def _read_texts(cls, given: Any) -> list[str]:
+        # Checked here, so that a list with a million wrong items causes only one error.
+        texts = given if isinstance(given, list) else [given]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError
+        return texts
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts to embed."""
+        texts: list[str] = self.input
+        return texts
+
+
+def read_request(body: bytes, limits: ServingLimits) -> EmbeddingRequest:
+    """Parse the body of a request.
+
+    Raises:
+        ApiError: it is not JSON, does not have OpenAI's format, or exceeds a limit.
+    """
+    try:
+        request = EmbeddingRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise _error_of(error.errors(include_url=False, include_context=False)[0]) from None
+    _check_texts(request.texts, limits)
+    return request
+
+
+def _error_of(error: Mapping[str, Any]) -> ApiError:
+    if error["type"] == "json_invalid":
+        return ApiError(400, f"The body cannot be read: {error['msg']}.", "invalid_json")
+    param = str(error["loc"][0])[:100] if error["loc"] else None
+    if param is None:
+        return ApiError(400, "The body must be a JSON object.", "invalid_json")
+    if error["type"] == "missing":
+        return ApiError(400, f"'{param}' is missing: {_EXPECTED[param]}.", "missing_value", param)
+    if error["type"] == "extra_forbidden":
+        return ApiError(400, f"'{param}' is unknown: give {', '.join(_EXPECTED)}.", "unknown_parameter", param)
+    if param == "input" and _holds_tokens(error["input"]):
+        return ApiError(400, "'input' has token numbers: give texts instead.", "tokens_not_supported", param)
+    return ApiError(400, f"'{param}' is wrong: {_EXPECTED[param]}.", "invalid_value", param)
+
+
+def _holds_tokens(value: Any) -> bool:
+    """Whether a value has one of OpenAI's two forms of token numbers: a list, or a list of lists."""
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first[0] if isinstance(first, list) and first else first, int)
+
+
+def _check_texts(texts: list[str], limits: ServingLimits) -> None:
+    if not 0 < len(texts) <= limits.texts:
+        message = f"'input' has {len(texts)} texts: give 1 to {limits.texts}."
+        raise ApiError(400, message, "too_many_texts" if texts else "invalid_value", "input")
+    too_long_word = re.compile(rf"\S{{{limits.word + 1}}}")
+    for row, text in enumerate(texts):
+        if not text:
+            raise ApiError(400, f"Text {row} of 'input' is empty.", "invalid_value", "input")
+        if len(text) > limits.text:
+            message = f"Text {row} of 'input' has {len(text)} characters: give at most {limits.text}."
+            raise ApiError(400, message, "text_too_long", "input")
+        if too_long_word.search(text):
+            message = f"Text {row} of 'input' has a word of more than {limits.word} characters."
+            raise ApiError(400, message, "text_too_long", "input")
+
+
+@dataclass(frozen=True)
+class EncodeResponse:
+    """The vectors of a request's texts.
+
+    Attributes:
+        model: the version that computed them, such as `text-encoder/3`.
+        vectors: a unit vector `[dim]`, float32, for each text in order.
+        tokens: number of tokens that the text tower read.
+    """
+
+    model: str
+    vectors: list[npt.NDArray[np.float32]]
+    tokens: int
+
+    def response(self, encoding_format: str) -> Response:
+        """The HTTP response."""
+        # Clients expect little-endian float32 on every machine.
+        content = {
+            "object": "list",
+            "data": [
+                {
+                    "object": "embedding",
+                    "index": row,
+                    "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+                    if encoding_format == "base64"
+                    else np.ascontiguousarray(vector),
+                }
+                for row, vector in enumerate(self.vectors)
+            ],
+            "model": self.model,
+            "usage": {"prompt_tokens": self.tokens, "total_tokens": self.tokens},
+        }
+        body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        return Response(body, headers={MODEL_HEADER: self.model}, media_type="application/json")
