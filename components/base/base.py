@@ -1,4 +1,4 @@
-"""Stage `base`: the starting encoder, shipped, trained or fitted here, fetched by open_clip or timm, or read from a file.
+"""Stage `base`: the starting encoder: shipped, trained or fitted here, fetched by open_clip or timm, or from a file.
 
 python -m components.base.base
 """

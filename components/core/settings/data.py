@@ -104,8 +104,8 @@ class Fit(Contrastive):
 
 
 class Base(Block):
-    """The starting encoder: shipped, trained here, an open_clip name and tag, a saved encoder folder or weights file, or an
-    image tower that timm publishes."""
+    """The starting encoder: shipped, trained here, an open_clip name and tag, a saved encoder folder or weights file,
+    or an image tower that timm publishes."""
 
     source: Literal["shipped", "scratch", "open_clip", "timm", "file"]
     model: str
