@@ -91,8 +91,10 @@ def _folders(home: Path) -> Folders:
 
 
 def _seeded(settings: Settings, seed: int, home: Path) -> Settings:
-    changes = {"seed": seed, "state": home / "state"}
-    return settings.model_copy(update={"train": settings.train.model_copy(update=changes)})
+    train = settings.train.model_copy(update={"seed": seed, "state": home / "state"})
+    # The shipped base is of one seed.
+    own = {"source": "scratch"} if settings.base.source == "shipped" else {}
+    return settings.model_copy(update={"train": train, "base": settings.base.model_copy(update=own)})
 
 
 def _in(settings: Settings, precision: str) -> Settings:

@@ -45,7 +45,6 @@ class ShippedBase(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     recipe: Recipe
-    recipe_sha256: str
     precision: str
     data_hashes: dict[str, str]
     weights_sha256: str
@@ -69,11 +68,6 @@ def recipe_of(settings: Settings, train_pairs: Path) -> Recipe:
         seed=settings.train.seed,
         captions_sha256=content_hash(*captions),
     )
-
-
-def recipe_hash(recipe: Recipe) -> str:
-    """Hash of all values of a recipe."""
-    return content_hash(recipe.model_dump_json())
 
 
 def read_shipped(model: str, assets: Path = ASSETS) -> ShippedBase:
@@ -124,7 +118,6 @@ def write_shipped(encoder: Encoder, settings: Settings, train_pairs: Path, asset
         )
         record = ShippedBase(
             recipe=recipe,
-            recipe_sha256=recipe_hash(recipe),
             precision=settings.train.precision,
             data_hashes=encoder.sidecar.data_hashes,
             weights_sha256=file_hash(folder / WEIGHTS),

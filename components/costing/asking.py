@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from more_itertools import batched
 
 from components.captions.asking.questions import Questions, questions_of
-from components.captions.engine import Engine
-from components.captions.engines import engine_of
+from components.captions.engines import Engine, engine_of
 from components.captions.request import InputRow, Request
 from components.captions.store import GenerationStore
 from components.core.errors import InputError

@@ -112,6 +112,7 @@ def _make_small(checkout: Path, llm: str) -> None:
     del profile["over"]
     profile |= {
         "base": {
+            "source": "scratch",
             "model": "cliptune-tiny",
             "scratch": {"lr": 1e-9, "epochs": 1, "batch_size": 16, "warmup_steps": 1, "naming": 0},
         },

@@ -42,6 +42,7 @@ TEST_SETS = (
 _SETTINGS = "components.core.settings"
 """Builds every block; a stage declares the files of the blocks that its `params` name."""
 ASSETS = {
+    "components/base/assets": "components.base.shipped",
     "components/benchmarks/image_sets/assets": "components.benchmarks.image_sets.facts",
     "components/captions/assets": "components.captions.synthesize",
     "components/costing/rates.yaml": "components.costing.rates",
