@@ -17,9 +17,9 @@ import psutil
 import pytest
 import yaml
 
+import flows.commands
 import flows.shards
 import flows.stages
-import flows.supervised_commands
 from components.core import stage_graph
 from components.core.errors import InputError
 from components.core.processes import CommandError
@@ -207,7 +207,7 @@ def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.states import Cancelling
 
-    monkeypatch.setattr(flows.supervised_commands, "_POLLS_PER_QUESTION", 1)
+    monkeypatch.setattr(flows.commands, "_POLLS_PER_REQUEST", 1)
     checkout.plan(one=SLEEP)
     pids: list[int] = []
 

@@ -16,8 +16,7 @@ from components.registry.promotion import promote
 from components.registry.rollback import rollback
 from components.serving.alias import Alias
 from components.serving.served import load_first
-from components.sweeping.moved_aliases import sweep_aliases
-from components.sweeping.tracked_runs import sweep_runs
+from components.sweeping.sweep import sweep_aliases, sweep_runs
 from components.tracking import tracked_run
 from components.tracking.retry_policy import WAIT
 from tests.support.registry_project import results

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST, INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE
 
 from components.core.settings import Settings
-from components.sweeping.tracked_runs import sweep_runs
+from components.sweeping.sweep import sweep_runs
 from components.tracking import make_client, offline_spool, tracked_run
 from components.tracking.asynchronous_metrics import AsynchronousMetrics
 from components.tracking.retry_policy import WAIT, is_transient
