@@ -1,4 +1,4 @@
-"""The commands `cliptune explore` and `cliptune votes`: what encoders find, side by side, and what people say of it."""
+"""The commands `cliptune explore` and `cliptune votes`: results of encoders next to each other, and blind votes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.new_file import new_file
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
 
@@ -25,27 +24,34 @@ _CACHE = Path("state/explore")
 def explore(
     encoder: Annotated[
         list[str] | None,
-        typer.Option(help="As for `cliptune evaluate`, two or more; the first is what the others are compared with."),
+        typer.Option(help="Encoders as for `cliptune evaluate`, two or more; the others are compared with the first."),
     ] = None,
     images: Annotated[
         str,
-        typer.Option(help="An index, or what `cliptune index build --from` takes; by default this project's data."),
+        typer.Option(
+            help="An index, or a source as for `cliptune index build --from`; by default this project's data."
+        ),
     ] = "data",
-    host: Annotated[str, typer.Option(help="Where to listen; others than this machine then see all pictures.")] = _HOST,
-    port: Annotated[int, typer.Option(help="0 for any free one.", min=0, max=65535)] = PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
+    ] = _HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = PORT,
     export: Annotated[
-        Path | None, typer.Option(help="Instead: a new file for a page of the queries given, without a server.")
+        Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
     ] = None,
-    query: Annotated[list[str] | None, typer.Option(help="For --export: a query, or `query|paraphrase`.")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="With --export: a query, or `query|paraphrase`.")] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="For --export: a file with a query on each line, its paraphrase behind a tab.")
+        Path | None,
+        typer.Option(help="With --export: a file with a query on each line, and its paraphrase after a tab."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="For --export: pictures for each query.", min=1, max=100)] = 10,
+    k: Annotated[
+        int, typer.Option("-k", help="With --export: number of pictures for each query.", min=1, max=100)
+    ] = 10,
 ) -> None:
-    """Open a page on which two encoders answer the same query side by side.
+    """Open a page that compares the results of two encoders for a query.
 
-    It shows which pictures are shared, gained and lost, AO@k and JS@k as you type, the queries of an evaluation that
-    changed most, how stable a wish is in other words, and blind votes.
+    It shows shared, gained and lost pictures, AO@k and JS@k while you type, the queries of an evaluation that changed
+    most, the stability of results across paraphrases, and blind votes.
 
     Examples: cliptune explore
 
@@ -77,13 +83,13 @@ def votes(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="A new file for the queries with a marked picture, as source `folder` reads them. The pictures are "
-            "in the file's folder or in prepare.folder."
+            help="Write the queries with a marked picture to a new file, in the format of source `folder`. The "
+            "pictures are in the file's folder or in prepare.folder."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how often each encoder won in blind votes, with the interval of its share.
+    """Show the share of blind votes that each encoder won, with its interval.
 
     Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
     """
@@ -111,7 +117,7 @@ def _explored(names: list[str], images: str) -> Explored:
 
 
 def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
-    """The index that `images` is, or one of the pictures there, kept in `state/explore` until these change."""
+    """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
     from components.core.shards.listing import is_remote
     from components.explorer.own_index import own_index
     from components.index.facts import FACTS
@@ -142,7 +148,7 @@ def _serve(explored: Explored, host: str, port: int) -> None:
 
     here = host in ("127.0.0.1", "localhost", "::1")
     with bind(host, port) as listening:
-        # Whoever reads the address may ask at once.
+        # The server must accept requests as soon as the address is printed.
         listening.listen()
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")

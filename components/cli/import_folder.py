@@ -1,4 +1,4 @@
-"""The command `cliptune import`: look at a folder of captioned images and write the profile that trains on it."""
+"""The command `cliptune import`: inspects a folder of captioned images, and writes a profile that trains on it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 _OVER = "vit-b-32"
 _STEPS = 4
-"""Of an epoch, at least: with batches of its profile's size a small folder has none."""
+"""Minimum number of steps of an epoch: a small folder has none with the batch size of its profile."""
 _LISTS = (".tsv", ".csv", ".txt", ".token", ".json", ".jsonl")
-"""Endings of the files that list captions: DVC watches these, and never shards or pictures, which take long to read."""
+"""Endings of files of captions: DVC watches these, but not shards or pictures, which take long to read."""
 _FEWEST = 2
-"""Rows without which a contrastive batch compares nothing."""
+"""Minimum number of rows of a contrastive batch."""
 
 
 def import_folder(
-    folder: Annotated[Path, typer.Argument(help="Holds the images and what lists their captions.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with the images and the file of their captions.")],
     name: Annotated[
-        str | None, typer.Option(help="Name of the profile and the world; the folder's name by default.")
+        str | None, typer.Option(help="Name of the profile and the world; by default the folder's name.")
     ] = None,
     over: Annotated[
         str | None, typer.Option(help="Profile to extend; one of the same source keeps all but its folder.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what was found; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the contents of the folder; write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at captioned images as they lie, say what is there, and write a profile that trains on them.
+    """Inspect a folder of captioned images, print its contents, and write a profile that trains on them.
 
     Examples: cliptune import data/shop --dry-run; cliptune import ~/flickr30k --name flickr;
     cliptune import ~/flickr8k --name photographs --over flickr8k
@@ -52,10 +52,10 @@ def import_folder(
         place = from_root(folder)
         chosen = name or place.resolve().name
         if not FOLDER_NAME.fullmatch(chosen):
-            raise InputError(f"'{chosen}' is no profile's name: give --name with letters, digits, '_', '-' and '.'")
+            raise InputError(f"'{chosen}' is not a profile name: give --name with letters, digits, '_', '-' and '.'")
         path = PROFILES / f"{chosen}.yaml"
         if path.exists() and not dry_run:
-            raise InputError(f"{path} is there already: give another --name, or delete it")
+            raise InputError(f"{path} exists: give another --name, or delete it")
         under = settings_with(over or _OVER)
         known = under.prepare.source if over else None
         found = survey(place)
@@ -129,9 +129,9 @@ def _profile(folder: Path, found: Survey, over: str, content: dict[str, Any]) ->
 
 
 def _content(name: str, folder: Path, found: Survey, settings: Settings) -> dict[str, Any]:
-    """What is known of the folder, in the blocks of params.yaml that are laid over `settings`.
+    """The facts of the folder as blocks of params.yaml, to lay over `settings`.
 
-    Without paraphrases by people, nothing can be scored for paraphrased retrieval, and recall decides.
+    Without human paraphrases, paraphrased retrieval cannot be scored, and recall is the primary metric.
     """
     content: dict[str, Any] = {
         "world": {"name": name},
@@ -176,5 +176,5 @@ def _fitting_batches(found: Survey, settings: Settings) -> dict[str, Any]:
 
 
 def _batch(rows: int) -> int:
-    """The largest power of two of which an epoch of so many rows has enough."""
+    """The largest power of two of which an epoch of `rows` has at least `_STEPS`."""
     return max(_FEWEST, 1 << max(0, (rows // _STEPS).bit_length() - 1))

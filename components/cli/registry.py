@@ -1,7 +1,8 @@
-"""The commands `cliptune promote`, `history`, `rollback` and `export`: encoders in the registry and out of it."""
+"""The commands `cliptune promote`, `history`, `rollback`, `export` and `serve`, for encoders of the registry."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
+
+_HOST, _PORT = "127.0.0.1", 8080
 
 
 def promote(
@@ -178,7 +181,55 @@ def _rollback(as_json: bool) -> None:
 
 def quiet_mlflow() -> None:
     """Keep MLflow's progress bars and notes out of the command's answer."""
-    import os
-
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+
+
+def serve(
+    encoder: Annotated[
+        str, typer.Option(help="text-encoder@champion, text-encoder/3, a folder (models/paraclip) or a run id.")
+    ] = "text-encoder@champion",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other addresses than this machine's need CLIPTUNE_SERVE_TOKEN.")
+    ] = _HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = _PORT,
+    poll: Annotated[
+        float, typer.Option(help="Seconds between two checks of the alias for a new version.", min=0.1)
+    ] = 5,
+    any_tower: Annotated[
+        bool, typer.Option("--any-tower", help="Also load versions with another image tower.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 64,
+    texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.")] = 256,
+    queue: Annotated[
+        int, typer.Option(help="Maximum number of waiting texts; further requests get status 429.")
+    ] = 1024,
+    rate: Annotated[
+        float, typer.Option(help="Maximum number of requests per second of a client; 0 for no limit.")
+    ] = 100,
+    cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
+) -> None:
+    """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
+
+    Clients on other machines need the token in the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
+
+    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000;
+    CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
+    """
+
+    def command() -> None:
+        from components.registry.encoder_names import check_name, name_from_root
+        from components.serving.address import bind, read_tokens
+        from components.serving.limits import Limits
+
+        tokens = read_tokens(host, os.environ)
+        limits = Limits(batch=batch, texts=texts, queue=queue, rate=rate, cache=cache)
+        name = name_from_root(encoder)
+        check_name(name)
+        with bind(host, port) as place:
+            quiet_mlflow()
+            from components.serving.server import serve as run
+
+            run(name, place, tokens, limits, any_tower=any_tower, every=poll)
+
+    run_in_project(command)

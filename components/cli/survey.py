@@ -1,7 +1,4 @@
-"""What lies in a folder of captioned images: which source reads it, how much there is, and what is wrong with it.
-
-Used by `cliptune import`, before a stage runs.
-"""
+"""Inspects a folder of captioned images for `cliptune import`: its source, its size, its problems."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from components.data.source import Described, Source
 from components.data.sources import find_source
 
 _LOOKED_AT = 200
-"""Images that are opened, evenly chosen."""
+"""Number of images to open, evenly spaced."""
 _FEWEST = 10
 _DEPTH = 10
 """The largest k of profiles' `evaluate.ks`."""
 _ROW_BYTES = 150
-"""Of a pair on disk, measured with Flickr8k's captions: pictures stay where they are."""
+"""Size of a pair on disk, measured with Flickr8k's captions; pictures are not copied."""
 _HELD_OUT = 5000
-"""Images to test and to validate with where no split is published, at most; a tenth of a small folder each."""
+"""Maximum number of test and of validation images without published splits; a tenth of a small folder each."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,13 @@ class Survey:
 
 
 def survey(folder: Path) -> Survey:
-    """Look at a folder.
+    """Inspect a folder.
 
     Raises:
         InputError: no source reads it, several do, its file is damaged, or there are too few images.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder: give the one that holds the images")
+        raise InputError(f"{folder} is not a folder: give the folder of the images")
     name, source, file = _source_of(folder)
     assert source.describe is not None
     described = source.describe(Prepare(source=name, counts=Counts(train=1, val=1, test=1), folder=folder))
@@ -111,7 +108,7 @@ def _counts(folder: Path, described: Described) -> Counts:
 
 
 def problems(found: Survey) -> Sequence[str]:
-    """What a user should know before the first stage runs."""
+    """Problems that matter before the first stage runs."""
     told = []
     if unusable := found.described.unusable:
         told.append(

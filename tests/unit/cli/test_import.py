@@ -194,15 +194,15 @@ def _few(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "options", "message"),
     [
-        (lambda _: None, (), "set is no folder"),
+        (lambda _: None, (), "set is not a folder"),
         (Path.mkdir, (), "set is in no format that is known here (coco: dataset_coco.json; "),
         (_damaged, (), "captions.tsv: the first line must name the columns image and caption"),
         (_ambiguous, (), "set is what coco (dataset_coco.json), folder (captions.tsv) read"),
         (_few, (), "set has 4 images: at least 10 are needed"),
         (_tests_alone, (), "set has images of split test alone: add some to train on"),
         (_zipped, (), "set has 0 images: at least 10 are needed; set-TEST-00000.tar/truncated header: cut, or"),
-        (_write_own, ("--name", "../x"), "'../x' is no profile's name"),
-        (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml is there already"),
+        (_write_own, ("--name", "../x"), "'../x' is not a profile name"),
+        (_write_own, ("--name", "toy"), "infra/profiles/toy.yaml exists"),
     ],
 )
 def test_refusals_are_one_line(
