@@ -70,7 +70,7 @@ def test_optional_column_may_be_null(path: Path) -> None:
 
 def test_wrong_type(path: Path) -> None:
     _write_raw(path, text=[1, 2, 3])
-    with pytest.raises(InputError, match=r"table\.parquet: column 'text' is int64, .* wants string"):
+    with pytest.raises(InputError, match=r"table\.parquet: column 'text' is int64, .* has string"):
         CAPTION_QUERIES.read(path)
 
 

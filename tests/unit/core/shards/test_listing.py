@@ -29,7 +29,7 @@ def test_sizes_are_summed_over_the_shards_that_are_named(tmp_path: Path) -> None
 def test_an_unknown_size_is_asked_for(tmp_path: Path) -> None:
     make_shards(tmp_path, 2, 5)
     (tmp_path / "sizes.json").write_text(json.dumps({"000.tar": 5}))
-    with pytest.raises(InputError, match=r"001\.tar says .* set samples_per_epoch"):
+    with pytest.raises(InputError, match=r"001\.tar has .* set samples_per_epoch"):
         find_shards(str(tmp_path), ShardFiles()).samples()
 
 
