@@ -26,15 +26,13 @@ from tests.support.dvc_project import REPO, make_project, ran
 DVC = [sys.executable, "-m", "dvc"]
 FLOW = """
 from prefect import flow
-from flows.heartbeat import heartbeat
 from flows.pipeline import bring_up_to_date
-from flows.recording import record_state
+from flows.artifacts import record_state
 
 @flow(name="benchmark")
 def benchmark():
-    with heartbeat():
-        bring_up_to_date(["compare"], parallel=1)
-        record_state([])
+    bring_up_to_date(["compare"], parallel=1)
+    record_state([])
 
 benchmark()
 """

@@ -1,102 +1,180 @@
-"""Runs commands as child processes of a flow: logs their lines, and ends the whole process group with the call."""
+"""Runs commands for the tasks of a flow run. A supervisor ends them with the flow run or at their time limit."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
+from uuid import UUID
 
+import httpx
+from prefect import get_client
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from components.core.processes import CommandError, signal_group
+from components.core import supervisor
+from components.core.processes import CommandError
 
 TAIL = 15
 """How many last lines of a failed command its error repeats."""
-GRACE = 20.0
-"""Seconds a stopped command has to write down what it knows; Prefect itself waits 30 s for the flow."""
+GRACE_S = 10.0
+"""Seconds that a stopped command has to save its state; Prefect itself waits 30 s for the flow."""
+_POLL_S = 0.2
+_POLLS_PER_REQUEST = 25
+"""The state of the flow run is requested from the Prefect server every 5 s."""
+
+_stopped: set[str] = set()
+"""Flow runs of this process whose commands must end."""
 
 
-def run_logged(
+class StoppedError(Exception):
+    """The flow ended before its command."""
+
+
+class TimeLimitError(Exception):
+    """A command exceeded its time limit."""
+
+
+def run_supervised(
     command: Sequence[str],
-    what: str,
+    name: str,
+    *,
+    folder: Path,
+    hours: float | None = None,
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
-) -> None:
-    """Run `command` and log its output line by line as it comes.
-
-    Whatever ends this call early (cancellation, a crash of the flow) ends the whole process group of the command.
+) -> str:
+    """Run `command` for a task of a flow run, and log its lines; none of its processes outlives the flow run.
 
     Args:
         command: the command and its arguments.
-        what: its name in messages.
-        environment: variables that it has besides this process's.
+        name: its name in messages.
+        folder: the folder in which it runs.
+        hours: its time limit; None for no limit.
+        environment: variables added to those of this process.
         on_line: called with every line.
 
+    Returns:
+        Its last line.
+
     Raises:
-        CommandError: the command failed.
+        CommandError: it failed; the message has its last lines.
+        StoppedError: the flow ended first.
+        TimeLimitError: it exceeded `hours` and was ended.
     """
     logger = get_run_logger()
     tail: deque[str] = deque(maxlen=TAIL)
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-P", supervisor.__file__, str(os.getpid()), str(GRACE_S), *command],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         env={**_environment(), **(environment or {})},
-        process_group=0,
     )
-
-    def note(text: str) -> None:
-        tail.append(text)
-        logger.info("%s", text)
-        if on_line is not None:
-            on_line(text)
-
-    try:
-        _relay(process, note)
-        status = process.wait()
-    finally:
-        stop_group(process.pid, GRACE)
-    if status != 0:
-        last = "\n".join(tail)
-        raise CommandError(f"{what} failed with exit code {status}; its last lines:\n{last}")
-
-
-def stop_group(group: int, grace: float) -> None:
-    """End every process of a group: SIGTERM, then after `grace` seconds SIGKILL. An empty group is fine."""
-    deadline = time.monotonic() + grace
-    if signal_group(group, signal.SIGTERM):
-        while signal_group(group, 0) and time.monotonic() < deadline:
-            _reap(group)
-            time.sleep(0.05)
-        signal_group(group, signal.SIGKILL)
-    _reap(group)
-
-
-def _relay(process: subprocess.Popen[str], note: Callable[[str], None]) -> None:
-    # Text mode turns the carriage returns of progress bars into line ends.
     assert process.stdout is not None
-    with process.stdout as lines:
-        for line in lines:
-            if text := line.rstrip():
-                note(text)
-
-
-def _reap(group: int) -> None:
-    """Collect the command itself, which as a zombie would keep its group alive."""
     try:
-        os.waitpid(group, os.WNOHANG)
-    except ChildProcessError:
-        return
+        with _ends_with_flow(process, name, hours) as reasons, process.stdout as lines:
+            # Text mode turns the carriage returns of progress bars into line ends.
+            for text in filter(None, map(str.rstrip, lines)):
+                tail.append(text)
+                logger.info("%s", text)
+                if on_line is not None:
+                    on_line(text)
+            status = process.wait()
+    finally:
+        _end(process)
+    if status and reasons:
+        raise reasons[0]
+    if status:
+        last = "\n".join(tail)
+        raise CommandError(f"{name} failed with exit code {status}; its last lines:\n{last}")
+    return tail[-1] if tail else ""
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment with its Python first on the path, because stages call `python`."""
+    """This process's environment with its Python first on the path, because stages call `python`.
+
+    Waiting OpenMP threads sleep, so that parallel commands share the cores; this changes no result.
+    """
     folder = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}
+    path = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def _ends_with_flow(
+    process: subprocess.Popen[str], name: str, hours: float | None
+) -> Iterator[list[StoppedError | TimeLimitError]]:
+    """End the supervisor when this task's flow run is no longer running, or at the time limit; yields the reasons."""
+    done, flow_run_id = threading.Event(), str(flow_run.id)
+    reasons: list[StoppedError | TimeLimitError] = []
+    limit = None if hours is None else time.monotonic() + hours * 3600
+
+    def watch() -> None:
+        polls = 0
+        while not done.wait(_POLL_S):
+            polls += 1
+            if limit is not None and time.monotonic() > limit:
+                reasons.append(TimeLimitError(f"{name} took longer than its {hours:g} hours and was ended"))
+            elif flow_run_id in _stopped or (polls % _POLLS_PER_REQUEST == 0 and _has_ended(flow_run_id)):
+                reasons.append(StoppedError(f"{name} stopped with its flow"))
+            if reasons:
+                process.terminate()
+                return
+
+    thread = threading.Thread(target=copy_context().run, args=(watch,), daemon=True)
+    thread.start()
+    try:
+        yield reasons
+    finally:
+        done.set()
+        thread.join()
+
+
+def _has_ended(flow_run_id: str) -> bool:
+    try:
+        with fail_fast(), get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(flow_run_id)).state
+    except httpx.HTTPError:
+        # Without an answer the state is unknown.
+        return False
+    return state is not None and not state.is_running()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(2 * GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def stops_commands() -> Iterator[None]:
+    """In a flow: end the commands of the flow's tasks when the block ends early.
+
+    Threads that wait for their commands would otherwise keep the process alive.
+    """
+    try:
+        yield
+    except BaseException:
+        _stopped.add(str(flow_run.id))
+        raise
+
+
+@contextmanager
+def fail_fast() -> Iterator[None]:
+    """Requests to the Prefect server in this block fail at once; by default they are repeated for minutes."""
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        yield

@@ -1,4 +1,4 @@
-"""GPU tokens: limits the stages that compute on GPUs at once, and gives each stage devices of its own."""
+"""GPU tokens: limits how many stages compute on GPUs at once, and assigns devices to each."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectNotFound
 
 LIMIT, DEFAULT_LIMIT = "CLIPTUNE_GPU_LIMIT", "gpu"
-"""Environment variable of a worker: the global concurrency limit whose slots are its GPUs, and what it is otherwise."""
+"""Environment variable of a worker: the global concurrency limit whose slots are its GPUs; and its default."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOCKS = Path("state/gpus")
 _USERS = ("base", "embed", "students", "synthesize@", "train@", "evaluate@")
-"""Stages that compute on a GPU where there is one."""
+"""Stages that compute on a GPU, if available."""
 
 
 @contextmanager
 def gpu_tokens(stage: str, ranks: int) -> Iterator[Mapping[str, str]]:
-    """Hold as many GPUs as a stage uses: slots of the limit `gpu`, and the devices themselves.
+    """Hold the GPUs of a stage: slots of the limit `gpu`, and the devices themselves.
 
-    Without that limit, which `make stack` sets where it finds GPUs, nothing is counted and nothing waits.
+    Without that limit, which `make stack` sets if it finds GPUs, stages neither count nor wait.
 
     Args:
         stage: the stage's name.
         ranks: GPUs that a `train@` stage uses; every other stage uses one.
 
     Yields:
-        Environment variables that show the stage its devices and no others.
+        Environment variables that restrict the stage to its devices.
     """
     limit = os.environ.get(LIMIT, DEFAULT_LIMIT)
     if not stage.startswith(_USERS) or not _is_set(limit):
@@ -47,15 +47,15 @@ def gpu_tokens(stage: str, ranks: int) -> Iterator[Mapping[str, str]]:
 
 
 def gpus() -> list[str]:
-    """The GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else all that the driver knows."""
+    """The GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else all that the driver lists."""
     if _VISIBLE in os.environ:
         return [device for device in os.environ[_VISIBLE].split(",") if device]
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    found = [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
-    return [str(number) for number in range(len(found))] if done.returncode == 0 else []
+    lines = [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))] if done.returncode == 0 else []
 
 
 def _is_set(limit: str) -> bool:
@@ -67,7 +67,7 @@ def _is_set(limit: str) -> bool:
 
 
 def _take(devices: list[str], wanted: int, held: ExitStack) -> list[str]:
-    """Lock `wanted` devices; the system gives back those of a process that dies."""
+    """Lock `wanted` devices; the system releases those of a process that dies."""
     _LOCKS.mkdir(parents=True, exist_ok=True)
     while True:
         chosen: list[str] = []
@@ -84,5 +84,5 @@ def _take(devices: list[str], wanted: int, held: ExitStack) -> list[str]:
             if len(chosen) == wanted:
                 held.enter_context(tried.pop_all())
                 return chosen
-        # The limit counts the GPUs of other hosts too, or another checkout uses this one's.
+        # All are locked: the limit counts GPUs of other hosts too, or another checkout uses these.
         time.sleep(1)

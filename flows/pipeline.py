@@ -1,4 +1,4 @@
-"""Brings stages up to date in parallel, each as soon as the stages that it needs are done."""
+"""Brings stages up to date in parallel, each as soon as its needs are done."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from components.core.processes import CommandError
 from components.core.settings import load_settings
 from components.core.stage_graph import Graph, outdated, read_graph
-from flows.runners import AnyRunner
+from flows.commands import stops_commands
+from flows.shards import AnyRunner
 from flows.stages import HOURS, run_stage
-from flows.supervised_commands import stops_commands
 
 PARALLEL = 4
-"""How many stages work at once when nothing else is said."""
+"""Default maximum number of stages that run at once."""
 
 
 @dataclass
 class _Work:
-    """What is to be done, what is being done, and what became of the rest."""
+    """The stages that wait and run, and the results of the others."""
 
     graph: Graph
     todo: list[str]
@@ -37,7 +37,7 @@ class _Work:
     faults: dict[str, BaseException] = field(default_factory=dict)
 
     def ready(self) -> list[str]:
-        """Stages that can begin: all that they need is done."""
+        """Stages that can start: all their needs are done."""
         open_stages = {*self.todo, *self.running, *self.faults}
         return [stage for stage in self.todo if not self.graph.needs[stage] & open_stages]
 
@@ -45,15 +45,15 @@ class _Work:
 def bring_up_to_date(
     targets: list[str], parallel: int = PARALLEL, hours: float | None = HOURS, last: str | None = None
 ) -> None:
-    """Run what of `targets` and their needs is out of date; leaves the artifact `stages`.
+    """Run the outdated stages among `targets` and their needs; leaves the artifact `stages`.
 
-    A stage that fails stops those that need it, and no others. What is done is done: the next run goes on from there.
+    A stage that fails stops only the stages that need it. The next run resumes from there.
 
     Args:
         targets: stages of dvc.yaml.
-        parallel: how many stages work at once.
-        hours: how long each may take.
-        last: a stage to run after `targets`, without what else it needs.
+        parallel: maximum number of stages that run at once.
+        hours: time limit of each.
+        last: a stage to run after `targets`, without its other needs.
 
     Raises:
         CommandError: DVC cannot read the pipeline, or stages failed; the message has the first one's last lines.
@@ -66,17 +66,17 @@ def bring_up_to_date(
     work = _Work(graph, [stage for stage in wanted if stage in stale])
     if work.todo:
         ranks = load_settings().train.processes if Path("params.yaml").is_file() else 1
-        # In this order: leaving the runner waits for its threads, and those for their commands.
+        # The order matters: leaving the runner waits for its threads, and these wait for their commands.
         threads: AnyRunner = ThreadPoolTaskRunner(max_workers=parallel)
         with threads as runner, stops_commands():
             _work_off(work, lambda stage: _submit(runner, stage, hours, ranks))
-    show_stages({stage: _became(work, stage) for stage in wanted}, work.seconds)
+    show_stages({stage: _result(work, stage) for stage in wanted}, work.seconds)
     if work.faults:
         first, fault = next(iter(work.faults.items()))
         if len(work.faults) == 1:
             raise fault
         others = ", ".join(list(work.faults)[1:])
-        raise CommandError(f"{len(work.faults)} stages failed, besides {first} {others}; {first} so: {fault}")
+        raise CommandError(f"{len(work.faults)} stages failed: {first}, {others}; the error of {first}: {fault}")
 
 
 def _submit(runner: AnyRunner, stage: str, hours: float | None, ranks: int) -> PrefectFuture[Any]:
@@ -104,19 +104,19 @@ def _work_off(work: _Work, submit: Callable[[str], PrefectFuture[Any]]) -> None:
             get_run_logger().error("%s", fault)
 
 
-def _became(work: _Work, stage: str) -> str:
+def _result(work: _Work, stage: str) -> str:
     if stage in work.faults:
         return "failed"
     if stage in work.todo:
-        return "not begun: it needs one that failed"
+        return "not started: it needs a stage that failed"
     return "done" if stage in work.seconds else "up to date"
 
 
 @task(cache_policy=NO_CACHE)
-def show_stages(became: dict[str, str], seconds: dict[str, float]) -> None:
-    """An artifact of what became of each stage: `stages`."""
+def show_stages(results: dict[str, str], seconds: dict[str, float]) -> None:
+    """The table `stages`: the result of each stage."""
     rows = [
         {"stage": stage, "result": result, "seconds": f"{seconds[stage]:.1f}" if stage in seconds else ""}
-        for stage, result in became.items()
+        for stage, result in results.items()
     ]
-    create_table_artifact(rows, key="stages", description="What became of each stage, in the order of the pipeline.")
+    create_table_artifact(rows, key="stages", description="The result of each stage, in the order of the pipeline.")

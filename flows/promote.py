@@ -1,4 +1,4 @@
-"""The flow behind `prefect deployment run promote/<where>`: the gate, and a person's consent where that is wanted."""
+"""The flow behind `prefect deployment run promote/<where>`: the gate, and the approval of a person on request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from components.core.settings import load_settings
 from components.registry import decision as records
 from components.registry.champion import withdraw_challenger
 from components.registry.decision import Decision, RuleVerdict
-from flows.heartbeat import heartbeat
-from flows.reporting import show_decision
+from flows.artifacts import show_decision
 
 WAIT_HOURS = 72.0
 POLL = 5
-"""Seconds between two looks for the answer."""
+"""Seconds between two looks for the approval."""
 
 
 class Approval(RunInput):
-    """What a person says to a candidate that passed the gate."""
+    """A person's answer to a candidate that passed the gate."""
 
     approve: bool = Field(False, description="Make the candidate champion.")
     by: str = Field("", description="Who decides.")
@@ -35,33 +34,31 @@ def promote_best(approval: bool = False, dry_run: bool = False, wait_hours: Posi
     """Put the best candidate through the gate; a refusal is a result, not a failure.
 
     Args:
-        approval: pause for a person's consent before a candidate that passed becomes champion.
-        dry_run: judge and report; change and write nothing.
-        wait_hours: how long to wait for that consent.
+        approval: pause for a person's approval before a candidate that passed becomes champion.
+        dry_run: judge and report only; change and write nothing.
+        wait_hours: maximum time to wait for the approval.
     """
-    with heartbeat():
-        if dry_run:
-            show_proposal(judge(), "promotion-proposal")
-        else:
-            decide(approval, wait_hours)
+    if dry_run:
+        show_proposal(judge(), "promotion-proposal")
+    else:
+        decide(approval, wait_hours)
 
 
 def decide(approval: bool, wait_hours: float = WAIT_HOURS) -> None:
-    """In a flow: promote the best candidate if it passes, and if a person agrees where `approval` asks for that.
+    """In a flow: promote the best candidate if it passes, and with `approval` only if a person agrees.
 
     Raises:
         InputError: results are missing, MLflow gives no answer, or the candidate changed while the flow waited.
     """
-    agreed = _consent(judge(), wait_hours) if approval else ""
-    if agreed is None:
-        return
-    show_decision(promote(), agreed)
+    note = _approval(judge(), wait_hours) if approval else ""
+    if note is not None:
+        show_decision(promote(), note)
 
 
-def _consent(proposal: Decision, wait_hours: float) -> str | None:
-    """Ask a person about a candidate that would be promoted; returns what they said, None for a refusal.
+def _approval(proposal: Decision, wait_hours: float) -> str | None:
+    """Wait for a person's answer to a candidate that would be promoted; a note for the decision, None for a refusal.
 
-    While they think, it is `models:/<model>@challenger`.
+    Meanwhile the candidate is `models:/<model>@challenger`.
     """
     if proposal.outcome != "promoted":
         return ""
@@ -70,31 +67,31 @@ def _consent(proposal: Decision, wait_hours: float) -> str | None:
     form = Approval.with_initial_data(description=proposal.markdown())
     seconds = round(wait_hours * 3600)
     answer = pause_flow_run(wait_for_input=form, timeout=seconds, poll_interval=POLL, key=proposal.encoder_sha256[:32])
-    said = f"{answer.by or 'somebody'}: {answer.reason or 'no reason given'}"
+    text = f"{answer.by or 'somebody'}: {answer.reason or 'no reason given'}"
     if not answer.approve:
-        get_run_logger().info("not promoted: %s", said)
-        show_decision(write_refusal(proposal, said), f"Refused by {said}")
+        get_run_logger().info("not promoted: %s", text)
+        show_decision(write_refusal(proposal, text), f"Refused by {text}")
         return None
     if judge().encoder_sha256 != proposal.encoder_sha256:
-        raise InputError(f"'{proposal.encoder}' was approved, but the best candidate is another by now: run it again")
-    return f"Approved by {said}"
+        raise InputError(f"'{proposal.encoder}' was approved, but is no longer the best candidate: run the flow again")
+    return f"Approved by {text}"
 
 
 @task(cache_policy=NO_CACHE)
 def judge() -> Decision:
-    """The gate's verdict on the best candidate; nothing is changed."""
+    """The gate's verdict on the best candidate, without any change."""
     return _promote(dry_run=True)
 
 
 @task(cache_policy=NO_CACHE)
 def promote() -> Decision:
-    """Judge the best candidate and promote it when it passes."""
+    """Judge the best candidate, and promote it if it passes."""
     return _promote()
 
 
 @task(cache_policy=NO_CACHE)
 def propose() -> None:
-    """Register the best candidate that passes as challenger, for people to try."""
+    """Register the best candidate that passes as challenger, so that people can try it."""
     _promote(challenger=True)
 
 
@@ -107,12 +104,12 @@ def _promote(dry_run: bool = False, challenger: bool = False) -> Decision:
 
 
 @task(cache_policy=NO_CACHE)
-def write_refusal(proposal: Decision, said: str) -> Decision:
-    """Store that a person refused, and end the candidate's time as challenger.
+def write_refusal(proposal: Decision, text: str) -> Decision:
+    """Store a person's refusal, and withdraw the candidate as challenger.
 
-    The refusal stands for this flow run alone, not for the next.
+    The refusal counts for this flow run only.
     """
-    rules = (*proposal.rules, RuleVerdict(name="approval", passed=False, reason=said))
+    rules = (*proposal.rules, RuleVerdict(name="approval", passed=False, reason=text))
     refusal = proposal.model_copy(update={"outcome": "refused", "rules": rules, "time": records.now()})
     records.save(refusal)
     withdraw_challenger(proposal)
@@ -121,5 +118,5 @@ def write_refusal(proposal: Decision, said: str) -> Decision:
 
 @task(cache_policy=NO_CACHE)
 def show_proposal(proposal: Decision, key: str) -> None:
-    """An artifact of what the gate says."""
+    """An artifact with the gate's verdict."""
     create_markdown_artifact(proposal.markdown(), key=key, description=f"would be {proposal.headline}")

@@ -14,16 +14,16 @@ from prefect.client.schemas.objects import TaskRun
 
 from components.core.processes import CommandError
 from components.core.stage_graph import DVC
+from flows.artifacts import progress_artifact
+from flows.commands import run_supervised
 from flows.gpus import gpu_tokens
-from flows.progress_artifact import progress_artifact
-from flows.shared_stages import make_parts
-from flows.supervised_commands import run_supervised
+from flows.shards import make_parts
 from flows.waiting import when_free
 
 HOURS = 24.0
-"""How long a stage may take when nothing else is said."""
-# Killed from outside (memory, a machine taken away), or a server or network that was away. What DVC prints for a
-# command that a signal ended is its negative number, a shell's 128 and more.
+"""Default time limit of a stage."""
+# Killed from outside (memory, a machine taken away), or a server or network that was unavailable. For a command that a
+# signal ended, DVC prints the negative number of the signal, a shell 128 plus the number.
 _PASSING = re.compile(
     r"exited with (-9|-15|137|143)\b|Signal (9|15) \(SIG(KILL|TERM)\)|Connection(Error|Refused|Reset|Aborted)|"
     r"Connection (refused|reset|aborted)|Temporary failure in name resolution|Read timed out|"
@@ -33,16 +33,16 @@ _PASSING = re.compile(
 
 
 def can_pass(message: str) -> bool:
-    """Whether a command's last lines tell of a fault that may be gone at the next try.
+    """Whether a command's last lines show a fault that may not recur at the next try.
 
-    A line that starts with `error: ` tells the user what to fix, so trying again is no use.
+    A line that starts with `error: ` names something that the user must fix, so a retry is useless.
     """
     lines = message.splitlines()
     return not any(line.startswith("error: ") for line in lines) and _PASSING.search(message) is not None
 
 
 def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failed stage is worth another try, as it is too where Prefect's server gave no answer."""
+    """Whether a failed stage is retried; also if Prefect's server gave no answer."""
     fault = state.data
     return isinstance(fault, httpx.TransportError) or (isinstance(fault, CommandError) and can_pass(str(fault)))
 
@@ -56,29 +56,29 @@ def may_pass(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     retry_condition_fn=may_pass,
 )
 def run_stage(name: str, hours: float | None = HOURS, ranks: int = 1) -> float:
-    """Bring one stage up to date, waiting for other runs of the pipeline and for a GPU where those are counted.
+    """Bring one stage up to date; wait for other runs of the pipeline, and for a GPU where those are counted.
 
     Args:
         name: the stage, such as `train@paraclip`.
-        hours: how long it may take, waiting not counted, nor shards of it that workers do first.
-        ranks: how many GPUs it uses where it computes on one.
+        hours: its time limit, without waiting and without shards that workers process first.
+        ranks: the number of GPUs of a stage that trains.
 
     Returns:
-        Seconds that it took.
+        Its duration in seconds.
 
     Raises:
         CommandError: the stage or a shard of it failed; the message has its last lines.
         StoppedError: the flow ended first.
-        TimeLimitError: it took longer than `hours`; its processes were ended.
+        TimeLimitError: it exceeded `hours`; its processes were ended.
     """
     # Only with --wait-for-lock and single stages can two flows work in one checkout.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item", name]
-    what, begun = f"stage {name}", time.monotonic()
+    title, begun = f"stage {name}", time.monotonic()
     make_parts(name)
     with gpu_tokens(name, ranks) as devices, progress_artifact(name) as on_line:
 
         def work() -> None:
-            run_supervised(command, what, folder=Path.cwd(), hours=hours, environment=devices, on_line=on_line)
+            run_supervised(command, title, folder=Path.cwd(), hours=hours, environment=devices, on_line=on_line)
 
-        when_free(work, what)
+        when_free(work, title)
     return time.monotonic() - begun

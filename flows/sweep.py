@@ -1,106 +1,87 @@
-"""The flow behind `prefect deployment run sweep/<where>`: cleans up on a schedule what dead processes left behind.
+"""The flow behind `prefect deployment run sweep/<where>`: ends MLflow runs of dead processes on a schedule.
 
-It also tells when somebody made another version champion than the gate did.
+It also reports a champion alias that was moved by hand, and creates the automation by which Prefect's server ends flow
+runs whose heartbeats stop.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import timedelta
 
 from prefect import flow, get_client, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.events.schemas.events import ResourceSpecification
 from prefect.logging import get_run_logger
-from prefect.states import Crashed
 from pydantic import PositiveFloat
 
 from components.core.settings import load_settings
-from components.core.worker_identity import is_gone
-from components.sweeping.finding import Finding
-from components.sweeping.moved_aliases import sweep_aliases
-from components.sweeping.tracked_runs import sweep_runs
-from flows.heartbeat import HEARTBEAT, OWNER, heartbeat
+from components.sweeping.sweep import SweepFinding, sweep_aliases, sweep_runs
 
-_STATES = (StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
-_PAGE = 200
+AUTOMATION = "cliptune: crash flow runs without heartbeats"
+FLOWS = ["train-*", "compare-methods", "synthesize-captions", "promote", "sweep"]
+"""Names of the flows of this project; the server may run others."""
+SILENT_S = 900.0
+"""Prefect sends a heartbeat every 180 s, and a flow outlasts a server that is unavailable for 8 minutes."""
 
 
 @flow(name="sweep")
-def sweep(dry_run: bool = False, silent_minutes: PositiveFloat = 15, silent_hours: PositiveFloat = 24) -> None:
-    """Find runs whose owner died, and end them; tell of a moved alias; leaves artifact `sweep`.
+def sweep(dry_run: bool = False, silent_hours: PositiveFloat = 24) -> None:
+    """End MLflow runs whose process died, and report a moved alias; leaves the artifact `sweep`.
 
-    A place that cannot be looked at fails the flow, after all others were swept.
+    If MLflow or the registry does not answer, the flow fails after the other one was swept.
 
     Args:
-        dry_run: only tell what would be done.
-        silent_minutes: after how long without a heartbeat a flow run on another host counts as dead.
-        silent_hours: after how long a silent MLflow run of another host is marked.
+        dry_run: only report.
+        silent_hours: tag an MLflow run of another host after this time without a metric.
     """
-    places: list[tuple[str, Callable[[], list[Finding]]]] = [
-        ("Prefect", lambda: sweep_flow_runs(silent_minutes * 60, dry_run)),
-        ("MLflow", lambda: sweep_runs(silent_hours, dry_run)),
-        ("registry", lambda: sweep_aliases(load_settings().promote.model)),
-    ]
-    findings: list[Finding] = []
+    if not dry_run:
+        create_automation()
+    places: dict[str, Callable[[], list[SweepFinding]]] = {
+        "MLflow": lambda: sweep_runs(silent_hours, dry_run),
+        "registry": lambda: sweep_aliases(load_settings().promote.model),
+    }
+    findings: list[SweepFinding] = []
     faults: list[Exception] = []
-    with heartbeat():
-        for place, look in places:
-            try:
-                findings += look()
-            except Exception as fault:
-                get_run_logger().error("%s could not be swept: %s", place, fault)
-                faults.append(fault)
-        show_findings(findings, dry_run)
+    for place, find in places.items():
+        try:
+            findings += find()
+        except Exception as fault:
+            get_run_logger().error("%s could not be swept: %s", place, fault)
+            faults.append(fault)
+    show_findings(findings, dry_run)
     if faults:
         raise faults[0]
 
 
-def sweep_flow_runs(silent_s: float, dry_run: bool) -> list[Finding]:
-    """End as Crashed the flow runs whose process is dead, or shows no life on another host.
-
-    Args:
-        silent_s: after how many seconds without a heartbeat a process on another host counts as dead.
-        dry_run: only tell.
-    """
-    chosen = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_STATES))))
-    findings = []
+def create_automation(silent_s: float = SILENT_S) -> None:
+    """Have Prefect's server end runs of `FLOWS` as Crashed if their heartbeats stop for `silent_s` seconds."""
+    trigger = EventTrigger(
+        posture=Posture.Proactive,
+        after={"prefect.flow-run.heartbeat"},
+        expect={"prefect.flow-run.*"},
+        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=ResourceSpecification({"prefect.resource.role": "flow", "prefect.resource.name": FLOWS}),
+        for_each={"prefect.resource.id"},
+        within=timedelta(seconds=silent_s),
+    )
+    message = f"no heartbeat for {silent_s:g} seconds"
+    action = ChangeFlowRunState(state=StateType.CRASHED, message=message)
     with get_client(sync_client=True) as client:
-        for run in _all(client, chosen):
-            if reason := _why_dead(run, silent_s):
-                if not dry_run:
-                    client.set_flow_run_state(run.id, Crashed(message=f"Found by sweep: {reason}"), force=True)
-                findings.append(Finding("Prefect", f"flow run {run.name} ({run.id})", reason, "ended as Crashed"))
-    return findings
-
-
-def _all(client: SyncPrefectClient, chosen: FlowRunFilter) -> list[FlowRun]:
-    found: list[FlowRun] = []
-    while page := client.read_flow_runs(flow_run_filter=chosen, limit=_PAGE, offset=len(found)):
-        found += page
-    return found
-
-
-def _why_dead(run: FlowRun, silent_s: float) -> str:
-    """Why nobody works on a flow run any more; empty when somebody may, as for flows that name no owner."""
-    owner, beat = str(run.labels.get(OWNER, "")), run.labels.get(HEARTBEAT)
-    if not owner:
-        return ""
-    if is_gone(owner):
-        return f"its process is dead: {owner}"
-    silent = time.time() - float(beat) if isinstance(beat, int | float) else 0.0
-    return f"no heartbeat for {silent / 60:.0f} minutes from {owner}" if silent > silent_s else ""
+        if not client.read_automations_by_name(AUTOMATION):
+            client.create_automation(AutomationCore(name=AUTOMATION, trigger=trigger, actions=[action]))
 
 
 @task(cache_policy=NO_CACHE)
-def show_findings(findings: list[Finding], dry_run: bool) -> None:
-    """An artifact of what was found: `sweep`."""
+def show_findings(findings: list[SweepFinding], dry_run: bool) -> None:
+    """The table `sweep` of all findings."""
     for finding in findings:
         get_run_logger().info("%s: %s: %s: %s", finding.place, finding.subject, finding.reason, finding.done)
-    mood = "What would be done about" if dry_run else "What was done about"
+    mode = "Dry run" if dry_run else "Sweep"
     rows = [asdict(finding) for finding in findings]
-    create_table_artifact(rows, key="sweep", description=f"{mood} {len(rows)} things.")
+    create_table_artifact(rows, key="sweep", description=f"{mode}: {len(rows)} findings.")

@@ -15,9 +15,7 @@ from components.core.errors import InputError
 from components.core.records import GENERATIONS
 from components.core.settings import Scale, Settings, load_settings
 from components.core.stage_graph import outdated, read_graph
-from flows.heartbeat import heartbeat
-from flows.runners import make_runner
-from flows.shards import Outcome, over_shards, summed
+from flows.shards import ShardResult, make_runner, over_shards, summed
 from flows.stages import run_stage
 
 CAPTIONS = Path("data/captions")
@@ -34,9 +32,9 @@ def synthesize_captions(
     """Answer prompt tasks shard by shard, and have DVC write each table from the store.
 
     Args:
-        tasks: keys of `synthesize.tasks`, all of them when not given; what they read is brought up to date too.
-        shards: into how many shards a task's rows are split; `synthesize.scale.shards` when not given.
-        runner: what runs the shards; `synthesize.scale.runner` when not given.
+        tasks: keys of `synthesize.tasks`, by default all; the stages before them are brought up to date too.
+        shards: number of shards of a task's rows; by default `synthesize.scale.shards`.
+        runner: task runner of the shards; by default `synthesize.scale.runner`.
 
     Raises:
         CommandError: a stage or a shard failed; the message has its last lines.
@@ -49,24 +47,24 @@ def synthesize_captions(
     graph = read_graph()
     needed = graph.upstream(f"{_STAGE}{name}" for name in chosen_tasks(settings, tasks))
     stale = outdated(graph, needed)
-    outcomes: dict[str, list[Outcome]] = {}
-    with heartbeat(), make_runner(scale, "synthesize") as started:
+    results: dict[str, list[ShardResult]] = {}
+    with make_runner(scale, "synthesize") as started:
         for stage in needed:
             if stage.startswith(_STAGE):
                 name = stage.removeprefix(_STAGE)
-                # What it reads may have been made again just as it was.
+                # Its inputs may have been rewritten with the same content.
                 current = stage not in stale or stage not in outdated(graph, [stage])
-                outcomes[name] = [] if current else over_shards(started, name, [*_COMMAND, name], scale.shards)
+                results[name] = [] if current else over_shards(started, name, [*_COMMAND, name], scale.shards)
             if stage in stale:
                 run_stage.with_options(name=stage)(stage)
-    show_captions({name: CAPTIONS / settings.synthesize.answers(name) for name in outcomes}, outcomes)
+    show_captions({name: CAPTIONS / settings.synthesize.answers(name) for name in results}, results)
 
 
 @task(cache_policy=NO_CACHE)
-def show_captions(files: dict[str, Path], outcomes: dict[str, list[Outcome]]) -> None:
-    """An artifact of what became of each prompt task, whose answers lie in `files`: `captions-table`."""
+def show_captions(files: dict[str, Path], results: dict[str, list[ShardResult]]) -> None:
+    """The table `captions-table`: counts of each prompt task, with its answers in `files`."""
     rows: list[dict[str, Any]] = []
-    for name, of_shards in outcomes.items():
+    for name, of_shards in results.items():
         accepted = GENERATIONS.read(files[name], ["accepted"])["accepted"].to_pylist()
         counts = summed(of_shards)
         done = {key: counts[key] for key in ("replayed", "generated", "failed")}
@@ -81,19 +79,19 @@ def show_captions(files: dict[str, Path], outcomes: dict[str, list[Outcome]]) ->
 
 
 def scale_of(settings: Settings, shards: int | None, runner: str | None) -> Scale:
-    """The block `synthesize.scale` with what a run asks for instead."""
+    """The block `synthesize.scale` with the parameters of a run in place of its keys."""
     given = settings.synthesize.scale
-    asked: dict[str, Any] = {"shards": shards or given.shards, "runner": runner or given.runner}
-    # The address is that of a cluster of the runner in params.yaml.
-    address = given.address if asked["runner"] == given.runner else None
-    return Scale.model_validate({**given.model_dump(), **asked, "address": address})
+    wanted: dict[str, Any] = {"shards": shards or given.shards, "runner": runner or given.runner}
+    # The address in params.yaml belongs to a cluster of the runner in params.yaml.
+    address = given.address if wanted["runner"] == given.runner else None
+    return Scale.model_validate({**given.model_dump(), **wanted, "address": address})
 
 
 def chosen_tasks(settings: Settings, tasks: list[str] | None) -> list[str]:
     """The prompt tasks of a run.
 
     Raises:
-        InputError: a task is unknown; the message lists those there are.
+        InputError: a task is unknown; the message lists all tasks.
     """
     known = list(settings.synthesize.tasks)
     for name in tasks or []:

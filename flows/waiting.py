@@ -1,4 +1,4 @@
-"""Two flows in one checkout wait for each other's stages instead of failing."""
+"""Waits for DVC's locks, so that two flows in one checkout wait for each other's stages instead of failing."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from components.core.processes import CommandError
 from components.core.stage_graph import is_locked
 
 PAUSE = 5.0
-"""Seconds between two tries; a random half is added, so that many who wait do not come all at once."""
+"""Seconds between two tries; a random half is added, so that waiting flows do not all try at once."""
 _HOLDER = re.compile(r"\(PID (\d+)\):")
 _DAMAGED = re.compile(r"Unable to read RWLock-file|RWLock-file \S+ format error")
-_FIX = "remove .dvc/tmp/rwlock while no DVC works in this checkout, and run the flow again"
+_FIX = "remove .dvc/tmp/rwlock while no DVC runs in this checkout, and run the flow again"
 
 
-def when_free(work: Callable[[], None], what: str) -> None:
-    """Do `work` that calls DVC, again and again while another run works on the same files.
+def when_free(work: Callable[[], None], name: str) -> None:
+    """Run `work`, which calls DVC, and repeat it while another run has locked the same files.
 
-    DVC itself takes out locks of processes that are dead. It stays blocked by one whose number is another's by now, as
-    after a container's restart, or whose exit code nobody has asked for, and cannot read a list of locks that a killed
-    process left half written: these end the stage with a line that says what to do.
+    DVC itself removes locks of dead processes. Two cases block it for ever: the number of a dead process now belongs to
+    another process, or a killed process left its list of locks half written. Both end the stage with an instruction.
 
     Raises:
         CommandError: it failed for another reason, or would wait for ever.
     """
     ended: set[int] = set()
-    told = False
+    is_logged = False
     while True:
         try:
             return work()
@@ -45,13 +44,13 @@ def when_free(work: Callable[[], None], what: str) -> None:
                 raise
             holders = {int(number) for number in _HOLDER.findall(str(error))}
         before, ended = ended, {number for number in holders if not _is_dvc(number)}
-        # Twice, for a process that has just ended is waited for, or passed over by DVC, a moment later.
+        # Two looks, because DVC removes the lock of a process that has just ended a moment later.
         if stale := before & ended:
-            raise CommandError(f"error: .dvc/tmp/rwlock names process {min(stale)}, which is no DVC by now: {_FIX}")
-        if not told:
-            names = ", ".join(map(str, sorted(holders))) or "unknown"
-            get_run_logger().info("%s waits for another run that works on the same files (process %s)", what, names)
-            told = True
+            raise CommandError(f"error: .dvc/tmp/rwlock names process {min(stale)}, which is not DVC: {_FIX}")
+        if not is_logged:
+            numbers = ", ".join(map(str, sorted(holders))) or "unknown"
+            get_run_logger().info("%s waits for another run that uses the same files (process %s)", name, numbers)
+            is_logged = True
         time.sleep(PAUSE * random.uniform(1, 1.5))
 
 

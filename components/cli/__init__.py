@@ -5,45 +5,41 @@ from __future__ import annotations
 import typer
 
 from components.cli import (
-    doctor,
     evaluate,
     explore,
     import_folder,
     index,
-    plan,
-    profile,
+    overview,
+    params,
     registry,
-    report,
     s3,
-    search,
-    serve,
     store,
 )
 
-# Commands import what they need when they run: `cliptune --help` must not wait for torch and MLflow.
+# Commands import their packages when they run: `cliptune --help` must not wait for torch and MLflow.
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Promote encoders, look at results, switch params.yaml between profiles. The pipeline itself is `dvc repro`.",
+    help="Promote encoders, show results, switch params.yaml between profiles. `dvc repro` runs the pipeline.",
 )
 app.command("import")(import_folder.import_folder)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
+app.command("plan")(overview.plan)
+app.command("report")(overview.report)
 app.command("evaluate")(evaluate.evaluate)
 app.command("table")(evaluate.table)
-app.command("search")(search.search)
+app.command("search")(params.search)
 app.command("explore")(explore.explore)
 app.command("votes")(explore.votes)
 app.command("promote")(registry.promote)
 app.command("history")(registry.history)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
-app.command("serve")(serve.serve)
-app.command("doctor")(doctor.doctor)
+app.command("serve")(registry.serve)
+app.command("doctor")(overview.doctor)
 app.add_typer(index.index, name="index")
-app.add_typer(profile.profile, name="profile")
+app.add_typer(params.profile, name="profile")
 app.add_typer(store.store, name="store")
 app.add_typer(s3.s3, name="s3")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from components.cli.new_file import new_file
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
 
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
 
 _DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
 
-# Everything else is imported inside the commands: `cliptune --help` must not wait for torch.
+# Other packages are imported inside the commands: `cliptune --help` must not wait for torch.
 
 
 def evaluate(
     encoder: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder (models/paraclip), a run id, text-encoder@champion, open_clip's name:tag or name:file, or a "
-            "sentence encoder's folder. May be given several times."
+            help="Encoder: a folder (models/paraclip), a run id, text-encoder@champion, open_clip's name:tag or "
+            "name:file, or the folder of a sentence encoder. May be given several times."
         ),
     ] = None,
     benchmark: Annotated[
@@ -34,22 +33,23 @@ def evaluate(
         typer.Option(help="A benchmark, a family such as sts, or a collection. May be given several times."),
     ] = None,
     data: Annotated[Path, typer.Option(help="Root folder of the benchmarks' data sets.")] = _DATA,
-    results: Annotated[Path, typer.Option(help="Where results go.")] = _RESULTS,
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = _RESULTS,
     option: Annotated[
-        list[str] | None, typer.Option(help="For single benchmarks, such as judge=llm; see --list.")
+        list[str] | None, typer.Option(help="Option of a benchmark, such as judge=llm; see --list.")
     ] = None,
     allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Go on where data is not as published; results are marked.")
+        bool,
+        typer.Option("--allow-partial", help="Accept data that differs from the published data; results are marked."),
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Score even where there is a result already.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored and what is missing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Recompute existing results.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the benchmarks that would be scored and the missing data.")
+    ] = False,
     precision: Annotated[
         Literal["fp32", "bf16"],
-        typer.Option(help="What the towers compute in; bf16 has results of its own, as <encoder>-bf16."),
+        typer.Option(help="Precision of the towers; results in bf16 are stored as <encoder>-bf16."),
     ] = "fp32",
-    list_all: Annotated[
-        bool, typer.Option("--list", help="List benchmarks, families and collections, and end.")
-    ] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List benchmarks, families and collections.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score encoders on published benchmarks; existing results are reused.
@@ -70,7 +70,7 @@ def evaluate(
             _list(as_json)
             return
         if not encoder or not benchmark:
-            raise InputError("give --encoder and --benchmark, or --list to see what there is")
+            raise InputError("give --encoder and --benchmark; --list shows all benchmarks")
         from components.registry.encoder_names import check_name, name_from_root
 
         names = [name_from_root(name) for name in encoder]
@@ -87,11 +87,11 @@ def evaluate(
         for name in names:
             outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
         if as_json:
-            print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
+            print_json({name: [_as_json(outcome) for outcome in done] for name, done in outcomes.items()})
         else:
             for name, done in outcomes.items():
                 _show(name, done)
-        if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
+        if any(outcome.state == "failed" for done in outcomes.values() for outcome in done):
             raise SystemExit(1)
 
     run_in_project(command)
@@ -99,23 +99,26 @@ def evaluate(
 
 def table(
     collection: Annotated[
-        str | None, typer.Option(help="A paper's tables, with its own figures: paraclip, pc-clip, adapting, semclip.")
+        str | None,
+        typer.Option(help="Tables of a paper with its published figures: paraclip, pc-clip, adapting, semclip."),
     ] = None,
-    form: Annotated[Literal["csv", "markdown", "html"], typer.Option("--format", help="Of the table.")] = "markdown",
-    results: Annotated[Path, typer.Option(help="Where results are.")] = _RESULTS,
-    output: Annotated[Path | None, typer.Option(help="A new file; the terminal when not given.")] = None,
+    form: Annotated[
+        Literal["csv", "markdown", "html"], typer.Option("--format", help="Format of the table.")
+    ] = "markdown",
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = _RESULTS,
+    output: Annotated[Path | None, typer.Option(help="A new file; by default the terminal.")] = None,
     against: Annotated[
-        str | None, typer.Option(help="Compare every encoder with this one on the same queries: is it really better?")
+        str | None, typer.Option(help="Baseline: compare every encoder with this one on the same queries.")
     ] = None,
-    groups: Annotated[bool, typer.Option("--groups", help="Also the values by group of queries.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Also print values by group of queries.")] = False,
     plot: Annotated[
         list[str] | None,
-        typer.Option(help="A metric to draw as bars, in a page instead of a table. May be given several times."),
+        typer.Option(help="Draw this metric as bars in a page instead of a table. May be given several times."),
     ] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --plot, a setting: encoders with equal values become one bar. May be given several times."
+            help="With --plot: a setting; encoders with equal values form one bar. May be given several times."
         ),
     ] = None,
 ) -> None:
@@ -174,7 +177,7 @@ def _options(given: list[str]) -> dict[str, Any]:
     for entry in given:
         name, equals, value = entry.partition("=")
         if not equals or not name:
-            raise InputError(f"--option '{entry}' is no name=value, such as judge=llm")
+            raise InputError(f"--option '{entry}' is not name=value, such as judge=llm")
         file = from_root(Path(value))
         options[name] = str(file) if file.is_file() else name_from_root(value)
     return options
@@ -187,13 +190,13 @@ def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     known, together = published_benchmarks(), _together()
     chosen: dict[str, PublishedBenchmark] = {}
     for name in names:
-        found = choose([*known, *together], name, "--benchmark")
-        chosen |= {member: known[member] for member in together.get(found, [found])}
+        choose([*known, *together], name, "--benchmark")
+        chosen |= {member: known[member] for member in together.get(name, [name])}
     return list(chosen.values())
 
 
 def _together() -> dict[str, list[str]]:
-    """What stands for several benchmarks: families and collections, each with its benchmarks."""
+    """Families and collections, each with its benchmarks."""
     from components.benchmarks.published import published_families
     from components.report.published.paper_tables import collection_names, find_collection
 
@@ -205,14 +208,17 @@ def _list(as_json: bool) -> None:
 
     from components.benchmarks.published import published_benchmarks
 
-    found = published_benchmarks()
+    benchmarks = published_benchmarks()
     if as_json:
         facts = ("name", "version", "folder", "text_only", "protocol", "citation")
-        listed = [{key: getattr(one, key) for key in facts} | {"options": dict(one.options)} for one in found.values()]
+        listed = [
+            {key: getattr(benchmark, key) for key in facts} | {"options": dict(benchmark.options)}
+            for benchmark in benchmarks.values()
+        ]
         print_json({"benchmarks": listed, "together": _together()})
         return
     shown = table_of(("benchmark", "version", "folder", "shows images", "protocol", "options"))
-    for name, benchmark in found.items():
+    for name, benchmark in benchmarks.items():
         sees = "no" if benchmark.text_only else "yes"
         options = "; ".join(f"{key}: {meaning}" for key, meaning in benchmark.options.items())
         cells = (name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)

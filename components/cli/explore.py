@@ -1,4 +1,4 @@
-"""The commands `cliptune explore` and `cliptune votes`: what encoders find, side by side, and what people say of it."""
+"""The commands `cliptune explore` and `cliptune votes`: results of encoders next to each other, and blind votes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.new_file import new_file
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
 
@@ -25,27 +24,34 @@ _CACHE = Path("state/explore")
 def explore(
     encoder: Annotated[
         list[str] | None,
-        typer.Option(help="As for `cliptune evaluate`, two or more; the first is what the others are compared with."),
+        typer.Option(help="Encoders as for `cliptune evaluate`, two or more; the others are compared with the first."),
     ] = None,
     images: Annotated[
         str,
-        typer.Option(help="An index, or what `cliptune index build --from` takes; by default this project's data."),
+        typer.Option(
+            help="An index, or a source as for `cliptune index build --from`; by default this project's data."
+        ),
     ] = "data",
-    host: Annotated[str, typer.Option(help="Where to listen; others than this machine then see all pictures.")] = _HOST,
-    port: Annotated[int, typer.Option(help="0 for any free one.", min=0, max=65535)] = PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; at other addresses than this machine's, others see all pictures.")
+    ] = _HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = PORT,
     export: Annotated[
-        Path | None, typer.Option(help="Instead: a new file for a page of the queries given, without a server.")
+        Path | None, typer.Option(help="Write a page of the given queries to a new file instead of starting a server.")
     ] = None,
-    query: Annotated[list[str] | None, typer.Option(help="For --export: a query, or `query|paraphrase`.")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="With --export: a query, or `query|paraphrase`.")] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="For --export: a file with a query on each line, its paraphrase behind a tab.")
+        Path | None,
+        typer.Option(help="With --export: a file with a query on each line, and its paraphrase after a tab."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="For --export: pictures for each query.", min=1, max=100)] = 10,
+    k: Annotated[
+        int, typer.Option("-k", help="With --export: number of pictures for each query.", min=1, max=100)
+    ] = 10,
 ) -> None:
-    """Open a page on which two encoders answer the same query side by side.
+    """Open a page that compares the results of two encoders for a query.
 
-    It shows which pictures are shared, gained and lost, AO@k and JS@k as you type, the queries of an evaluation that
-    changed most, how stable a wish is in other words, and blind votes.
+    It shows shared, gained and lost pictures, AO@k and JS@k while you type, the queries of an evaluation that changed
+    most, the stability of results across paraphrases, and blind votes.
 
     Examples: cliptune explore
 
@@ -55,9 +61,9 @@ def explore(
     """
 
     def command() -> None:
-        names, asked = encoder or _BOTH, _queries(query, queries)
+        names, lines = encoder or _BOTH, _queries(query, queries)
         page = None if export is None else new_file(export)
-        if page is not None and not asked:
+        if page is not None and not lines:
             raise InputError("--export needs queries: give --query or --queries")
         explored = _explored(names, images)
         if page is None:
@@ -67,8 +73,8 @@ def explore(
         from components.explorer.snapshot import snapshot
 
         with atomic_file(page) as temporary:
-            temporary.write_text(snapshot(explored, asked, k), "utf-8")
-        typer.echo(f"wrote {export}: {len(asked)} queries")
+            temporary.write_text(snapshot(explored, lines, k), "utf-8")
+        typer.echo(f"wrote {export}: {len(lines)} queries")
 
     run_in_project(command)
 
@@ -77,13 +83,13 @@ def votes(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="A new file for the queries with a marked picture, as source `folder` reads them. The pictures are "
-            "in the file's folder or in prepare.folder."
+            help="Write the queries with a marked picture to a new file, in the format of source `folder`. The "
+            "pictures are in the file's folder or in prepare.folder."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how often each encoder won in blind votes, with the interval of its share.
+    """Show the share of blind votes that each encoder won, with its interval.
 
     Examples: cliptune votes; cliptune votes --export ~/photographs/captions.tsv
     """
@@ -102,16 +108,16 @@ def _explored(names: list[str], images: str) -> Explored:
     for name in places:
         check_name(name)
     encoders = [find_encoder(name) for name in places]
-    if len({one.name for one in encoders}) < len(encoders):
+    if len({encoder.name for encoder in encoders}) < len(encoders):
         raise InputError("--encoder names one encoder twice: give two that differ")
     index = _index(images, encoders[0])
-    for one in encoders:
-        index.accept(one)
+    for encoder in encoders:
+        index.accept(encoder)
     return Explored(Explorer(index, encoders), settings, settings.synthesize.store)
 
 
 def _index(images: str, encoder: EncoderUnderTest) -> ImageIndex:
-    """The index that `images` is, or one of the pictures there, kept in `state/explore` until these change."""
+    """The index `images`, or an index of the pictures there, cached in `state/explore` until these change."""
     from components.core.shards.listing import is_remote
     from components.explorer.own_index import own_index
     from components.index.facts import FACTS
@@ -142,7 +148,7 @@ def _serve(explored: Explored, host: str, port: int) -> None:
 
     here = host in ("127.0.0.1", "localhost", "::1")
     with bind(host, port) as listening:
-        # Whoever reads the address may ask at once.
+        # The server must accept requests as soon as the address is printed.
         listening.listen()
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"http://{shown}:{listening.getsockname()[1]}/ until Ctrl-C")
@@ -159,25 +165,26 @@ def _votes(export: Path | None, as_json: bool) -> None:
     settings = load_settings()
     store = Votes(settings.synthesize.store)
     try:
-        found = store.all()
+        all_votes = store.all()
     finally:
         store.close()
     if place is not None:
-        written, left_out = write_captions(found, place, settings.prepare.folder)
+        written, left_out = write_captions(all_votes, place, settings.prepare.folder)
         typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
         if left_out:
             typer.echo(f"left out: {left_out} queries whose picture is not a file there, such as a picture in a shard")
         return
-    table = standings(found)
+    table = standings(all_votes)
     if as_json:
-        print_json([one.model_dump() for one in table])
+        print_json([row.model_dump() for row in table])
         return
     if not table:
         typer.echo("no votes yet: run `cliptune explore`, view Vote")
         return
     numbers = ("won", "lost", "ties", "share of wins")
-    view = table_of(("encoder", "against", *numbers), f"{len(found)} blind votes", numbers=numbers)
-    for one in table:
-        share = f"{one.wins.share:.0%} [{one.wins.low:.0%}, {one.wins.high:.0%}]"
-        view.add_row(one.encoder, one.against, str(one.wins.won), str(one.wins.lost), str(one.wins.ties), share)
+    view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
+    for row in table:
+        wins = row.wins
+        share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
+        view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
     print_table(view)

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from components.index.facts import Facts
     from components.index.sources.source import Opened
 
-# Everything else is imported inside the commands: `cliptune --help` must not wait for torch.
+# Other packages are imported inside the commands: `cliptune --help` must not wait for torch.
 
 index = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Image indexes. One image tower made the vectors; every encoder trained with that tower searches them as they "
-    "are, so a new text side needs no new index.",
+    help="Image indexes. All vectors are of one image tower; every encoder trained with that tower can search them, so "
+    "a new text encoder needs no new index.",
 )
 
 _DATA = "data"
-_Folder = Annotated[Path, typer.Argument(help="The index's folder.")]
+_Folder = Annotated[Path, typer.Argument(help="Folder of the index.")]
 _From = Annotated[
     str,
     typer.Option(
@@ -39,21 +39,23 @@ _From = Annotated[
 ]
 _SourceName = Annotated[
     str | None,
-    typer.Option("--source", help="project, folder, shards, embeddings or index; where --from may be two."),
+    typer.Option("--source", help="Type of --from if it is ambiguous: project, folder, shards, embeddings or index."),
 ]
 _EncoderName = Annotated[
     str | None,
     typer.Option(
         "--encoder",
-        help="A folder, a run id, text-encoder@champion or open_clip's name:tag: embeds pictures, is named as the one "
-        "that made bare vectors, and embeds the queries that approximate kinds are tuned on.",
+        help="Encoder: a folder, a run id, text-encoder@champion or open_clip's name:tag. It embeds pictures, is "
+        "recorded as the encoder of given vectors, and embeds the queries that tune approximate kinds.",
     ),
 ]
 _Queries = Annotated[
     Path | None,
-    typer.Option("--queries", help="Text queries to tune and measure with, one on each line; captions if not given."),
+    typer.Option("--queries", help="Text queries for tuning and measuring, one on each line; by default captions."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be indexed; embed and write nothing.")]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the images that would be indexed; embed and write nothing.")
+]
 
 
 @index.command()
@@ -67,11 +69,11 @@ def build(
         typer.Option(help="exact, usearch, ivf_pq (needs the extra faiss), or auto: exact up to a million images."),
     ] = "auto",
     queries: _Queries = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of an index that is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
     dry_run: _DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build an image index; pictures stay where they are.
+    """Build an image index; the pictures are not copied.
 
     Examples: cliptune index build index
 
@@ -94,7 +96,7 @@ def build(
         texts, under_test = _texts(queries), _encoder(encoder)
         opened = _opened(origin, source, under_test)
         if dry_run:
-            _tell(origin, opened, kind)
+            _print_plan(origin, opened, kind)
             return
         _show(folder, write(place, opened, kind, under_test, texts, replace=replace), as_json)
 
@@ -111,7 +113,7 @@ def append(
     dry_run: _DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add images that the index has not; stopped or failed, it leaves the index as it was.
+    """Add images that are not in the index; a failure leaves the index unchanged.
 
     Examples: cliptune index append index
 
@@ -129,7 +131,7 @@ def append(
         opened = _opened(origin, source, under_test)
         check_source(place, facts, opened)
         if dry_run:
-            _tell(origin, opened, facts.kind)
+            _print_plan(origin, opened, facts.kind)
             return
         _show(folder, add(place, opened, under_test, texts), as_json)
 
@@ -140,13 +142,14 @@ def append(
 def check(
     folder: _Folder,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="Also measure this encoder's recall and keep it in the index.")
+        str | None,
+        typer.Option("--encoder", help="Also measure the recall of this encoder, and store it in the index."),
     ] = None,
     queries: _Queries = None,
-    every: Annotated[bool, typer.Option("--all", help="Look at every picture instead of 200.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Check every picture instead of 200.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at an index's files, vectors and pictures; the exit code is 1 if anything is wrong.
+    """Check the files, vectors and pictures of an index; the exit code is 1 if a check fails.
 
     Examples: cliptune index check index
 
@@ -167,12 +170,12 @@ def check(
 
             accept_tower(read_facts(place), place, under_test)
             remeasure(place, under_test, texts)
-        found = look(place, every=every)
+        checked = look(place, every=every)
         if as_json:
-            print_json(_checked(found))
+            print_json(_checked(checked))
         else:
-            _show_checked(folder, found)
-        if found.problems:
+            _show_checked(folder, checked)
+        if checked.problems:
             raise SystemExit(1)
 
     run_in_project(command)
@@ -189,11 +192,11 @@ def _encoder(name: str | None) -> EncoderUnderTest | None:
         return None
     from components.registry.encoder_names import check_name, name_from_root
 
-    known = name_from_root(name)
-    check_name(known)
+    place = name_from_root(name)
+    check_name(place)
     from components.registry.encoder_lookup import find_encoder
 
-    return find_encoder(known)
+    return find_encoder(place)
 
 
 def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -> Opened:
@@ -204,8 +207,8 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
     return find_source(source or source_of(given)).open(given, encoder)
 
 
-def _tell(origin: str, opened: Opened, kind: str) -> None:
-    """Print what would be indexed."""
+def _print_plan(origin: str, opened: Opened, kind: str) -> None:
+    """Print the images that would be indexed."""
     from components.index.kinds import choose_kind, find_kind
 
     if opened.total is None:
@@ -247,7 +250,7 @@ def _show(folder: Path, added: Added, as_json: bool) -> None:
 
 
 _FEW = 5
-"""Pictures that were left out and are named."""
+"""Number of skipped pictures to print."""
 
 
 def _show_recalls(facts: Facts) -> None:
@@ -259,36 +262,37 @@ def _show_recalls(facts: Facts) -> None:
         return
     numbers = ("recall@10", "effort", "queries")
     table = table_of(("encoder", "kind", *numbers), "text queries against exact search", numbers=numbers)
-    for one in facts.recalls:
-        table.add_row(escape(one.encoder), one.kind, f"{one.recall_at_10:.3f}", str(one.effort), f"{one.queries:,}")
+    for recall in facts.recalls:
+        cells = (f"{recall.recall_at_10:.3f}", str(recall.effort), f"{recall.queries:,}")
+        table.add_row(escape(recall.encoder), recall.kind, *cells)
     print_table(table)
-    if min(one.recall_at_10 for one in facts.recalls) < TARGET:
+    if min(recall.recall_at_10 for recall in facts.recalls) < TARGET:
         typer.echo(f"recall@10 is below {TARGET}: build it with --kind exact, or with usearch if it is ivf_pq")
 
 
-def _show_checked(folder: Path, found: Checked) -> None:
+def _show_checked(folder: Path, checked: Checked) -> None:
     from rich.markup import escape
 
-    if found.facts is not None:
-        facts = found.facts
+    if checked.facts is not None:
+        facts = checked.facts
         typer.echo(
             f"{folder}: {facts.rows:,} images in {len(facts.segments)} segments, kind {facts.kind}, image tower "
-            f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {found.pictures:,} pictures looked at, "
-            f"{found.without:,} known by their vector alone"
+            f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {checked.pictures:,} pictures checked, "
+            f"{checked.without:,} with only a vector"
         )
         _show_recalls(facts)
-    if not found.problems:
-        typer.echo("nothing is wrong")
+    if not checked.problems:
+        typer.echo("no problems")
         return
-    table = table_of(("where", "what", "fix"), f"{len(found.problems)} problems")
-    for one in found.problems:
-        table.add_row(escape(one.where), escape(one.what), escape(one.fix))
+    table = table_of(("where", "what", "fix"), f"problems: {len(checked.problems)}")
+    for problem in checked.problems:
+        table.add_row(escape(problem.where), escape(problem.what), escape(problem.fix))
     print_table(table)
 
 
-def _checked(found: Checked) -> dict[str, Any]:
+def _checked(checked: Checked) -> dict[str, Any]:
     from dataclasses import asdict
 
-    facts = None if found.facts is None else found.facts.model_dump(mode="json")
-    problems: Sequence[dict[str, str]] = [asdict(problem) for problem in found.problems]
-    return {"problems": problems, "pictures": found.pictures, "without": found.without, "index": facts}
+    facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
+    problems: Sequence[dict[str, str]] = [asdict(problem) for problem in checked.problems]
+    return {"problems": problems, "pictures": checked.pictures, "without": checked.without, "index": facts}

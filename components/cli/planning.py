@@ -1,6 +1,6 @@
-"""What `dvc repro` would do and what it would lack, said before anything runs.
+"""The stages that `dvc repro` would run, and the data that it would lack.
 
-DVC's own dry run ends at the first stage whose inputs no earlier run has made.
+DVC's own dry run ends at the first stage whose inputs do not exist yet.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from components.core.processes import CommandError
 from components.core.provenance import locked_stages
 from components.core.settings import PARAMS, Settings, load_settings
 from components.core.stage_graph import Graph, changes, is_locked, read_all, read_graph
-from components.doctor.check import Surroundings
-from components.doctor.checks import data
-from components.doctor.examine import Line, examine
+from components.doctor.examine import CHECKS, CheckLine, examine, read_installation
 
 NEVER_RAN = "it has not run yet"
 _OWN = "state"
-"""Setting that names a folder which a stage writes and reads itself, outside of its outputs."""
+"""Name of settings with a folder that a stage writes and reads itself, outside its outputs."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One stage: `runs` with what changed about it, `runs after others` with the first of them, or `up to date`."""
+    """One stage: `runs` with its changes, `runs after others` with the first of these, or `up to date`."""
 
     stage: str
     state: str
@@ -38,25 +36,25 @@ class Planned:
 
 
 def plan(targets: Iterable[str]) -> list[Planned]:
-    """The stages that `targets` need, themselves included, in an order in which they can run.
+    """The stages that `targets` need, and `targets`, in an order in which they can run.
 
     Args:
         targets: stages, and groups of stages such as `train`.
 
     Raises:
-        InputError: params.yaml has a wrong key, value or name, DVC cannot read the pipeline, or knows no such stage.
+        InputError: params.yaml has a wrong key, value or name, DVC cannot read the pipeline, or a stage is unknown.
     """
     settings = load_settings()
     check_names(settings)
     _check_gate(settings)
     with ThreadPoolExecutor(1) as other:
-        asked = other.submit(_ask_dvc, list(targets))
+        status = other.submit(_dvc_status, list(targets))
         check_methods(settings.methods, table_files(settings))
-        graph, wanted, changed = asked.result()
+        graph, wanted, changed = status.result()
     touched, known = graph.downstream(changed), locked_stages()
     planned = []
     for stage in wanted:
-        # What an earlier stage has yet to make tells nothing new about a later one.
+        # A stage whose inputs do not exist yet is outdated anyway.
         above = sorted(graph.needs[stage] & touched)
         if above:
             planned.append(Planned(stage, "runs after others", above[0]))
@@ -67,10 +65,10 @@ def plan(targets: Iterable[str]) -> list[Planned]:
 
 
 def _check_gate(settings: Settings) -> None:
-    """Look up the metrics of `promote`, as far as they are over all queries.
+    """Check the metrics of `promote` that are over all queries.
 
     Raises:
-        InputError: its benchmark has no such metric, or `evaluate.ks` no such depth.
+        InputError: the benchmark does not have the metric, or `evaluate.ks` not the depth.
     """
     from components.benchmarks.embedded import find_benchmark
 
@@ -86,9 +84,9 @@ def _check_gate(settings: Settings) -> None:
 
 
 def unwatched(stages: Iterable[Planned]) -> list[str]:
-    """The files that settings of up-to-date stages name and DVC does not watch, a line for each of these stages.
+    """The files of settings of up-to-date stages that DVC does not watch, a line for each of these stages.
 
-    dvc.lock has the settings and dependencies of each stage with which it last ran.
+    dvc.lock has the settings and dependencies of the last run of each stage.
     """
     locked = locked_stages()
     made = [_absolute(out["path"]) for stage in locked.values() for out in stage.get("outs", [])]
@@ -110,7 +108,7 @@ def unwatched(stages: Iterable[Planned]) -> list[str]:
 
 
 def _places(setting: Any, key: str = "") -> Iterator[tuple[str, Path]]:
-    """The files and folders that a setting names, each with its key; what a stage keeps in its `state` is its own."""
+    """The files and folders that a setting names, each with its key, without those of `state`."""
     if isinstance(setting, dict):
         for name, below in setting.items():
             if name != _OWN:
@@ -126,8 +124,8 @@ def _absolute(path: str) -> Path:
     return Path(os.path.abspath(path))
 
 
-def _ask_dvc(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:
-    """The pipeline, the stages of it that `targets` need, and what changed about stages."""
+def _dvc_status(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:
+    """The pipeline, the stages that `targets` need, and the changes of stages."""
     try:
         try:
             graph, changed = read_all()
@@ -136,7 +134,7 @@ def _ask_dvc(targets: list[str]) -> tuple[Graph, list[str], dict[str, str]]:
                 raise
             graph, changed = read_graph(), None
         wanted = graph.upstream(stage for target in targets for stage in _stages(graph, target))
-        # Another run may work on stages that are not asked about.
+        # Another run may work on other stages.
         return graph, wanted, changes(graph, wanted) if changed is None else changed
     except CommandError as error:
         raise InputError(_explained(str(error))) from error
@@ -148,18 +146,18 @@ def _stages(graph: Graph, target: str) -> list[str]:
 
 
 def _explained(fault: str) -> str:
-    """What DVC says, with what to do about it."""
+    """DVC's error with a fix."""
     if is_locked(fault):
-        return "another run works on the stages of this checkout: ask again when it has ended"
+        return "another run works on the stages of this checkout: try again when it has ended"
     reason = fault.partition("failed: ")[2].removeprefix("ERROR: ")
     if "is not a git repository" in reason:
-        return f"{reason}, which DVC wants: run `git init` there"
+        return f"{reason}, which DVC requires: run `git init` there"
     if "Read-only file system" in reason or "Permission denied" in reason:
-        return f"DVC cannot write into .dvc ({reason}): give yourself permission or use a copy of the project"
+        return f"DVC cannot write into .dvc ({reason}): get write permission or use a copy of the project"
     return f"DVC cannot read the pipeline ({reason}): correct dvc.yaml"
 
 
-def missing_data(around: Surroundings) -> list[Line]:
-    """What the pipeline reads, does not make itself, and cannot find; each with the fix."""
-    lines = examine(around, checks={"data": data.CHECK})
-    return [line for line in lines if line.status == "fail"]
+def missing_data() -> list[CheckLine]:
+    """Missing files that no stage makes, each with the fix."""
+    checks = [check for check in CHECKS if check.title == "data"]
+    return [line for line in examine(read_installation(Path()), checks=checks) if line.status == "fail"]

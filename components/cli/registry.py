@@ -1,7 +1,8 @@
-"""The commands `cliptune promote`, `history`, `rollback` and `export`: encoders in the registry and out of it."""
+"""The commands `cliptune promote`, `history`, `rollback`, `export` and `serve`, for encoders of the registry."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from components.core.project import from_root, require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.registry.decision import Decision
+
+_HOST, _PORT = "127.0.0.1", 8080
 
 
 def promote(
@@ -120,17 +123,17 @@ def _history(as_json: bool) -> None:
 
     from components.registry.decision import history as decisions
 
-    found = decisions()
-    if not found:
+    recorded = decisions()
+    if not recorded:
         require_project()
     if as_json:
-        print_json([decision.model_dump(mode="json") for decision in found])
+        print_json([decision.model_dump(mode="json") for decision in recorded])
         return
-    if not found:
+    if not recorded:
         typer.echo("no decisions yet: run `cliptune promote`")
         return
     table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
-    for decision in found:
+    for decision in recorded:
         failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
         row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
         table.add_row(*(escape(cell) for cell in row))
@@ -174,7 +177,52 @@ def _rollback(as_json: bool) -> None:
 
 def quiet_mlflow() -> None:
     """Keep MLflow's progress bars and notes out of the command's answer."""
-    import os
-
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+
+
+def serve(
+    encoder: Annotated[
+        str, typer.Option(help="text-encoder@champion, text-encoder/3, a folder (models/paraclip) or a run id.")
+    ] = "text-encoder@champion",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other addresses than this machine's need CLIPTUNE_SERVE_TOKEN.")
+    ] = _HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any free port.", min=0, max=65535)] = _PORT,
+    poll: Annotated[
+        float, typer.Option(help="Seconds between two checks of the alias for a new version.", min=0.1)
+    ] = 5,
+    any_tower: Annotated[
+        bool, typer.Option("--any-tower", help="Also load versions with another image tower.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="Texts in a batch.")] = 64,
+    texts: Annotated[int, typer.Option(help="Maximum number of texts in a request.")] = 256,
+    queue: Annotated[
+        int, typer.Option(help="Maximum number of waiting texts; further requests get status 429.")
+    ] = 1024,
+    cache: Annotated[int, typer.Option(help="Number of texts whose vectors are cached; 0 for none.")] = 4096,
+) -> None:
+    """Serve POST /v1/embeddings, compatible with OpenAI's API, with the current champion.
+
+    Clients on other machines need the token in the environment variable CLIPTUNE_SERVE_TOKEN. See docs/serve.md.
+
+    Examples: cliptune serve; cliptune serve --encoder models/paraclip --port 9000;
+    CLIPTUNE_SERVE_TOKEN=$(openssl rand -hex 32) cliptune serve --host 0.0.0.0
+    """
+
+    def command() -> None:
+        from components.registry.encoder_names import check_name, name_from_root
+        from components.serving.address import bind, read_tokens
+        from components.serving.messages import ServingLimits
+
+        tokens = read_tokens(host, os.environ)
+        limits = ServingLimits(batch=batch, texts=texts, queue=queue, cache=cache)
+        name = name_from_root(encoder)
+        check_name(name)
+        with bind(host, port) as place:
+            quiet_mlflow()
+            from components.serving.server import serve as run
+
+            run(name, place, tokens, limits, any_tower=any_tower, every=poll)
+
+    run_in_project(command)

@@ -11,7 +11,7 @@ import typer
 
 from components.core.errors import run_command
 
-# Everything else is imported inside the commands: `cliptune --help` must not wait for boto3.
+# Other packages are imported inside the commands: `cliptune --help` must not wait for boto3.
 
 s3 = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +21,7 @@ s3 = typer.Typer(
 )
 
 
-_DRY_RUN = typer.Option("--dry-run", help="Say which files would travel, and do nothing.")
+_DRY_RUN = typer.Option("--dry-run", help="List the files that would be transferred; transfer nothing.")
 
 
 @s3.command()
@@ -30,7 +30,7 @@ def put(
     url: Annotated[str, typer.Argument(help="s3://bucket/key, or s3://bucket/prefix/ to keep the file's name.")],
     dry_run: Annotated[bool, _DRY_RUN] = False,
 ) -> None:
-    """Upload a file or a folder; run it again after a stop, and only files that are not there yet are sent.
+    """Upload a file or a folder. A second run after a stop sends only missing files.
 
     Examples: cliptune s3 put data/shards s3://datasets/laion/; cliptune s3 put models/paraclip s3://encoders/paraclip/
     """
@@ -42,10 +42,12 @@ def put(
         store, pairs = S3(), upload_pairs(source, url)
         total = sum(path.stat().st_size for path, _ in pairs)
         if dry_run:
-            _tell([f"{path} -> {one}" for path, one in pairs if not store.holds(path, one)], len(pairs))
+            _print_plan(
+                [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)], len(pairs)
+            )
             return
         with _bar(total) as on_bytes:
-            sent = sum(store.put(path, one, on_bytes) for path, one in pairs)
+            sent = sum(store.put(path, object_, on_bytes) for path, object_ in pairs)
         typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
 
     run_command(command)
@@ -57,7 +59,7 @@ def get(
     target: Annotated[Path, typer.Argument(help="The file or folder to write.")],
     dry_run: Annotated[bool, _DRY_RUN] = False,
 ) -> None:
-    """Download an object or a folder, checked by SHA-256; what is there already is not fetched again.
+    """Download an object or a folder, verified by SHA-256; existing files are not downloaded again.
 
     Examples: cliptune s3 get s3://encoders/paraclip/ models/paraclip; cliptune s3 get s3://datasets/captions.tsv .
     """
@@ -68,11 +70,13 @@ def get(
         store = S3()
         pairs = store.download_pairs(url, target)
         if dry_run:
-            _tell([f"{one} -> {path}" for one, path in pairs if not store.holds(path, one)], len(pairs))
+            _print_plan(
+                [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)], len(pairs)
+            )
             return
         with _bar(None) as on_bytes:
-            for one, path in pairs:
-                store.get(one, path, on_bytes)
+            for object_, path in pairs:
+                store.get(object_, path, on_bytes)
         typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
 
     run_command(command)
@@ -83,7 +87,7 @@ def make_bucket(
     url: Annotated[str, typer.Argument(help="s3://bucket")],
     versions: Annotated[bool, typer.Option("--versions", help="Keep old versions of objects.")] = False,
 ) -> None:
-    """Make a bucket whose half uploads are removed after a week; one that is there is brought to these settings.
+    """Make a bucket that removes incomplete uploads after a week, or apply these settings to an existing one.
 
     Examples: cliptune s3 make-bucket s3://datasets; cliptune s3 make-bucket s3://mlflow --versions
     """
@@ -96,9 +100,9 @@ def make_bucket(
     run_command(command)
 
 
-def _tell(lines: list[str], files: int) -> None:
-    """Print what would travel."""
-    typer.echo("\n".join([*lines, f"{len(lines)} of {files} files would travel; nothing was done"]))
+def _print_plan(lines: list[str], files: int) -> None:
+    """Print the files that would be transferred."""
+    typer.echo("\n".join([*lines, f"{len(lines)} of {files} files would be transferred; nothing was done"]))
 
 
 @contextmanager

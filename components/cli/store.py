@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.new_file import new_file
-from components.cli.tables import AsJson, print_json, print_table, table_of
+from components.cli.tables import AsJson, new_file, print_json, print_table, table_of
 from components.core.discovery import choose, names_in
 from components.core.errors import InputError
 from components.core.project import from_root, run_in_project
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
     from components.captions.store import GenerationStore
     from components.captions.store.upkeep import Pruned, StoreStats
 
-# Everything else is imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
+# Other packages are imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
-store = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The store of everything that language models have answered."
-)
+store = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The store of all answers of language models.")
 
 StoreUrl = Annotated[
-    str | None, typer.Option("--store", help="SQLAlchemy URL of the store; synthesize.store when not given.")
+    str | None, typer.Option("--store", help="SQLAlchemy URL of the store; by default synthesize.store.")
 ]
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -79,7 +76,7 @@ def import_files(
     paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune store export` wrote.")],
     url: StoreUrl = None,
 ) -> None:
-    """Merge exports into the store; an answer that is there already stays as it is.
+    """Merge exports into the store; existing answers stay unchanged.
 
     Examples: cliptune store import generations.parquet; cliptune store import night/*.parquet
     """
@@ -100,16 +97,18 @@ def import_files(
 def prune(
     url: StoreUrl = None,
     task: Annotated[str | None, typer.Option(help="Answers of this prompt task.")] = None,
-    model: Annotated[str | None, typer.Option(help="Answers of this model, as `stats` names it.")] = None,
+    model: Annotated[str | None, typer.Option(help="Answers of this model, with its name in `stats`.")] = None,
     older_than: Annotated[
         str | None, typer.Option(help="Older than hours, days or weeks (12h, 30d, 4w) or than a date (2025-01-31).")
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Records of failures instead of answers.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the number of matching answers; delete nothing.")
+    ] = False,
 ) -> None:
-    """Delete what fits all that is given, at once and without asking; a later run asks these questions again.
+    """Delete the answers that match all filters, without confirmation; a later run generates them again.
 
-    It does not import `synthesize.replay` again, which would bring them back; `cliptune store import` does.
+    A later run does not import `synthesize.replay` again, which would restore them; `cliptune store import` does.
 
     Examples: cliptune store prune --task rewrite --dry-run; cliptune store prune --model old-model --older-than 30d;
     cliptune store prune --failed
@@ -148,7 +147,7 @@ def _moment(text: str) -> datetime:
             return datetime.now(UTC) - int(number) * _UNITS[unit]
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise InputError(f"--older-than {text} is no age: give for example 12h, 30d, 4w or 2025-01-31") from None
+        raise InputError(f"--older-than {text} is not an age: give for example 12h, 30d, 4w or 2025-01-31") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

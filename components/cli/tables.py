@@ -1,12 +1,16 @@
-"""Prints tables, JSON, sizes and times for commands: complete in a pipe, folded on a narrow terminal."""
+"""The output of commands: tables (complete in a pipe, folded on a narrow terminal), JSON, sizes, times, new files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from components.core.errors import InputError
+from components.core.project import from_root
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,12 +22,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; a cell that is too wide for the terminal goes on in the next line.
+    """An empty table; a cell that is too wide for the terminal continues in the next line.
 
     Args:
-        columns: their headings.
-        title: above the table.
-        numbers: those of `columns` that are aligned at the right.
+        columns: the headings.
+        title: the title above the table.
+        numbers: the columns that are aligned to the right.
     """
     from rich.table import Table
 
@@ -34,7 +38,7 @@ def table_of(columns: Sequence[str], title: str | None = None, numbers: Sequence
 
 
 def print_table(table: Table, widest: int = _ENDLESS) -> None:
-    """Print a table, as wide as it is, or `widest`, where no terminal limits it."""
+    """Print a table; without a terminal it is at most `widest` characters wide."""
     from rich.console import Console
 
     console = Console()
@@ -42,12 +46,12 @@ def print_table(table: Table, widest: int = _ENDLESS) -> None:
 
 
 def print_json(content: Any) -> None:
-    """Print what `json` can write, for other programs."""
+    """Print `content` as JSON, for other programs."""
     typer.echo(json.dumps(content, indent=2))
 
 
 def shown_size(size: float) -> str:
-    """A size in bytes as people read it.
+    """A size in bytes in a readable unit.
 
     >>> shown_size(8_100_000)
     '8.1 MB'
@@ -60,7 +64,7 @@ def shown_size(size: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """A duration as people read it.
+    """A duration in a readable unit.
 
     >>> shown_time(150)
     '2.5 minutes'
@@ -69,3 +73,15 @@ def shown_time(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.0f} seconds"
+
+
+def new_file(path: Path) -> Path:
+    """The path of a file to write, relative to the project's folder.
+
+    Raises:
+        InputError: a file or folder exists there; no command overwrites one.
+    """
+    place = from_root(path)
+    if place.exists() or place.is_symlink():
+        raise InputError(f"{path} exists: name a new file, or remove it")
+    return place

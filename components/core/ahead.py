@@ -15,14 +15,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END: Any = object()
-"""What stands behind the last item."""
+"""Marks the end of the items."""
 
 
 def prefetched(produce: Callable[[threading.Event], Generator[T]], depth: int) -> Generator[T]:
-    """What `produce` yields, made by a background thread at most `depth` items ahead of the one at hand.
+    """The items of `produce`, made by a background thread at most `depth` items ahead of the current one.
 
-    Errors of the thread are raised here. Closing the generator sets the event that `produce` was given, waits for
-    it to end, and leaves no thread behind; `produce` should look at the event where it works long without yielding.
+    Errors of the thread are raised here. Closing the generator sets the event that `produce` gets, and waits for the
+    end of the thread; `produce` should check the event during long work between two items.
     """
     stop = threading.Event()
     with closing(produce(stop)) as produced, ThreadPoolExecutor(1, "prefetch") as pool:
@@ -40,9 +40,9 @@ def prefetched(produce: Callable[[threading.Event], Generator[T]], depth: int) -
 def mapped(
     function: Callable[[T], R], items: Iterable[T], threads: int | None = None, per_thread: int = 4
 ) -> Generator[tuple[T, R]]:
-    """Each item with `function` of it, in order; `threads` (one per core) work up to so many items ahead each.
+    """Each item with `function(item)`, in order; `threads` (one per core) work up to `per_thread` items ahead each.
 
-    An error of an item is raised in its turn. Closing the generator waits for what is begun and leaves no thread.
+    An error of an item is raised in its turn. Closing the generator waits for started items and ends all threads.
     """
     threads = threads or os.cpu_count() or 1
     with ThreadPoolExecutor(threads, "ahead") as pool:
@@ -53,7 +53,7 @@ def mapped(
 
 
 def in_order(pool: Executor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[tuple[T, R]]:
-    """Each item with `function` of it, in order, while the pool works up to `ahead` items further on."""
+    """Each item with `function(item)`, in order, while the pool works up to `ahead` items ahead."""
     running: deque[tuple[T, Future[R]]] = deque()
     for item in items:
         running.append((item, pool.submit(function, item)))

@@ -1,7 +1,4 @@
-"""Arrays on disk (`.npy`), larger than memory: written block by block, opened memory-mapped, rows taken of them.
-
-Used for embeddings and token caches.
-"""
+"""Arrays on disk (`.npy`), larger than memory: written block by block, opened memory-mapped, read by rows."""
 
 from __future__ import annotations
 
@@ -18,41 +15,41 @@ from components.core.errors import InputError
 
 
 def mapped_array(path: Path, fix: str) -> npt.NDArray[Any]:
-    """The array at `path`, read-only; nothing in the file is run.
+    """The array at `path`, read-only, without pickles.
 
     Args:
-        fix: what to do where the file is damaged.
+        path: the file.
+        fix: the fix for a damaged file.
 
     Raises:
-        InputError: it is no whole `.npy` file.
+        InputError: it is not a whole `.npy` file.
     """
     try:
-        found: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+        return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError) as error:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {fix}") from None
-    return found
 
 
 @contextmanager
 def written_array(path: Path, kind: npt.DTypeLike, shape: tuple[int, ...]) -> Iterator[Callable[[npt.ArrayLike], None]]:
-    """Write an array of that shape to `path`; yields what appends rows to it.
+    """Write an array of that shape to `path`; yields a function that appends rows.
 
-    A mapped file would count as this process's memory until the last row is there.
+    A mapped file would count as memory of this process until the last row is written.
     """
     dtype = np.dtype(kind)
     with path.open("wb") as file:
-        told = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, told)
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
         yield lambda rows: np.ascontiguousarray(rows, dtype).tofile(file)
 
 
 def rows_of(array: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Rows of an array by their numbers, copied; of a mapped one, no page stays in this process's memory.
+    """A copy of rows of an array; pages of a mapped array do not stay in this process's memory.
 
-    The system keeps pages that are read often, and each row would otherwise leave sixteen of them here.
+    The system caches pages that are read often; each row would otherwise leave sixteen of them in this process.
     """
-    found = np.asarray(array[rows])
+    copied = np.asarray(array[rows])
     mapping = getattr(array, "_mmap", None)
     if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
-    return found
+    return copied

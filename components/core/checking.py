@@ -1,7 +1,7 @@
-"""params.yaml as a whole, checked before anything runs: every name stands for something, every method takes its keys.
+"""Checks params.yaml as a whole: every name exists, and every method accepts its keys.
 
-Stages, `cliptune plan` and `cliptune doctor` begin with it. A slip in the settings of the last stage would otherwise be
-told after the hours that the stages before it take.
+Stages, `cliptune plan` and `cliptune doctor` begin with it, because a fault in the settings of the last stage would
+otherwise appear only after hours of work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from components.core.settings import PARAMS, Settings, load_settings
 from components.core.training_columns import PREPARED
 
 BASE = "base"
-"""The encoder that no method makes."""
+"""The encoder that is not made by a method."""
 
 
 def load_checked(path: Path = PARAMS) -> Settings:
@@ -44,10 +44,10 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_names(settings: Settings) -> None:
-    """Look up every name that stands for a file of components/ or for another entry of params.yaml.
+    """Check every name of a file of components/ or of another entry of params.yaml.
 
     Raises:
-        InputError: one is unknown; the message names its key and those that are known.
+        InputError: one is unknown; the message names its key and the known names.
     """
     if not settings.encoders:
         raise InputError(f"params.yaml: encoders is empty: list '{BASE}' and the entries of methods to score")
@@ -77,7 +77,7 @@ def _check_once(names: Iterable[str], key: str) -> None:
 
 
 def _check_promotion(settings: Settings) -> None:
-    """The gate reads results of `evaluate.benchmarks`, and summaries of `validate.tables`."""
+    """Check that `promote` names benchmarks of `evaluate.benchmarks` and tables of `validate.tables`."""
     promote, scored = settings.promote, list(settings.evaluate.benchmarks)
     guards = [name for name, loss in promote.guards.items() if loss is not None]
     metrics = (("primary", [promote.primary]), ("guards", guards), ("benchmarks", promote.benchmarks))
@@ -89,11 +89,13 @@ def _check_promotion(settings: Settings) -> None:
 
 
 def _check_mixes(settings: Settings) -> None:
-    """A mix may be of the entries before it, so that none is of itself."""
+    """Check that every mix is made of entries before it, so that none contains itself."""
     known = list(settings.methods)
     for name, mix in settings.mixes.items():
         if not FOLDER_NAME.fullmatch(name) or name in (BASE, *known):
-            raise InputError(f"params.yaml: mixes.{name} would replace another encoder, or names no folder: rename it")
+            raise InputError(
+                f"params.yaml: mixes.{name} would replace another encoder, or is not a folder name: rename it"
+            )
         for member in (mix.first, mix.second):
             choose(known, member, f"params.yaml: mixes.{name}:")
         known.append(name)
@@ -108,10 +110,10 @@ def _check_study(settings: Settings) -> None:
     for name in study.mixes:
         choose([mix for mix in settings.mixes if mix in settings.encoders], name, "params.yaml: study.mixes:")
         for member in (settings.mixes[name].first, settings.mixes[name].second):
-            choose([*study.encoders], member, f"params.yaml: study.encoders lacks what study.mixes.{name} is made of:")
+            choose([*study.encoders], member, f"params.yaml: study.encoders lacks a member of study.mixes.{name}:")
     seeds = [settings.train.seed, *study.seeds]
     if len(set(seeds)) < len(seeds):
-        raise InputError(f"params.yaml: study.seeds: a seed stands twice among them and train.seed: {seeds}")
+        raise InputError(f"params.yaml: study.seeds and train.seed contain a seed twice: {seeds}")
 
 
 def _check_captions(settings: Settings) -> None:
@@ -128,14 +130,14 @@ def _check_captions(settings: Settings) -> None:
         if task.samples > 1 and before is not None and wanted.tasks[before].table == task.table:
             raise InputError(
                 f"params.yaml: synthesize.tasks.{name}.samples: it has one answer to each of '{before}', in one row: "
-                f"take the key out, or raise synthesize.tasks.{before}.samples"
+                f"remove the key, or raise synthesize.tasks.{before}.samples"
             )
     for table in settings.validation.tables:
         choose(sorted(SYNTHESISED), table, "params.yaml: validate.tables:")
 
 
 def table_files(settings: Settings) -> dict[str, Path]:
-    """Where each table of params.yaml is once it is validated, and those that `prepare` may write."""
+    """The file of each validated table of params.yaml, and of the tables that `prepare` may write."""
     prepared = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
     return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
 

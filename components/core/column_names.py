@@ -1,6 +1,6 @@
-"""How columns of a batch are called; in a file of its own, so that the training loop needs no tables for it."""
+"""Names of columns of a batch, in a separate file because the training loop must not import tables."""
 
 from __future__ import annotations
 
 NEIGHBOUR = "neighbour."
-"""Stands before the name of a column that holds what belongs to a row's neighbour."""
+"""Prefix of the name of a column with values of a row's neighbour."""

@@ -1,4 +1,4 @@
-"""Plug-in files: finds what the files of a package export by the file's name, as for methods, sources and tasks."""
+"""Plug-ins: finds methods, sources, tasks and others by the names of their files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 from components.core.errors import InputError
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
-"""What names of params.yaml that become folders and DVC stages may look like."""
+"""Valid names in params.yaml that become folders and DVC stages."""
 
 _FEW, _SOME = 40, 8
-"""Names that still fit into a message, and those shown of more."""
+"""Maximum number of names in a message, and number of names shown if there are more."""
 
 
 def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
@@ -30,32 +30,32 @@ def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
 
 
 def names_in(package: str, skip: Collection[str] = ()) -> list[str]:
-    """Names of the modules in a package, as `file_names` gives them, found without importing the package."""
+    """Names of the modules in a package as by `file_names`, without importing the package."""
     spec = importlib.util.find_spec(package)
     return file_names(spec.submodule_search_locations or () if spec is not None else (), skip)
 
 
 def find(package: str, known: list[str], name: str, export: str, what: str) -> Any:
-    """What `<package>/<name>.py` exports as `export`.
+    """The attribute `export` of `<package>/<name>.py`.
 
     Args:
         package: dotted name of the package.
-        known: the names that `file_names` gave.
+        known: the result of `file_names`.
         name: the file to import, without its ending.
-        export: the attribute wanted.
-        what: how the error calls the thing, such as "params.yaml: synthesize.engine".
+        export: the attribute.
+        what: what the name is, for the error, such as "params.yaml: synthesize.engine".
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: the file does not exist; the message lists the existing ones.
     """
     return getattr(importlib.import_module(f"{package}.{choose(known, name, what)}"), export)
 
 
 def choose(known: list[str], name: str, what: str) -> str:
-    """`name`, if it is known.
+    """Return `name` if it is known.
 
     Raises:
-        InputError: it is not; the message lists those that are, and the closest first.
+        InputError: it is unknown; the message lists the known names, and the closest first.
 
     >>> choose(["folder", "embedded"], "foldr", "prepare.source")
     Traceback (most recent call last):

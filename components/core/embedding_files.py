@@ -1,4 +1,4 @@
-"""Rows of image embeddings that a user brings: `.npy` arrays, or Parquet files with a column of vectors."""
+"""Reads a user's image embeddings: `.npy` arrays, or Parquet files with a column of vectors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from components.core.arrays import mapped_array
 from components.core.errors import InputError
 
 COLUMNS = ("embedding", "image_embedding", "img_emb", "vector")
-"""What the column of vectors is called in Parquet files; the first that there is counts."""
+"""Names of the column of vectors in Parquet files, in order of precedence."""
 _FIX = "write it again"
 
 
 def embedding_column(schema: pa.Schema) -> str | None:
-    """The column of a Parquet file that holds vectors, None without one."""
+    """The column of vectors of a Parquet file; None without one."""
     return next((name for name in COLUMNS if name in schema.names and _holds(schema.field(name).type)), None)
 
 
@@ -31,12 +31,14 @@ def embedding_shape(path: Path) -> tuple[int, int]:
     """Rows and width of a file's embeddings; the width of a Parquet file is that of its first row.
 
     Raises:
-        InputError: it is damaged, or holds none.
+        InputError: it is damaged, or has no embeddings.
     """
     if path.suffix == ".npy":
         array = mapped_array(path, _FIX)
         if array.ndim != 2 or array.dtype.kind != "f":
-            raise InputError(f"{path} holds {array.dtype} of shape {array.shape}, no rows of embeddings: {_FIX}")
+            raise InputError(
+                f"{path} holds {array.dtype} of shape {array.shape}, which are not rows of embeddings: {_FIX}"
+            )
         return array.shape[0], array.shape[1]
     try:
         with pq.ParquetFile(path) as file:
@@ -52,24 +54,24 @@ def read_embeddings(path: Path, first: int, count: int) -> npt.NDArray[np.floati
         InputError: the file is missing or damaged, has too few rows, or rows of different width.
     """
     if path.suffix == ".npy":
-        found: npt.NDArray[np.floating] = np.asarray(mapped_array(path, _FIX)[first : first + count])
+        rows: npt.NDArray[np.floating] = np.asarray(mapped_array(path, _FIX)[first : first + count])
     else:
-        found = _from_parquet(path, first, count)
-    if len(found) != count:
-        raise InputError(f"{path} has no {first + count} rows: {_FIX}")
-    return found
+        rows = _from_parquet(path, first, count)
+    if len(rows) != count:
+        raise InputError(f"{path} has fewer than {first + count} rows: {_FIX}")
+    return rows
 
 
 def rows_of_file(file: pq.ParquetFile, columns: list[str], first: int, count: int) -> pa.Table:
-    """Up to `count` rows of a Parquet file from row `first` on; only the row groups that they are in are read."""
-    found, start = [file.schema_arrow.empty_table().select(columns)], 0
+    """Up to `count` rows of a Parquet file from row `first` on; only their row groups are read."""
+    parts, start = [file.schema_arrow.empty_table().select(columns)], 0
     for group in range(file.num_row_groups):
         end = start + file.metadata.row_group(group).num_rows
         if start < first + count and first < end:
             part = file.read_row_group(group, columns=columns).select(columns)
-            found.append(part.slice(max(0, first - start), min(end, first + count) - max(start, first)))
+            parts.append(part.slice(max(0, first - start), min(end, first + count) - max(start, first)))
         start = end
-    return pa.concat_tables(found)
+    return pa.concat_tables(parts)
 
 
 def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating]:
@@ -77,14 +79,14 @@ def _from_parquet(path: Path, first: int, count: int) -> npt.NDArray[np.floating
         with pq.ParquetFile(path) as file:
             column = embedding_column(file.schema_arrow)
             if column is None:
-                raise InputError(f"{path} has no column of vectors: call it {COLUMNS[0]}")
-            told = rows_of_file(file, [column], first, count).column(0).combine_chunks()
+                raise InputError(f"{path} has no column of vectors: name it {COLUMNS[0]}")
+            lists = rows_of_file(file, [column], first, count).column(0).combine_chunks()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
-    values = told.flatten().to_numpy(zero_copy_only=False)
-    dim = len(values) // max(1, len(told))
-    lengths = set(pa.compute.list_value_length(told).to_pylist())
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    dim = len(values) // max(1, len(lists))
+    lengths = set(pa.compute.list_value_length(lists).to_pylist())
     if len(lengths) > 1 or None in lengths:
-        raise InputError(f"{path} has rows of different width, or none in some: {_FIX}")
-    found: npt.NDArray[np.floating] = values.reshape(len(told), dim)
-    return found
+        raise InputError(f"{path} has rows of different width, or empty rows: {_FIX}")
+    vectors: npt.NDArray[np.floating] = values.reshape(len(lists), dim)
+    return vectors

@@ -1,4 +1,4 @@
-"""`InputError`, the error that users can cause, and `run_command`, which prints it in one line for every stage."""
+"""`InputError`, the error of wrong input, and `run_command`, which prints it in one line for every stage."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from components.core.files import full_disk
 
 
 class InputError(Exception):
-    """Something the user gave is wrong; the message is one line naming the file, key or row and the fix."""
+    """An input of the user is wrong; the message is one line with the file, key or row and the fix."""
 
 
 @contextmanager
 def told_of(what: str) -> Iterator[None]:
-    """Have an `InputError` of this block begin with what the user gave, such as a key of params.yaml or an option."""
+    """Prefix an `InputError` of this block with the wrong input, such as a key of params.yaml or an option."""
     try:
         yield
     except InputError as error:
@@ -37,7 +37,7 @@ def run_command(command: Callable[[], None]) -> None:
         if full_disk(error) is not None:
             fix = "free space on that disk"
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            fix = "give yourself permission or use a folder that you can write"
+            fix = "get write permission or use a writable folder"
         else:
             raise
         print(

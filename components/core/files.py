@@ -20,23 +20,23 @@ from typing import Any
 from safetensors import SafetensorError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# safetensors and NumPy tell of it in words alone.
+# safetensors and NumPy report it only in words.
 _FULL_IN_WORDS = re.compile(rf"\(os error ({'|'.join(map(str, _FULL))})\)|requested and \d+ written")
 
 
 def full_disk(error: BaseException) -> int | None:
-    """The error number when a disk or a quota has no room for a file, or the file may not be so long; else None."""
+    """The error number if a disk or a quota has no room for a file, or the file is too long; else None."""
     if not isinstance(error, OSError | SafetensorError):
         return None
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno if error.errno in _FULL else None
-    found = _FULL_IN_WORDS.search(str(error))
-    return int(found[1] or errno.ENOSPC) if found else None
+    match = _FULL_IN_WORDS.search(str(error))
+    return int(match[1] or errno.ENOSPC) if match else None
 
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Have the error of a full disk name what it has no room for, which libraries do not know."""
+    """Add the path to the error of a full disk, which libraries report without it."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -47,10 +47,10 @@ def _naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that takes its place when the block succeeds.
+    """Yield a temporary path next to `path`, which replaces `path` if the block succeeds.
 
     Raises:
-        OSError: there is no room for it (`full_disk` knows this one), or it cannot be written.
+        OSError: the disk is full (see `full_disk`), or the path is not writable.
     """
     with _naming(path), _atomic_file(path) as temporary:
         yield temporary
@@ -66,7 +66,7 @@ def _atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        # Some libraries make files that only their owner can read, whatever the umask says.
+        # Some libraries ignore the umask, and make files that only their owner can read.
         temporary.chmod(mode)
         os.replace(temporary, path)
     finally:
@@ -75,7 +75,7 @@ def _atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes its place when the block succeeds; raises as `atomic_file`."""
+    """Yield a temporary folder next to `path`, which replaces `path` if the block succeeds; raises as `atomic_file`."""
     with _naming(path), _atomic_folder(path) as temporary:
         yield temporary
 
@@ -92,7 +92,7 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
         for file in temporary.rglob("*"):
             if file.is_file() and not file.is_symlink():
                 file.chmod(file.stat().st_mode | mode)
-        # Removing takes time, and a process killed meanwhile would leave half of the old folder and nothing new.
+        # Removing takes time; a process killed meanwhile would leave half of the old folder and no new one.
         if not _exchanged(temporary, path):
             if path.exists():
                 os.replace(path, aside)
@@ -102,19 +102,19 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
-    """Let two folders take each other's place in one step; False where one is missing or the file system cannot."""
+def _exchanged(first: Path, second: Path) -> bool:
+    """Exchange two folders in one step; False if one is missing or the file system does not support it."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     here, exchange = -100, 2
-    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+    return rename is not None and rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0
 
 
 def _own_path(path: Path) -> Path:
-    """A temporary path of this process beside `path`; those that dead processes left are removed first.
+    """A temporary path of this process next to `path`; temporary paths of dead processes are removed first.
 
-    They would stay for ever, and DVC takes all that lies in a folder for a part of it.
+    They would remain for ever, and DVC would add them to the outputs of a stage.
     """
-    # Here, so that the training engine needs nothing that torch and open_clip do not bring (benchmarks/gpu.py).
+    # Imported here: the training engine needs only packages that torch and open_clip need (benchmarks/gpu.py).
     import psutil
 
     host = f".{path.name}.{socket.gethostname()}-"
@@ -145,17 +145,17 @@ def file_hash(path: Path) -> str:
 
 
 def image_id(image: bytes) -> str:
-    """What a picture is known by, whatever its file's name: the first 16 hexadecimal digits of its bytes' SHA-256."""
+    """The id of a picture, independent of its file: the first 16 hexadecimal digits of the SHA-256 of its bytes."""
     return hashlib.sha256(image).hexdigest()[:16]
 
 
 def content_hash(*parts: str | bytes) -> str:
-    """SHA-256 over length-prefixed parts, so that no two different lists of parts collide."""
+    """SHA-256 over length-prefixed parts, so that different lists of parts do not collide."""
     return hash_of_all(parts)
 
 
 def hash_of_all(parts: Iterable[str | bytes]) -> str:
-    """`content_hash` of parts that need not all be in memory."""
+    """`content_hash` of parts that are not all in memory."""
     digest = hashlib.sha256()
     for part in parts:
         raw = part.encode("utf-8") if isinstance(part, str) else part

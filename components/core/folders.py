@@ -1,4 +1,4 @@
-"""Where the stages write, relative to the project's folder."""
+"""The output folders of the stages, relative to the project's folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EMBEDDINGS = Path("data/embeddings")
 BASE = Path("models/base")
 
 VALIDATION = "validation"
-"""Below `EVALUATION`: the same tables of the validation split, which choices are made by and no result is of."""
+"""Folder in `EVALUATION` with the same tables of the validation split, for choices but never for results."""
 
 SUMMARY = "summary.json"
-"""What stage `validate` concluded of a table: `data/quarantine/<table>/summary.json`."""
+"""The summary of a table by stage `validate`: `data/quarantine/<table>/summary.json`."""

@@ -1,4 +1,4 @@
-"""The encoded pictures of a table of pairs, wherever they lie; used by every stage that looks at pictures."""
+"""Reads the encoded pictures of a table of pairs from their files, shards and tables; used by all stages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from components.core.files import image_id
 from components.core.shards.listing import ShardFiles, is_remote
 
 PICTURE = ("image_id", "image", "file", "position", "size")
-"""Columns of a table of pairs that say where a row's picture lies."""
+"""Columns of a table of pairs with the place of a row's picture."""
 
 IMAGE_COLUMNS = ("image", "img", "jpg", "png", "picture")
-"""What the column of images is called in Parquet files; the first that there is counts."""
+"""Names of the column of images in Parquet files, in order of precedence."""
 _FIX = "put it back, or run `dvc repro -f prepare`"
 _MOST_OPEN = 8
 
 
 def image_column(schema: pa.Schema) -> str | None:
-    """The column of a Parquet file that holds encoded images, as bytes or as `{bytes, path}`; None without one."""
+    """The column of encoded images of a Parquet file, bytes or `{bytes, path}`; None without one."""
     return next((name for name in IMAGE_COLUMNS if name in schema.names and _holds(schema.field(name).type)), None)
 
 
@@ -34,12 +34,12 @@ def _holds(kind: pa.DataType) -> bool:
 
 
 def is_picture(row: dict[str, Any]) -> bool:
-    """Whether a row with the columns `PICTURE` has one, and is not an embedding alone."""
+    """Whether a row with the columns `PICTURE` has a picture, not only an embedding."""
     return row["image"] is not None or (row["file"] is not None and row["size"] is not None)
 
 
 def place_of(row: dict[str, Any]) -> str:
-    """The file of a row's picture, and where in it; the image's id if it has no file. For messages."""
+    """The file of a row's picture and the place in it, for messages; the image's id if it has no file."""
     file, position = row["file"], row["position"]
     if file is None:
         return str(row["image_id"])
@@ -47,7 +47,7 @@ def place_of(row: dict[str, Any]) -> str:
 
 
 class Pictures:
-    """Reads pictures; the files at hand stay open, so that pictures in the order of their file are read in one go.
+    """Reads pictures. The last files stay open, so that pictures in the order of their file are read in one go.
 
     >>> with Pictures() as pictures:  # doctest: +SKIP
     ...     encoded = pictures.of(PAIRS.read(Path("data/pairs/test.parquet")))
@@ -69,7 +69,7 @@ class Pictures:
         """The encoded pictures of rows with the columns `PICTURE`.
 
         Raises:
-            InputError: a row has no picture, or it is missing or another than it was in stage `prepare`.
+            InputError: a row has no picture, or the picture is missing or differs from that in stage `prepare`.
         """
         return [self.one(row) for row in rows.select(PICTURE).to_pylist()]
 
@@ -79,10 +79,10 @@ class Pictures:
             return bytes(row["image"])
         file, position, size = row["file"], row["position"], row["size"]
         if not is_picture(row):
-            raise InputError(f"image {row['image_id']} is known by its embedding alone: this needs its picture")
+            raise InputError(f"image {row['image_id']} has only an embedding: its picture is required")
         raw = self._read(file, position, size)
         if image_id(raw) != row["image_id"]:
-            raise InputError(f"{place_of(row)} is not the picture that it was in stage prepare: {_FIX}")
+            raise InputError(f"{place_of(row)} differs from the picture in stage prepare: {_FIX}")
         return raw
 
     def _read(self, file: str, position: int | None, size: int) -> bytes:
@@ -113,7 +113,7 @@ def _opened_file(file: str) -> BinaryIO:
 
 
 class _ParquetPictures:
-    """Pictures of a Parquet file by row; the row group at hand stays in memory."""
+    """Pictures of a Parquet file by row; the last row group stays in memory."""
 
     def __init__(self, path: str) -> None:
         self._file = pq.ParquetFile(path)
@@ -126,8 +126,8 @@ class _ParquetPictures:
     def picture(self, row: int) -> bytes:
         if not self._first <= row < self._first + len(self._rows):
             self._first, self._rows = self._group_of(row)
-        found = self._rows[row - self._first]
-        raw = found["bytes"] if isinstance(found, dict) else found
+        cell = self._rows[row - self._first]
+        raw = cell["bytes"] if isinstance(cell, dict) else cell
         return raw if isinstance(raw, bytes) else b""
 
     def _group_of(self, row: int) -> tuple[int, list[Any]]:

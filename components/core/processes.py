@@ -1,4 +1,4 @@
-"""How a failed command is reported, signals to a whole process group, and processes that end with their parent."""
+"""The error of a failed command, signals to process groups, and processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 
 _LOOK_EVERY, _GRACE = 1.0, 30.0
-"""Seconds between looks at the parent, and until a process that does not end by itself is killed."""
+"""Seconds between checks of the parent, and between SIGTERM and SIGKILL."""
 
 
 class CommandError(Exception):
-    """A command ended with an error; the message carries its last lines."""
+    """A command failed; the message has its last lines."""
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; False when no process is left in it. Signal 0 only asks."""
+    """Send a signal to a process group; False if the group is empty. Signal 0 only checks that."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -26,7 +26,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def end_with_parent(lives: Callable[[], bool]) -> None:
-    """Have this process end once its parent, which may have been killed, no longer `lives`."""
+    """End this process when its parent no longer `lives`, for example because it was killed."""
     threading.Thread(target=_end_with, args=(lives,), name="parent", daemon=True).start()
 
 

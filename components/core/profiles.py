@@ -1,4 +1,4 @@
-"""Profiles: overlays of params.yaml for other worlds and sizes, applied with the comments kept."""
+"""Profiles: overlays of params.yaml for other data sets and sizes; comments stay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROFILES = Path("infra/profiles")
 SHIPPED = "embedded"
-"""The world of params.yaml as it is shipped. A profile without a world has values for this one."""
+"""The world of the shipped params.yaml. A profile without a world has values for this one."""
 
 
 def profile_names(folder: Path = PROFILES) -> list[str]:
@@ -36,35 +36,38 @@ def profile_text(name: str, folder: Path = PROFILES) -> str:
     """A profile's file.
 
     Raises:
-        InputError: there is no such profile.
+        InputError: the profile does not exist.
     """
     return (folder / f"{choose(profile_names(folder), name, 'profile')}.yaml").read_text("utf-8")
 
 
 def description(name: str, folder: Path = PROFILES) -> str:
-    """The first sentence of the comment that a profile begins with; empty where it begins with none."""
+    """The first sentence of the comment at the top of a profile; empty without a comment."""
     lines = takewhile(lambda line: line.startswith("#"), profile_text(name, folder).splitlines())
     comment = " ".join(line.lstrip("# ").rstrip() for line in lines)
     return re.split(r"(?<=\.) (?=[A-Z])", comment, maxsplit=1)[0]
 
 
-def lies_over(name: str, folder: Path = PROFILES) -> str:
-    """The profile that is laid over params.yaml before this one; empty where none is."""
-    found = re.search(r"^over: *([\w-]+)", profile_text(name, folder), re.MULTILINE)
-    return found[1] if found else ""
+def base_profile(name: str, folder: Path = PROFILES) -> str:
+    """The profile that this one extends; empty if it extends none."""
+    match = re.search(r"^over: *([\w-]+)", profile_text(name, folder), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Mapping[str, Any] | None = None) -> str:
     """The text of params.yaml with profile `name` laid over it; nothing is written.
 
-    The profile that its key `over` names is laid over params.yaml before it. Where params.yaml is of another world than
-    the shipped one, a profile without a world adds keys and replaces no value.
+    The profile of its key `over` is laid over params.yaml first. If params.yaml is of another world than the shipped
+    one, a profile without a world adds keys and replaces no value.
 
     Args:
-        more: blocks that are laid over the result.
+        name: the profile.
+        params: the file params.yaml.
+        folder: the folder of profiles.
+        more: blocks to lay over the result.
 
     Raises:
-        InputError: there is no such profile, or the result is no valid params.yaml.
+        InputError: the profile does not exist, or the result is not a valid params.yaml.
     """
     world = load_settings(params).world.name
     choose(profile_names(folder), name, "profile")
@@ -75,7 +78,7 @@ def overlaid(name: str, params: Path = PARAMS, folder: Path = PROFILES, more: Ma
 
 
 def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES) -> Iterator[str]:
-    """What a user of `overlaid`'s text should know: values of the profile that are not in it, and values of others."""
+    """Notices about the text of `overlaid`: values of the profile that it lacks, and values of other profiles in it."""
     world, wanted = load_settings(params).world.name, dict[str, Any]()
     for overlay in _overlays(folder, name):
         merge(wanted, overlay)
@@ -89,7 +92,7 @@ def notices(name: str, text: str, params: Path = PARAMS, folder: Path = PROFILES
 
 
 def _added(overlays: Iterable[Mapping[str, Any]], params: Path) -> dict[str, Any]:
-    """The overlays as one, with the values that params.yaml has already."""
+    """The overlays as one; values of params.yaml take precedence."""
     together: dict[str, Any] = {}
     for overlay in [*overlays, safe_load(params.read_text("utf-8"))]:
         merge(together, overlay)
@@ -97,12 +100,12 @@ def _added(overlays: Iterable[Mapping[str, Any]], params: Path) -> dict[str, Any
 
 
 def _differing(block: Mapping[str, Any], wanted: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The keys, with those of the blocks above, whose value in `block` is not the wanted one."""
+    """The dotted keys whose value in `block` is not the wanted one."""
     for key, value in wanted.items():
-        there = block.get(key)
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            yield from _differing(there, value, f"{above}{key}.")
-        elif there != value:
+        current = block.get(key)
+        if isinstance(value, Mapping) and isinstance(current, Mapping):
+            yield from _differing(current, value, f"{above}{key}.")
+        elif current != value:
             yield f"{above}{key}"
 
 
@@ -140,7 +143,7 @@ def settings_with(name: str, more: Mapping[str, Any] | None = None) -> Settings:
 
 
 def _yaml() -> YAML:
-    """Reads and writes YAML in the style of params.yaml, comments and quotes kept."""
+    """A reader and writer of YAML in the style of params.yaml that keeps comments and quotes."""
     from ruamel.yaml import YAML
 
     yaml = YAML()
@@ -151,15 +154,15 @@ def _yaml() -> YAML:
 
 
 def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
-    """A profile's blocks, after those of the profile that its key `over` names."""
+    """A profile's blocks, after those of the profile that it extends."""
     from ruamel.yaml import YAMLError
 
     path = folder / f"{name}.yaml"
     try:
-        # As it is written, so that what is new in params.yaml looks there as it does here.
+        # With its style, so that new keys look the same in params.yaml.
         overlay = _yaml().load(path.read_text("utf-8")) or {}
     except (YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no valid YAML: {error}") from None
+        raise InputError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(overlay, MutableMapping):
         raise InputError(f"{path} must hold blocks of params.yaml: see the other profiles")
     under = overlay.pop("over", None)
@@ -170,7 +173,7 @@ def _overlays(folder: Path, name: str) -> list[Mapping[str, Any]]:
 def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
     """Lay `overlay` over `target` in place: blocks are merged key by key, everything else is replaced.
 
-    Nothing of the overlay is shared: an anchor's block, once merged, is one block for each of its names.
+    Values are copied: the block of an anchor becomes one block for each of its names.
     """
     for key, value in overlay.items():
         if key in target and target[key] == value:
@@ -186,7 +189,7 @@ def merge(target: MutableMapping[str, Any], overlay: Mapping[str, Any]) -> None:
 
 
 def _refill(target: list[Any], value: list[Any]) -> None:
-    """Replace a list's entries in place: it carries how it is written, its last entry what follows in the file."""
+    """Replace a list's entries in place: the list carries its style, and its last entry the comment after it."""
     comments = getattr(getattr(target, "ca", None), "items", {})
     after = comments.pop(len(target) - 1, None)
     target.clear()
@@ -196,7 +199,7 @@ def _refill(target: list[Any], value: list[Any]) -> None:
 
 
 def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:
-    """Add a key at the end of a block; the blank line or comment that followed the block still follows it."""
+    """Add a key at the end of a block, before the blank line or comment that follows the block."""
     comments = getattr(getattr(target, "ca", None), "items", {})
     after = comments.pop(list(target)[-1], None) if target else None
     target[key] = value
@@ -205,13 +208,13 @@ def _append(target: MutableMapping[str, Any], key: str, value: Any) -> None:
 
 
 def difference(text: str, params: Path = PARAMS) -> str:
-    """What would change in params.yaml, as a unified diff; empty when nothing would."""
+    """The changes of params.yaml as a unified diff; empty without changes."""
     before = params.read_text("utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, text.splitlines(keepends=True), str(params), f"{params} (new)", n=1))
 
 
 def write(text: str, params: Path = PARAMS) -> None:
-    """Replace params.yaml, whole or not at all."""
+    """Replace params.yaml atomically."""
     with atomic_file(params) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

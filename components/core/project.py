@@ -1,4 +1,4 @@
-"""The project's folder, found from any folder inside it, as git and DVC find theirs."""
+"""Finds the project's folder from any folder inside it, and runs commands there."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from components.core.errors import InputError, run_command
 GO_THERE = "run the command in the project's folder, or below it"
 _MARK = "params.yaml"
 _typed_in: ContextVar[Path | None] = ContextVar("_typed_in", default=None)
-"""Where the user is, while a command works in the project's folder."""
+"""The folder of the user while a command runs in the project's folder."""
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder with a params.yaml, from `start` upwards; `start` itself if there is none."""
+    """The nearest folder with a params.yaml, from `start` upwards; `start` if there is none."""
     return next((folder for folder in (start, *start.parents) if (folder / _MARK).is_file()), start)
 
 
 def require_project() -> None:
-    """Refuse to go on where there is no project, for commands that would otherwise find it empty.
+    """Refuse to run outside a project, for commands that would otherwise show an empty one.
 
     Raises:
         InputError: the working directory has no params.yaml.
@@ -56,9 +56,9 @@ def start(main: Callable[..., Any]) -> None:
 
 
 def from_root(path: Path, default: Path | None = None) -> Path:
-    """A path as the user typed it, as it is called in the project's folder.
+    """A path that the user typed, relative to the project's folder.
 
-    `default` is the option's own value: it is called so already.
+    `default` is the default of the option, which is already relative to it.
     """
     start = _typed_in.get()
     if start is None or start == Path.cwd() or path == default or path.is_absolute():

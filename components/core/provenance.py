@@ -1,4 +1,4 @@
-"""Where a result came from: the code's commit and the data's hashes."""
+"""The origin of a result: the code's commit and the data's hashes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from components.core.files import content_hash, file_hash
 
 LOCK = Path("dvc.lock")
 DIRTY = "-dirty"
-"""Behind a commit whose tree had changes."""
+"""Suffix of a commit whose checkout had changes."""
 _CODE = "components"
 _ROOT = Path(__file__).parents[2]
 
 
 def git_commit() -> str:
-    """The checked-out commit, with `-dirty` behind it when files differ or code is untracked; empty outside git."""
+    """The checked-out commit, with the suffix `-dirty` if files differ or code is untracked; empty outside git."""
     commit = _git("rev-parse", "HEAD")
     if not commit:
         return ""
-    # dvc.lock changes in every run and is recorded beside the commit, so it does not count as dirt.
+    # dvc.lock changes in every run and is recorded next to the commit, so its changes are ignored.
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
-    # A method or a benchmark may be a new file, which changes results before git knows it.
+    # An untracked file may be a new method or benchmark, which changes results.
     untracked = _git("ls-files", "--others", "--exclude-standard", "--", _CODE)
     return commit + DIRTY if changed or untracked else commit
 
@@ -48,7 +48,7 @@ def path_hash(path: Path) -> str:
 
 
 def code_hash(stage: str) -> str:
-    """Hash of the code that dvc.yaml lists for a stage: resume state that other code made must not be used."""
+    """Hash of the code that dvc.yaml lists for a stage; resume state of other code must not be used."""
     listed = yaml.load((_ROOT / "dvc.yaml").read_text("utf-8"), yaml.CSafeLoader)["stages"][stage]
     code = [name for name in listed.get("do", listed)["deps"] if name.startswith("components/")]
     return content_hash(*(part for name in code for part in (name, path_hash(_ROOT / name))))
@@ -60,7 +60,7 @@ def data_hashes(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
-    """Path -> MD5 of everything that dvc.lock knows; empty where there is none.
+    """Path -> MD5 of all entries of dvc.lock; empty without the file.
 
     Raises:
         InputError: the file is damaged.
@@ -71,7 +71,7 @@ def locked_hashes(lock: Path = LOCK) -> dict[str, str]:
 
 
 def locked_stages(lock: Path = LOCK) -> dict[str, Any]:
-    """Stage -> what dvc.lock says of its last run; empty where there is none.
+    """Stage -> its entry in dvc.lock, of its last run; empty without the file.
 
     Raises:
         InputError: the file is damaged.

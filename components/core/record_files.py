@@ -1,4 +1,4 @@
-"""Writes results, decisions, manifests and the like as JSON files, and checks them when it reads them."""
+"""Writes results, decisions and manifests as JSON files, and checks them when reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Record = TypeVar("Record", bound=BaseModel)
 
 
 def write_record(path: Path, record: BaseModel) -> None:
-    """Write a record whole or not at all, its fields in their order."""
+    """Write a record atomically, with its fields in their order."""
     with atomic_file(path) as temporary:
         temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -23,11 +23,13 @@ def read_record(kind: type[Record], path: Path, missing: str, damaged: str = "")
     """Read a record of that kind.
 
     Args:
-        missing: what to do when there is no such file.
-        damaged: what to do when it is no such record; as `missing` where it is not given.
+        kind: the class of the record.
+        path: the file.
+        missing: the fix if the file is missing.
+        damaged: the fix if it is not such a record; by default `missing`.
 
     Raises:
-        InputError: it is missing or damaged; the message ends with what to do.
+        InputError: it is missing or damaged; the message ends with the fix.
     """
     try:
         return kind.model_validate_json(path.read_bytes())

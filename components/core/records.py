@@ -1,4 +1,4 @@
-"""The columns of every table that one stage hands to the next."""
+"""The columns of all tables that stages write for other stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIRS = Table(
         optional=(("facts", _TEXT), ("image", _BYTES), *_PLACE, ("weight", _REAL)),
     ),
 )  # fmt: skip
-"""An image with its caption; `facts` is a scene's JSON in the embedded world.
+"""An image with its caption; `facts` is the JSON of a drawn scene.
 
 `image` has the encoded bytes of pictures that lie nowhere else; all others stay where they are: `file` is a picture's
 own file (without `position`), a shard (`position` is the byte that it begins at), a Parquet file or an array of
@@ -42,16 +42,16 @@ PARAPHRASE_QUERIES = Table(
     "paraphrase queries",
     _schema(("image_id", _TEXT), ("query", _TEXT), ("paraphrase", _TEXT), ("tier", _TEXT), ("held_out", _TEXT)),
 )
-"""A query and a human paraphrase of it; `held_out` says what training never saw: the `pair` or the `scene`."""
+"""A query and its human paraphrase; `held_out` names the part that is not in the training data: `pair` or `scene`."""
 
 CAPTION_QUERIES = Table("caption queries", _schema(("image_id", _TEXT), ("text", _TEXT), ("register", _TEXT)))
-"""Texts for retrieval with the image each describes; `register` is `plain` or `alt_text`."""
+"""A text for retrieval and the image that it describes; `register` is `plain` or `alt_text`."""
 
 SWAPS = Table(
     "swaps",
     _schema(("image_id", _TEXT), ("true_caption", _TEXT), ("false_caption", _TEXT), ("kind", _TEXT), ("group", _TEXT)),
 )
-"""A true caption and one with two things exchanged; `kind` is `relation` or `attribute`."""
+"""A true caption and a false one with two things exchanged; `kind` is `relation` or `attribute`."""
 
 NEGATION_QUERIES = Table(
     "negation queries",
@@ -60,7 +60,7 @@ NEGATION_QUERIES = Table(
         ("tier", _TEXT),
     ),
 )  # fmt: skip
-"""A true caption, the same made false by the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
+"""A true caption, a false one with the negation `cue`, and a true paraphrase whose hardest word is of `tier`."""
 
 COMPARISONS = Table(
     "comparisons",
@@ -88,13 +88,13 @@ HALF_TRUTHS = Table(
 TEXT_PAIRS = Table(
     "text pairs", _schema(("sentence", _TEXT), ("other_sentence", _TEXT), ("shared", _REAL), ("tier", _TEXT))
 )
-"""Two sentences, the share of their facts that both say, from 0 to 1, and the tier of their hardest word."""
+"""Two sentences, the share of their facts that they have in common, from 0 to 1, and the tier of their hardest word."""
 
 CAPTION_RATINGS = Table("caption ratings", _schema(("image_id", _TEXT), ("caption", _TEXT), ("rating", _REAL)))
-"""How well a person thinks that a caption fits an image, from 1 to 4."""
+"""A person's rating of the fit of a caption and an image, from 1 to 4."""
 
 LABELS = Table("labels", _schema(("image_id", _TEXT), ("label", _TEXT)))
-"""Images with the one object they show."""
+"""Images with the only object that they show."""
 
 GENERATIONS = Table(
     "generations",
@@ -106,7 +106,7 @@ GENERATIONS = Table(
         ),
     ),
 )  # fmt: skip
-"""One LLM answer: `id` of the pair, `source` the text it was asked about, `key` into the generation store.
+"""One answer of a language model: `id` of the pair, `source` text of the question, `key` in the generation store.
 
 `other_id` and `other_source` are those of the second pair, where the question was about two. A task that judges
 another's answers has its `verdict`, `yes` or `no`, and in `written_by` whose text it is: the `generator`'s or, after a
@@ -114,7 +114,7 @@ another's answers has its `verdict`, `yes` or `no`, and in `written_by` whose te
 """
 
 SKIPPED = "cliptune.skipped"
-"""Key of a generations file's metadata: reason -> how many inputs were not asked about, as JSON."""
+"""Key of a generations file's metadata: reason -> number of skipped inputs, as JSON."""
 
 PARAPHRASES = Table(
     "paraphrases",
@@ -123,7 +123,7 @@ PARAPHRASES = Table(
         optional=(("similarity_1", _REAL), ("similarity_2", _REAL)),
     ),
 )  # fmt: skip
-"""A caption x, its paraphrase x' and the paraphrase x'' of that; similarities are MiniLM cosines to x and x'.
+"""A caption x, its paraphrase x', and the paraphrase x'' of x'; similarities are MiniLM cosines to x and x'.
 
 They are null, here and below, where `validate.measure_similarity` is off.
 """
@@ -132,7 +132,7 @@ PEOPLE_PARAPHRASES = Table(
     "people paraphrases",
     _schema(("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("paraphrase_1", _TEXT), ("paraphrase_2", _TEXT)),
 )
-"""A caption and what two other people say of the same image; stage `prepare` writes it."""
+"""A caption and two captions by other people of the same image; stage `prepare` writes it."""
 
 
 def _answers(name: str, answer: str, *, judged: bool = False) -> Table:
@@ -144,13 +144,13 @@ _SIMILARITY = ("similarity", _REAL)
 _JUDGEMENT = (("verdict", _TEXT), ("written_by", _TEXT))
 
 REWRITES = _answers("rewrites", "rewrite")
-"""A caption said in other words; similarities, here and below, are MiniLM cosines to the caption."""
+"""A caption and its rewrite; similarities, here and below, are MiniLM cosines to the caption."""
 
 SEMCLIP_PARAPHRASES = _answers("semclip paraphrases", "semclip_paraphrase", judged=True)
-"""A caption said in other words; `verdict` is a judge's of the first attempt, and `written_by` says who wrote this."""
+"""A caption and its paraphrase; `verdict` is the judge's verdict on the first attempt, `written_by` the author."""
 
 NEGATIONS = _answers("negations", "negation", judged=True)
-"""A caption and a sentence that is false of its picture; judged as semclip paraphrases are."""
+"""A caption and a sentence that is false for its picture; judged like semclip paraphrases."""
 
 SEMCLIP_ROWS = Table(
     "semclip rows",
@@ -159,13 +159,13 @@ SEMCLIP_ROWS = Table(
         ("published_negation", _TEXT),
     ),
 )  # fmt: skip
-"""A caption with the paraphrase and the negation that its publisher gives it; stage `prepare` writes it."""
+"""A caption with its published paraphrase and negation; stage `prepare` writes it."""
 
 NEGATED_TERMS = _answers("negated terms", "negated_term")
-"""A caption and the same with one of "no", "not", "without"."""
+"""A caption and the same caption with one of "no", "not", "without"."""
 
 HARD_NEGATIVES = _answers("hard negatives", "hard_negative")
-"""A caption and one of nearly the same words that is false of its picture."""
+"""A caption and a caption of nearly the same words that is false for its picture."""
 
 ABSENCES = Table(
     "absences",
@@ -174,12 +174,12 @@ ABSENCES = Table(
         optional=(_SIMILARITY,),
     ),
 )  # fmt: skip
-"""An object that the picture does not show, and the caption with the true statement that it is not there."""
+"""An object that the picture does not show, and the caption with the true statement of its absence."""
 
 UNITS = Table(
     "units", _schema(("id", _TEXT), ("sample", _INT), ("caption", _TEXT), ("unit", _TEXT), ("unit_foil", _TEXT))
 )
-"""One part of a caption, a thing or a relation of two, and the same with one change that makes it false."""
+"""One part of a caption, an object or a relation, and the same part with one change that makes it false."""
 
 
 def _comparisons(
@@ -191,29 +191,29 @@ def _comparisons(
 _CAPTIONS = (("caption", _TEXT), ("other_caption", _TEXT))
 
 DIFFERENCES = _comparisons("differences", *_CAPTIONS, ("difference", _TEXT), optional=(_SIMILARITY,))
-"""How the picture of pair `id` differs from that of `other_id`, in words."""
+"""The difference of the picture of pair `id` from that of `other_id`, in words."""
 
 DIFFERENCES_CUB = Table("differences cub", DIFFERENCES.schema)
-"""The same, asked about pictures of one kind of thing."""
+"""The same for pictures of one kind of object."""
 
 DIFFERENCE_SCORES = _comparisons("difference scores", *_CAPTIONS, ("judgement", _TEXT), ("score", _REAL))
-"""How good the difference of the same pairs and sample is, from 0 to 1; `judgement` is what the judge said, as JSON."""
+"""The score of a difference, from 0 to 1; `judgement` is the judge's answer as JSON."""
 
 CLASS_DIFFERENCES = _comparisons(
     "class differences", ("class_name", _TEXT), ("other_class_name", _TEXT), ("difference", _TEXT)
 )
-"""How things of one class look different from things of another; ids are those of the names."""
+"""The visual difference of two classes of objects; ids are those of their names."""
 
 CLASS_DESCRIPTIONS = Table(
     "class descriptions", _schema(("id", _TEXT), ("sample", _INT), ("class_name", _TEXT), ("description", _TEXT))
 )
-"""What things of a class look like."""
+"""The appearance of a class of objects."""
 
 QUERY_PARAPHRASES = Table(
     "query paraphrases",
     _schema(("id", _TEXT), ("sample", _INT), ("query", _TEXT), ("paraphrase", _TEXT), optional=(_SIMILARITY,)),
 )
-"""An evaluation query of image `id` in other words; never to be trained on."""
+"""An evaluation query of image `id` and its paraphrase; never for training."""
 
 
 def key_of(table: Table) -> str:
@@ -228,13 +228,13 @@ SYNTHESISED = tuple(
         DIFFERENCES, DIFFERENCES_CUB, DIFFERENCE_SCORES, CLASS_DIFFERENCES, CLASS_DESCRIPTIONS, QUERY_PARAPHRASES,
     )
 )  # fmt: skip
-"""Keys of the tables that language models write; `components/validation/tables/` says what is checked of each."""
+"""Keys of the tables that language models write; `components/validation/tables/` has the checks of each."""
 
 PUBLISHED_TEXTS = Table("published texts", _schema(("test_set", _TEXT), ("key", _BYTES)))
-"""What may not be trained on: the key of a text (`components.data.leaks.keys`) that a published test set holds."""
+"""Texts of published test sets, which must not be trained on, by their keys (`components.data.leaks.keys`)."""
 
 PUBLISHED_PICTURES = Table("published pictures", PUBLISHED_TEXTS.schema)
-"""The same of pictures, by their bytes."""
+"""The same for pictures, by the keys of their bytes."""
 
 CHECKED = Table(
     "checked pictures",
@@ -245,22 +245,22 @@ CHECKED = Table(
         ),
     ),
 )  # fmt: skip
-"""What `prepare` keeps of pictures that it has read and decoded, a row for each; `components.data.checked_pictures`.
+"""A row for each picture that `prepare` has read and decoded, see `components.data.checked_pictures`.
 
 `key` is `components.data.leaks.keys.picture_key`, `split` the published one or empty. With a `reason` it cannot be
 used, and `lost` such are meant.
 """
 
 UNUSABLE = Table("unusable", _schema(("reason", _TEXT)))
-"""Images that `prepare` left out, each with its reason."""
+"""Images that `prepare` skipped, each with its reason."""
 
 _IDS = ("id", "other_id")
 
 
 def quarantine_of(table: Table) -> Table:
-    """The table of rejected rows of `table`, with every reason that applied, separated by `;`."""
-    asked_about = next(field.name for field in table.schema if field.type == _TEXT and field.name not in _IDS)
-    required = [table.schema.field(name) for name in ("id", "sample", asked_about)]
+    """The table of rejected rows of `table`, with all reasons, separated by `;`."""
+    source = next(field.name for field in table.schema if field.type == _TEXT and field.name not in _IDS)
+    required = [table.schema.field(name) for name in ("id", "sample", source)]
     texts = [field for field in table.schema if field.type == _TEXT and field not in required]
     optional = tuple((field.name, field.type) for field in texts)
     kept = tuple((field.name, field.type) for field in required)

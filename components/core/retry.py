@@ -1,4 +1,4 @@
-"""The one way to repeat a call that failed: after growing, random waits, for a limited time."""
+"""Retries of failed calls after growing, random waits, for a limited time."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def retrying(
     longest_s: float = 5.0,
     stopped: threading.Event | None = None,
 ) -> Retrying:
-    """A caller of functions, `retrying(...)(function, *arguments)`, that raises the last error when it gives up.
+    """A retrying caller, `retrying(...)(function, *arguments)`, which raises the last error at the end.
 
     Args:
-        seconds: how long it goes on; a call is made at least once.
-        when: whether a call that raised this error may succeed if it is repeated.
-        told: what the log says after the first failure.
+        seconds: time limit of all calls; one call is always made.
+        when: whether a call that raised this error may succeed when repeated.
+        told: the log message after the first failure.
         first_s: the first wait, and the random part of each.
-        longest_s: no wait is longer.
-        stopped: ends waiting and repeating when it is set.
+        longest_s: the longest wait.
+        stopped: an event that ends waiting and repeating.
     """
     stopped = stopped or threading.Event()
 
-    def tell(state: RetryCallState) -> None:
+    def log_first(state: RetryCallState) -> None:
         error = state.outcome and state.outcome.exception()
         if told is not None and error and state.attempt_number == 1:
             _log.warning("%s", told(error))
@@ -50,6 +50,6 @@ def retrying(
         wait=wait_exponential_jitter(initial=first_s, max=longest_s, jitter=first_s),
         stop=stop_after_delay(seconds) | stop_when_event_set(stopped),
         sleep=sleep_using_event(stopped),
-        before_sleep=tell,
+        before_sleep=log_first,
         reraise=True,
     )

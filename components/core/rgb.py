@@ -1,4 +1,4 @@
-"""Opens encoded pictures, and converts them to 8-bit RGB; no other code opens one."""
+"""Opens encoded pictures, and converts them to 8-bit RGB; no other code opens pictures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 from components.core.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
-"""Pillow's names of the formats that are read. Pillow goes by a file's bytes, whatever its name, and has readers for
+"""Pillow's names of the allowed formats. Pillow detects formats by a file's bytes, and has unsafe readers for
 many more: one runs Ghostscript on the picture, others decode a picture before its size is known."""
 MOST_PIXELS = 40_000_000
 MOST_NARROW = 256
-"""How many times its shorter side a picture's longer side may be. A tower of 512 pixels resizes it to 67 million
-pixels at most."""
+"""Maximum ratio of a picture's longer to its shorter side. A tower of 512 pixels resizes it to at most 67 million
+pixels."""
 
 
 class TooLargeError(ValueError):
@@ -28,33 +28,33 @@ class TooLargeError(ValueError):
 
 @contextmanager
 def open_picture(encoded: bytes | Path) -> Iterator[Image.Image]:
-    """An encoded picture of one of `FORMATS`, whose pixels are not decoded yet.
+    """An encoded picture of one of `FORMATS` with undecoded pixels.
 
     Raises:
-        ValueError: it cannot be opened, or the block cannot decode it: damaged and hostile bytes bring about errors of
-            every kind.
+        ValueError: it cannot be opened, or the block cannot decode it; damaged and hostile bytes raise errors of every
+            kind.
     """
     try:
         source = io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
         with Image.open(source, formats=FORMATS) as image:  # noqa: TID251
             if image.format == "MPO":
-                # A JPEG of a phone with a second picture behind the first.
+                # A JPEG of a phone with a second picture after the first.
                 image.format = "JPEG"
             yield image
     except (InputError, ValueError):
         raise
     except UnidentifiedImageError:
-        # Pillow would name the address of the buffer.
+        # Pillow's message has the address of the buffer.
         raise ValueError("no known format") from None
     except Image.DecompressionBombError as error:
         raise TooLargeError(str(error)) from None
     except Exception as error:
-        told = str(error).strip() or type(error).__name__
-        raise ValueError(told.splitlines()[0]) from None
+        reason = str(error).strip() or type(error).__name__
+        raise ValueError(reason.splitlines()[0]) from None
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """`image` in RGB with 8 bits a channel; 12 and 16 bits of grey are scaled, where Pillow makes all above 255 white.
+    """`image` in RGB with 8 bits per channel; 12 and 16 bits of grey are scaled, whereas Pillow clips them at 255.
 
     Raises:
         ValueError: see `check_mode`.
@@ -70,14 +70,14 @@ def check_mode(image: Image.Image) -> None:
     """Refuse an opened image that `rgb` cannot convert, before its pixels are decoded.
 
     Raises:
-        ValueError: its pixels are floats or 32-bit integers, and nothing says which of them is white.
+        ValueError: its pixels are floats or 32-bit integers, whose value of white is undefined.
     """
     if image.mode in ("F", "I"):
-        raise ValueError(f"nothing says which pixel of Pillow's mode {image.mode} is white: save it with 8 or 16 bits")
+        raise ValueError(f"white is undefined in Pillow's mode {image.mode}: save it with 8 or 16 bits")
 
 
 def check_size(image: Image.Image) -> None:
-    """Refuse an opened image that takes too much memory, before its pixels are decoded.
+    """Refuse an opened image that would take too much memory, before its pixels are decoded.
 
     Raises:
         TooLargeError: it has more than `MOST_PIXELS`, or see `check_narrow`.
@@ -88,11 +88,11 @@ def check_size(image: Image.Image) -> None:
 
 
 def check_narrow(image: Image.Image) -> None:
-    """Raise `TooLargeError` where an opened image is narrower than `MOST_NARROW` allows."""
+    """Raise `TooLargeError` if an opened image is narrower than `MOST_NARROW` allows."""
     if max(image.size) > MOST_NARROW * min(image.size):
         raise TooLargeError(f"{image.width}x{image.height} pixels are too long and narrow")
 
 
 def _bits(image: Image.Image) -> int:
-    # Pillow reads 12 bits of a TIFF into 16 as they are.
+    # Pillow reads 12 bits of a TIFF into 16 without scaling.
     return image.tag_v2.get(BITSPERSAMPLE, (16,))[0] if isinstance(image, TiffImageFile) else 16

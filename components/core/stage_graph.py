@@ -1,4 +1,4 @@
-"""The stages of dvc.yaml: which need which, and which are out of date; used by flows and `cliptune plan`."""
+"""The stages of dvc.yaml: their needs, and which are out of date; used by flows and `cliptune plan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from components.core.processes import CommandError
 
 DVC = (sys.executable, "-m", "dvc")
-# `--wait-for-lock` waits for the lock of the checkout alone, not for those of a stage's files.
+# `--wait-for-lock` waits only for the lock of the checkout, not for those of a stage's files.
 _BUSY = re.compile(r"is busy, it is being blocked by|Unable to acquire lock")
 _NODE = re.compile(r'^"([^"]+)";$', re.MULTILINE)
 _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
@@ -23,23 +23,23 @@ _EDGE = re.compile(r'^"([^"]+)" -> "([^"]+)";$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Graph:
-    """Stages and what each needs directly.
+    """Stages and their direct needs.
 
     Attributes:
-        needs: stage -> the stages whose outputs it reads.
+        needs: stage -> the stages whose outputs are its inputs.
     """
 
     needs: Mapping[str, frozenset[str]]
 
     def named(self, target: str) -> list[str]:
-        """The stages that DVC means by `target`: one, or all of a `foreach` group; none where there is no such."""
+        """The stages of `target` for DVC: one, or all of a `foreach` group; none if it is unknown."""
         return [stage for stage in self.needs if target in (stage, stage.partition("@")[0])]
 
     def upstream(self, targets: Iterable[str]) -> list[str]:
-        """The stages that `targets` need, themselves included, each after all that it needs.
+        """The stages that `targets` need and `targets` themselves, each after its needs.
 
         Raises:
-            CommandError: a target is no stage; the message names it.
+            CommandError: a target is not a stage; the message names it.
         """
         wanted: set[str] = set()
         waiting = list(targets)
@@ -53,7 +53,7 @@ class Graph:
         return [stage for stage in self._order() if stage in wanted]
 
     def downstream(self, changed: Iterable[str]) -> set[str]:
-        """The stages of `changed`, and all that need one of them."""
+        """The stages of `changed`, and all stages that need one of them."""
         touched = set(changed)
         for stage in self._order():
             if self.needs[stage] & touched:
@@ -61,7 +61,7 @@ class Graph:
         return touched
 
     def _order(self) -> Iterable[str]:
-        # Sorted, because sets of texts have another order in each process.
+        # Sorted, because the order of a set of strings differs between processes.
         return TopologicalSorter({stage: sorted(those) for stage, those in self.needs.items()}).static_order()
 
 
@@ -71,7 +71,7 @@ def read_graph() -> Graph:
     Raises:
         CommandError: DVC cannot read the pipeline.
     """
-    text = _ask("dag", "--dot")
+    text = _dvc("dag", "--dot")
     needs: dict[str, set[str]] = {stage: set() for stage in _NODE.findall(text)}
     for upstream, stage in _EDGE.findall(text):
         needs.setdefault(upstream, set())
@@ -80,26 +80,26 @@ def read_graph() -> Graph:
 
 
 def read_all() -> tuple[Graph, dict[str, str]]:
-    """`read_graph`, and `changes` of all its stages, by two processes of DVC at once.
+    """`read_graph`, and `changes` of all its stages, by two parallel processes of DVC.
 
     Raises:
         CommandError: as for each of them.
     """
     with ThreadPoolExecutor(1) as other:
-        # DVC reads dvc.yaml again for each stage that it is asked about by name, so it is asked about all.
-        told = other.submit(_ask, "--wait-for-lock", "status", "--json")
+        # DVC parses dvc.yaml again for each named stage, so the status of all is requested.
+        status = other.submit(_dvc, "--wait-for-lock", "status", "--json")
         graph = read_graph()
-        return graph, _of_stages(graph, told.result())
+        return graph, _of_stages(graph, status.result())
 
 
 def outdated(graph: Graph, wanted: list[str]) -> set[str]:
-    """Those of the stages `wanted` that DVC has to look at, found in one call of DVC.
+    """The stages among `wanted` that are or may be out of date, by one call of DVC.
 
-    A stage is up to date when nothing about it changed and nothing about any stage that it needs. While another run
-    works on one of them, DVC cannot tell, and all of them are to be looked at.
+    A stage is up to date if neither it nor any stage that it needs has changed. While another run works on one of them,
+    DVC gives no status, and all of them count as out of date.
 
     Raises:
-        CommandError: DVC cannot tell for another reason.
+        CommandError: DVC fails for another reason.
     """
     try:
         changed = changes(graph, wanted)
@@ -111,21 +111,21 @@ def outdated(graph: Graph, wanted: list[str]) -> set[str]:
 
 
 def changes(graph: Graph, wanted: list[str]) -> dict[str, str]:
-    """Stage -> what changed about it itself, such as `data/pairs deleted`, for those of `wanted` that changed.
+    """Stage -> its own changes, such as `data/pairs deleted`, for the stages of `wanted` that changed.
 
     Raises:
-        CommandError: DVC cannot tell, as while another run works on one of them.
+        CommandError: DVC fails, for example while another run works on one of them.
     """
-    return _of_stages(graph, _ask("--wait-for-lock", "status", "--json", *wanted))
+    return _of_stages(graph, _dvc("--wait-for-lock", "status", "--json", *wanted))
 
 
 def _of_stages(graph: Graph, status: str) -> dict[str, str]:
-    told = json.loads(status)
-    return {stage: ", ".join(_reasons(entries)) for stage, entries in told.items() if stage in graph.needs}
+    changed = json.loads(status)
+    return {stage: ", ".join(_reasons(entries)) for stage, entries in changed.items() if stage in graph.needs}
 
 
 def _reasons(entries: list[Any]) -> Iterator[str]:
-    """What DVC says of one stage: `changed command`, or kinds of things with the state of each."""
+    """The changes of one stage in DVC's status: `changed command`, or files and settings with their state."""
     for entry in entries:
         kinds = {"": entry} if isinstance(entry, str) else entry
         for things in kinds.values():
@@ -136,7 +136,7 @@ def _reasons(entries: list[Any]) -> Iterator[str]:
 
 
 def _flat(things: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Settings stand below the name of their file."""
+    """Files with their state; settings are nested below the name of their file."""
     for thing, state in things.items():
         if isinstance(state, str):
             yield thing, state
@@ -149,7 +149,7 @@ def is_locked(message: str) -> bool:
     return _BUSY.search(message) is not None
 
 
-def _ask(*arguments: str) -> str:
+def _dvc(*arguments: str) -> str:
     done = subprocess.run([*DVC, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CommandError(f"`dvc {' '.join(arguments)}` failed: {done.stderr.strip()}")

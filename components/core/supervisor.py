@@ -1,7 +1,8 @@
-"""The process supervisor: runs one command as its child, and ends all of the command's processes when the process that
-started it dies. Flows' tasks and the engine `vllm` start this file as a script, in a process group of its own:
+"""The process supervisor: runs one command, and ends all processes of the command when the parent process dies.
 
-python -P components/core/supervisor.py <pid of the parent> <seconds of grace> <folder> <token> <command>...
+The flows and the engine `vllm` start this file as a script; SIGTERM to the script ends the command:
+
+python -P components/core/supervisor.py <process id of the parent> <seconds of grace> <command>...
 """
 
 from __future__ import annotations
@@ -14,72 +15,58 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import psutil
 
-LAST = "last"
-"""The file beside the token that holds the command's last line, also when the token is removed."""
-_POLL = 0.2
+_POLL_S = 0.2
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux's prctl."""
 
-_stop_requested = threading.Event()
-"""Set when this process is told to end."""
 
+def supervise(parent: int, grace: float, command: list[str]) -> int:
+    """Run `command` until it ends, the process `parent` dies, or this process gets SIGTERM, SIGINT or SIGHUP.
 
-def supervise(parent: int, grace: float, folder: Path, token: Path, command: list[str]) -> int:
-    """Run `command` in `folder` for as long as the process `parent` lives and the file `token` is there.
-
-    Its lines are passed on as they come; at the end the file `last` beside the token holds the last one. When the
-    parent or the token goes, or this process is told to end, every process that the command started ends, those in
-    sessions of their own (torchrun's ranks) too: SIGTERM, and SIGKILL when the grace is over. Nothing that the command
-    left behind survives its own end either.
+    Then every process that the command started ends, including those in sessions of their own (torchrun's ranks) and
+    those that the command left behind: SIGTERM first, SIGKILL after `grace` seconds.
 
     Args:
         parent: the process that started this one.
-        grace: seconds that a stopped command has to write down what it knows.
-        folder: where the command runs.
-        token: a file that whoever wants the command stopped removes.
-        command: the command.
+        grace: seconds that a stopped command has to save its state.
+        command: the command; it writes to the output of this process.
 
     Returns:
-        Its exit code, or 128 and the signal's number where a signal ended it.
+        Its exit code, or 128 plus the number of the signal that ended it.
     """
-    _adopt_orphans()
+    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: _stop_requested.set())
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    last = [""]
-    relay = threading.Thread(target=_relay, args=(process, last), daemon=True)
-    relay.start()
-    while process.poll() is None and os.getppid() == parent and token.exists() and not _stop_requested.wait(_POLL):
+        signal.signal(number, lambda *_: stop.set())
+    _adopt_orphans()
+    process = subprocess.Popen(command)
+    while process.poll() is None and os.getppid() == parent and not stop.wait(_POLL_S):
         pass
-    end_process_tree(process, grace)
-    # Nobody has the pipe open any more, unless a process is stuck in the system.
-    relay.join(timeout=5)
-    with contextlib.suppress(OSError):
-        # The folder goes with whoever made it.
-        token.with_name(LAST).write_text(last[0], "utf-8")
+    _end_process_tree(process, grace)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def end_process_tree(process: subprocess.Popen[str], grace: float) -> None:
-    """End a command and all its descendants, and wait for them."""
+def _adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, so that all of them remain visible."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_process_tree(process: subprocess.Popen[bytes], grace: float) -> None:
     deadline = time.monotonic() + grace
     _signal(_descendants(process), signal.SIGTERM)
     while _descendants(process) and time.monotonic() < deadline:
-        time.sleep(_POLL / 4)
+        time.sleep(_POLL_S / 4)
     while members := _descendants(process):
         _signal(members, signal.SIGKILL)
-        time.sleep(_POLL / 4)
+        time.sleep(_POLL_S / 4)
     process.wait()
 
 
-def _descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The processes of the command that still run; exit codes of those that ended are collected."""
+def _descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The processes of the command that still run; exit codes of the others are collected."""
     process.poll()
     alive = []
     for member in psutil.Process().children(recursive=True):
@@ -98,23 +85,8 @@ def _signal(members: list[psutil.Process], number: int) -> None:
             member.send_signal(number)
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent dies, so that none gets out of sight."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-
-
-def _relay(process: subprocess.Popen[str], last: list[str]) -> None:
-    # Text mode turns the carriage returns of progress bars into line ends.
-    assert process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-        for line in process.stdout:
-            if text := line.rstrip():
-                last[0] = text
-                print(text, flush=True)
-
-
 if __name__ == "__main__":
     if os.getpgrp() != os.getpid():
+        # A signal to the parent's process group must not end the supervisor before its command.
         os.setpgid(0, 0)
-    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:]))
+    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

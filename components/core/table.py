@@ -23,7 +23,7 @@ Append = Callable[[dict[str, list[object]] | pa.Table], None]
 class Table:
     """A named table: its Arrow schema; non-nullable fields may hold neither null nor empty text.
 
-    Nullable ones may be left out.
+    Nullable columns may be omitted.
 
     >>> captions = Table("captions", pa.schema([pa.field("caption", pa.string(), nullable=False)]))
     >>> captions.write(folder / "captions.parquet", {"caption": ["a dog", "a cat"]})
@@ -39,7 +39,7 @@ class Table:
     schema: pa.Schema
 
     def write(self, path: Path, columns: dict[str, list[object]] | pa.Table) -> None:
-        """Write `columns` to `path` as Parquet, whole or not at all."""
+        """Write `columns` to `path` as Parquet, atomically."""
         table = columns if isinstance(columns, pa.Table) else self._table(columns)
         self.check(table, path)
         with atomic_file(path) as temporary:
@@ -47,9 +47,9 @@ class Table:
 
     @contextmanager
     def writer(self, path: Path, metadata: Callable[[], dict[str, str]] | None = None) -> Iterator[Append]:
-        """Write a table block by block, whole or not at all; memory holds one block.
+        """Write a table block by block, atomically; memory holds one block.
 
-        Yields a function that appends columns. `metadata` is asked at the end for what the file says about itself.
+        Yields a function that appends columns. `metadata` is called at the end and returns the file's metadata.
         """
         with atomic_file(path) as temporary, pq.ParquetWriter(temporary, self.schema, compression="zstd") as stream:
 
@@ -80,11 +80,11 @@ class Table:
         """Read and check a table, `rows` rows at a time; memory holds one block.
 
         Raises:
-            InputError: as for `read`, once the rows before the fault were given.
+            InputError: as for `read`, after the rows before the fault.
         """
         wanted = list(columns) if columns is not None else self.schema.names
         first = 0
-        # Without a buffer all of a row group's column is read at once.
+        # Without a buffer, the whole column of a row group is read at once.
         with self._reading(path, wanted), pq.ParquetFile(path, buffer_size=1 << 20) as stream:
             for batch in stream.iter_batches(rows, columns=wanted):
                 block = self._whole(pa.Table.from_batches([batch]), wanted)
@@ -93,19 +93,19 @@ class Table:
                 yield block
 
     def take(self, path: Path, rows: Iterable[int], columns: Iterable[str], block: int = 512) -> pa.Table:
-        """Rows by their numbers, which ascend; memory holds these and `block` rows.
+        """Rows by their ascending numbers; memory holds these and `block` rows.
 
-        Arrow's own `take` ends in "offset overflow" where a column of a file, such as 20,000 photographs, has 2 GiB.
+        Arrow's own `take` fails with "offset overflow" if a column, such as 20,000 photographs, has 2 GiB.
 
         Raises:
             InputError: as for `read`.
         """
-        wanted, columns, first, found = np.fromiter(rows, np.int64), list(columns), 0, []
+        wanted, columns, first, parts = np.fromiter(rows, np.int64), list(columns), 0, []
         for part in self.blocks(path, columns, block):
             begin, end = np.searchsorted(wanted, (first, first + part.num_rows))
-            found.append(part.take(wanted[begin:end] - first))
+            parts.append(part.take(wanted[begin:end] - first))
             first += part.num_rows
-        return pa.concat_tables(found) if found else self.schema.empty_table().select(columns)
+        return pa.concat_tables(parts) if parts else self.schema.empty_table().select(columns)
 
     def count(self, path: Path) -> int:
         """The number of rows of a file of this table.
@@ -122,7 +122,7 @@ class Table:
         return pa.table(columns | absent, schema=self.schema)
 
     def _whole(self, table: pa.Table, wanted: list[str]) -> pa.Table:
-        """The columns `wanted` in their order, with nulls for those that the file leaves out."""
+        """The columns `wanted` in their order, with nulls for columns that the file omits."""
         for name in wanted:
             if name not in table.column_names:
                 field = self.schema.field(name)
@@ -134,7 +134,7 @@ class Table:
 
     @contextmanager
     def _reading(self, path: Path, wanted: list[str]) -> Iterator[None]:
-        """Refuse a file without the columns `wanted`, and make what goes wrong inside an `InputError`."""
+        """Refuse a file without the columns `wanted`, and turn errors of the block into an `InputError`."""
         if not path.exists():
             raise InputError(f"{path} is missing: run `dvc repro` to make it")
         try:
@@ -149,16 +149,16 @@ class Table:
             ) from error
 
     def check(self, table: pa.Table, path: Path, first: int = 0) -> None:
-        """Raise `InputError` for the first row that holds null or empty text where the contract forbids it.
+        """Raise `InputError` for the first row with null or empty text where the contract forbids it.
 
-        `first` is the number that the table's first row has in the file.
+        `first` is the row number of the table's first row in the file.
         """
         for field in self.schema:
             if field.name not in table.column_names:
                 continue
             if field.type != table.schema.field(field.name).type:
-                found = table.schema.field(field.name).type
-                raise InputError(f"{path}: column '{field.name}' is {found}, a '{self.name}' table wants {field.type}")
+                actual = table.schema.field(field.name).type
+                raise InputError(f"{path}: column '{field.name}' is {actual}, a '{self.name}' table has {field.type}")
             if field.nullable:
                 continue
             column = table.column(field.name)

@@ -1,4 +1,4 @@
-"""Texts in one Arrow column, read as a sequence of strings."""
+"""A sequence of strings in one Arrow column."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BLOCK = 10_000
 
 
 class TextColumn(Sequence[str]):
-    """Texts that take as much memory as their letters; strings in a list take 50 bytes more each.
+    """Texts that take only the memory of their letters; a list of strings takes 50 bytes more for each.
 
     >>> names = TextColumn(["ape", "bee", "ape"])
     >>> names[1], list(names.places(["cat", "ape"]))
     ('bee', [-1, 0])
 
     Args:
-        texts: any strings; an Arrow or pandas column is not copied where it need not be.
+        texts: any strings; an Arrow or pandas column is copied only if necessary.
     """
 
     def __init__(self, texts: Any) -> None:
@@ -32,7 +32,7 @@ class TextColumn(Sequence[str]):
         self.arrow: pa.Array = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
 
     def __len__(self) -> int:
-        """How many texts."""
+        """The number of texts."""
         return len(self.arrow)
 
     @overload
@@ -43,15 +43,15 @@ class TextColumn(Sequence[str]):
 
     def __getitem__(self, place: int | slice) -> str | TextColumn:
         """A text, or a part of the column."""
-        found = self.arrow[place]
-        return TextColumn(found) if isinstance(place, slice) else str(found.as_py())
+        part = self.arrow[place]
+        return TextColumn(part) if isinstance(place, slice) else str(part.as_py())
 
     def __iter__(self) -> Iterator[str]:
-        """The texts one after the other; few of them are strings at a time."""
+        """The texts in order; only a block of them are Python strings at a time."""
         for start in range(0, len(self), _BLOCK):
             yield from self.arrow.slice(start, _BLOCK).to_pylist()
 
     def places(self, texts: Iterable[str]) -> npt.NDArray[np.int64]:
-        """Where each of `texts` first stands in this column, -1 where it does not."""
-        found = pc.index_in(TextColumn(texts).arrow, value_set=self.arrow)
-        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        """The first row of each of `texts` in this column, or -1."""
+        rows = pc.index_in(TextColumn(texts).arrow, value_set=self.arrow)
+        return np.asarray(pc.fill_null(rows, -1).to_numpy(zero_copy_only=False), dtype=np.int64)

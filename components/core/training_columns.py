@@ -1,6 +1,6 @@
-"""Which validated table has which columns, and which file of a folder is which table.
+"""The columns of each training table, and the file of each table in a folder.
 
-What methods declare as columns, and what `reads` in params.yaml covers, is compared by these names.
+The columns that methods declare are matched with the tables that `reads` in params.yaml covers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from components.core.records import (
 from components.core.table import Table
 
 IMAGES = {"image": "id", "other_image": "other_id"}
-"""Image columns and the column of pair ids that they come from."""
+"""Image column -> the column of pair ids from which it is read."""
 
 HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "paraphrases": (PARAPHRASES, ("paraphrase_1", "paraphrase_2")),
@@ -39,20 +39,20 @@ HOLDERS: dict[str, tuple[Table, tuple[str, ...]]] = {
     "units": (UNITS, ("unit", "unit_foil")),
     "differences": (DIFFERENCES, ("difference", "other_caption", "other_id")),
 }
-"""Name -> the table and the columns that only it has."""
+"""Name -> the table and its own columns."""
 
 PREPARED = ("semclip_rows", "people_paraphrases")
-"""The tables that stage `prepare` writes beside the pairs, where its source brings them; the others are validated."""
+"""The tables that stage `prepare` writes for some sources; all others are validated."""
 
 ALIKE = {"differences": ("differences_cub",), "paraphrases": ("people_paraphrases",)}
-"""Tables of the same columns that a method reads in a table's place, where its entry `reads` their file."""
+"""Tables of the same columns that a method reads instead of a table if its entry `reads` their file."""
 
 
 def holders_of(wanted: Collection[str]) -> list[str]:
-    """The tables that hold some of the `wanted` columns, which may be images' or neighbours'.
+    """The tables with some of the `wanted` columns, including columns of images and neighbours.
 
     Raises:
-        InputError: no table has one of them.
+        InputError: no table has one of the columns.
     """
     bare = {name.removeprefix(NEIGHBOUR) for name in wanted}
     needed = {IMAGES.get(name, name) for name in bare}
@@ -66,16 +66,16 @@ def holders_of(wanted: Collection[str]) -> list[str]:
 
 
 def table_file(folder: Path, name: str) -> Path:
-    """Where table `name` lies at or below `folder`; where it would lie if it is missing.
+    """The file of table `name` in or below `folder`; the default file if it is missing.
 
-    `folder` may also be the file itself, or that of a table that is `ALIKE`.
+    `folder` may also be the file itself, or the file of a table that is `ALIKE`.
 
     Raises:
-        InputError: it lies there twice.
+        InputError: there are two such files.
     """
-    if folder.name in {f"{one}.parquet" for one in (name, *ALIKE.get(name, ()))}:
+    if folder.name in {f"{table}.parquet" for table in (name, *ALIKE.get(name, ()))}:
         return folder
-    found = sorted(folder.rglob(f"{name}.parquet"))
-    if len(found) > 1:
-        raise InputError(f"{found[0]} and {found[1]} are the same table: remove the one that dvc.yaml does not name")
-    return found[0] if found else folder / f"{name}.parquet"
+    files = sorted(folder.rglob(f"{name}.parquet"))
+    if len(files) > 1:
+        raise InputError(f"{files[0]} and {files[1]} are the same table: remove the one that dvc.yaml does not name")
+    return files[0] if files else folder / f"{name}.parquet"

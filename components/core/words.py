@@ -1,4 +1,4 @@
-"""Texts reduced to their words or letters, for comparing two texts."""
+"""Normalised texts and content words, for comparing two texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 
 def normalised(text: str) -> str:
-    """`text` without case, punctuation and white space; equal for texts that say the same letters.
+    """`text` without case, punctuation and white space.
 
     >>> normalised("A red bus, parked.") == normalised("a RED bus parked")
     True
@@ -20,7 +20,7 @@ def normalised(text: str) -> str:
 
 
 def content_words(text: str) -> set[str]:
-    """The distinct words of `text`, in lower case, that are no function words.
+    """The distinct words of `text` in lower case, without function words.
 
     >>> sorted(content_words("The dog and the red ball"))
     ['ball', 'dog', 'red']
@@ -29,12 +29,12 @@ def content_words(text: str) -> set[str]:
 
 
 def new_words(text: str, source: str) -> int:
-    """How many content words of `text` are not in `source`."""
+    """The number of content words of `text` that are not in `source`."""
     return len(content_words(text) - set(re.findall(r"[^\W_]+", source.casefold())))
 
 
 def overlap(text: str, source: str) -> float:
-    """Share of the content words of `text` that `source` has too; zero when it has none.
+    """Share of the content words of `text` that are also in `source`; zero if `text` has none.
 
     >>> overlap("a red ball", "the ball is blue")
     0.5

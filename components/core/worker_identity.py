@@ -1,4 +1,4 @@
-"""The identity of a worker process (host, process id, start), by which its host can tell whether it still runs."""
+"""The identity of a worker process (host, process id, start), with which its host can check whether it still runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import psutil
 from components.core.files import content_hash
 
 _CLOCK_STEP_S = 2.0
-"""How far two readings of one process's age may differ; the system's clock gives boot time in whole seconds."""
+"""Tolerance between two readings of the age of a process; the boot time is in whole seconds."""
 
 
 def new_worker() -> str:
-    """Host, process id, start of the process in seconds after boot, and a part that nobody else has."""
+    """Host, process id, start of the process in seconds after boot, and a random part."""
     return f"{_host()} {os.getpid()} {_started(psutil.Process()):.2f} {secrets.token_hex(4)}"
 
 
 def is_gone(worker: str) -> bool:
-    """Whether a worker was a process of this host and is no more; False for one of another host."""
+    """Whether a worker was a process of this host that has ended; False for workers of other hosts."""
     host, *rest = worker.split(" ")
     if host != _host() or len(rest) != 3:
         return False
@@ -41,16 +41,16 @@ def is_gone(worker: str) -> bool:
 
 
 def _started(process: psutil.Process) -> float:
-    # Both are read from the same clock: setting it changes neither's distance to the other.
+    # Both come from the same clock, so that setting the clock does not change their difference.
     started: float = process.create_time() - psutil.boot_time()
     return started
 
 
 @cache
 def _host() -> str:
-    """Name of this host with what tells it from another of that name.
+    """Name of this host, with a hash that distinguishes hosts of the same name.
 
-    Containers may share their name and their numbers of processes: each namespace of processes is a host.
+    Containers may share names and process ids: each process namespace counts as a host.
     """
     parts = [socket.gethostname()]
     with suppress(OSError):

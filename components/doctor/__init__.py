@@ -1,1 +1,1 @@
-"""What `cliptune doctor` looks at: one file of `checks/` for each part of the installation."""
+"""The checks of `cliptune doctor`: of servers and stores, and of this machine."""

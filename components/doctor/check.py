@@ -1,4 +1,4 @@
-"""The contract of a check: what it is given and what it finds."""
+"""The contract of a check: its input, and its result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from components.core.errors import InputError
 from components.core.settings import Settings
 
 Status = Literal["ok", "warn", "fail", "not used"]
-SECONDS = 5.0
-"""What one request may take."""
+TIMEOUT_S = 5.0
+"""Time limit of one request."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a check found; `fix` says what to do where something is wrong."""
+class CheckResult:
+    """The result of a check; `fix` is the instruction if something is wrong."""
 
     status: Status
     detail: str
@@ -25,13 +25,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What checks look at.
+class Installation:
+    """The input of all checks.
 
     Attributes:
         environment: the environment's variables.
         folder: the project's folder.
-        loaded: params.yaml; None when it cannot be read.
+        loaded: params.yaml; None if it cannot be read.
         fault: why it cannot be read.
     """
 
@@ -57,33 +57,31 @@ class Check:
     """One line of the table.
 
     Attributes:
-        title: how the table calls it.
-        place: lines are sorted by it.
-        examine: looks, and says what it found; an `InputError` is a failure whose message names the fix.
-        needs_settings: whether there is nothing to look at while params.yaml cannot be read.
+        title: its name in the table.
+        run: the check; an `InputError` is a failure, and the end of its message is the fix.
+        needs_settings: skip the check if params.yaml cannot be read.
     """
 
     title: str
-    place: int
-    examine: Callable[[Surroundings], Finding]
+    run: Callable[[Installation], CheckResult]
     needs_settings: bool = False
 
 
-def ok(detail: str) -> Finding:
+def ok(detail: str) -> CheckResult:
     """Nothing to do."""
-    return Finding("ok", detail)
+    return CheckResult("ok", detail)
 
 
-def not_used(detail: str) -> Finding:
-    """This installation does without it."""
-    return Finding("not used", detail)
+def not_used(detail: str) -> CheckResult:
+    """This installation does not use it."""
+    return CheckResult("not used", detail)
 
 
-def warn(detail: str, fix: str) -> Finding:
-    """It works, but not as well as it could."""
-    return Finding("warn", detail, fix)
+def warn(detail: str, fix: str) -> CheckResult:
+    """It works with a limitation."""
+    return CheckResult("warn", detail, fix)
 
 
-def fail(detail: str, fix: str) -> Finding:
-    """Something that is asked for does not work."""
-    return Finding("fail", detail, fix)
+def fail(detail: str, fix: str) -> CheckResult:
+    """It is required and does not work."""
+    return CheckResult("fail", detail, fix)

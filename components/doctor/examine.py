@@ -1,4 +1,4 @@
-"""Runs all checks at once, each in its own thread, so that one that hangs delays no other."""
+"""Runs all checks at once, each in its own thread, so that a check that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import InputError
 from components.core.settings import PARAMS, load_settings
-from components.doctor.check import Check, Finding, Surroundings, fail, not_used
-from components.doctor.checks import all_checks
+from components.doctor import machine, servers
+from components.doctor.check import Check, CheckResult, Installation, fail, not_used
 from components.tracking import shown_address
 
-LIMIT = 60.0
-"""Seconds for all checks together; imports take most of it on a busy machine."""
+LIMIT_S = 60.0
+"""Time limit of all checks together; imports take most of it on a busy machine."""
+
+CHECKS = (
+    Check("params.yaml", machine.check_params),
+    Check("versions", machine.check_versions),
+    Check("Prefect API", servers.check_prefect),
+    Check("work pools and workers", servers.check_workers),
+    Check("tracking", servers.check_tracking),
+    Check("registry", servers.check_registry, needs_settings=True),
+    Check("DVC remote", servers.check_dvc_remote),
+    Check("S3", servers.check_s3),
+    Check("generation store", servers.check_generation_store, needs_settings=True),
+    Check("LLM endpoint", servers.check_language_models, needs_settings=True),
+    Check("GPU and driver", machine.check_gpu),
+    Check("disk space", machine.check_disk),
+    Check("clock", servers.check_clock),
+    Check("data", machine.check_data, needs_settings=True),
+)
+"""All checks in the order of the table."""
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckLine:
     """One line of the table."""
 
     check: str
@@ -29,54 +47,47 @@ class Line:
     detail: str
     fix: str
 
-    def as_json(self) -> dict[str, str]:
-        """Names to values, under the table's headings."""
-        return {"check": self.check, "status": self.status, "detail": self.detail, "fix": self.fix}
 
-
-def surroundings(folder: Path, environment: Mapping[str, str] = os.environ) -> Surroundings:
-    """The project in `folder`, whether its params.yaml can be read or not."""
+def read_installation(folder: Path, environment: Mapping[str, str] = os.environ) -> Installation:
+    """The project in `folder`, with or without a readable params.yaml."""
     try:
-        return Surroundings(environment, folder, load_settings(folder / PARAMS))
+        return Installation(environment, folder, load_settings(folder / PARAMS))
     except InputError as error:
-        return Surroundings(environment, folder, None, str(error))
+        return Installation(environment, folder, None, str(error))
 
 
-def examine(around: Surroundings, limit: float = LIMIT, checks: Mapping[str, Check] | None = None) -> list[Line]:
-    """Run every check; one that raises, or has no answer within `limit` seconds, is a failure.
-
-    Args:
-        around: what the checks look at.
-        limit: seconds for all of them.
-        checks: file name -> check; all of `checks/` when not given.
-    """
-    chosen = sorted((all_checks() if checks is None else checks).values(), key=lambda check: check.place)
-    answers: queue.Queue[tuple[str, Finding]] = queue.Queue()
-    for check in chosen:
-        # Daemons: one that hangs must not keep the command from ending.
-        threading.Thread(target=lambda one=check: answers.put((one.title, _look(one, around))), daemon=True).start()
-    findings: dict[str, Finding] = {}
+def examine(installation: Installation, limit: float = LIMIT_S, checks: Sequence[Check] = CHECKS) -> list[CheckLine]:
+    """Run every check; a check that raises, or has no result within `limit` seconds in all, has failed."""
+    ended: queue.Queue[tuple[str, CheckResult]] = queue.Queue()
+    for check in checks:
+        # Daemons: a check that hangs must not keep the command from ending.
+        threading.Thread(target=_run, args=(check, installation, ended), daemon=True).start()
+    results: dict[str, CheckResult] = {}
     deadline = time.monotonic() + limit
-    while len(findings) < len(chosen):
+    while len(results) < len(checks):
         try:
-            title, finding = answers.get(timeout=max(deadline - time.monotonic(), 0.0))
+            title, result = ended.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
             break
-        findings[title] = finding
-    late = fail(f"no answer within {limit:.0f} s", "see whether the machine or the server is overloaded; try again")
-    lines = [(check.title, findings.get(check.title, late)) for check in chosen]
-    # Addresses come from many settings and libraries, and any of them may hold a password.
-    return [Line(title, found.status, shown_address(found.detail), shown_address(found.fix)) for title, found in lines]
+        results[title] = result
+    late = fail(f"no answer within {limit:.0f} s", "check whether the machine or the server is overloaded; try again")
+    lines = [(check.title, results.get(check.title, late)) for check in checks]
+    # Addresses come from many settings and libraries, and any of them may contain a password.
+    return [CheckLine(title, one.status, shown_address(one.detail), shown_address(one.fix)) for title, one in lines]
 
 
-def _look(check: Check, around: Surroundings) -> Finding:
-    if check.needs_settings and around.loaded is None:
+def _run(check: Check, installation: Installation, ended: queue.Queue[tuple[str, CheckResult]]) -> None:
+    ended.put((check.title, _result(check, installation)))
+
+
+def _result(check: Check, installation: Installation) -> CheckResult:
+    if check.needs_settings and installation.loaded is None:
         return not_used("params.yaml cannot be read")
     try:
-        return check.examine(around)
+        return check.run(installation)
     except InputError as error:
         detail, _, fix = str(error).rpartition(": ")
         return fail(detail, fix)
     except Exception as error:  # a check must never hide the others
-        reason = str(error).splitlines()[0] if str(error) else "no reason given"
+        reason = str(error).splitlines()[0] if str(error) else "no message"
         return fail(f"{type(error).__name__}: {reason}", "this is a fault of the check: report it")

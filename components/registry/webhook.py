@@ -14,7 +14,7 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from components.core.errors import InputError
 from components.core.retry import retrying
-from components.core.settings.promotion import Promote
+from components.core.settings import Promote
 from components.registry.decision import Decision
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Cleans up what dead processes left behind: MLflow runs. A dry run only reports."""
+"""Cleans up after dead processes: ends their MLflow runs. Also reports a champion alias that was moved by hand."""

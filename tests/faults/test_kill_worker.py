@@ -1,4 +1,4 @@
-"""A worker and its flow run killed in a stage: no process stays, no lock stops the next run, and it goes on there."""
+"""A worker and its flow run killed in a stage: no process remains, the next run resumes, the killed one is Crashed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flows.sweep import create_automation
 from tests.support.dvc_project import ran
 from tests.support.held_stages import command_line, wait_until_gone
 from tests.support.prefect_stack import prefect_stack
@@ -18,13 +19,16 @@ from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, ma
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 
-def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_remains_and_the_next_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_waiting_project(tmp_path)
     monkeypatch.chdir(tmp_path)
+    # The shortest interval that Prefect takes.
+    monkeypatch.setenv("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
     with prefect_stack(tmp_path) as stack:
+        create_automation(silent_s=60)
         deployment = stack.deploy("train-paraclip")
         worker = stack.start_worker()
-        stack.run(deployment)
+        killed = stack.run(deployment)
         stack.wait_for("the stage", lambda: WAITING in ran(tmp_path))
         # It runs beside the waiting stage; killed before DVC has written it down, it would rightly run again.
         stack.wait_for("the others' record", lambda: "evaluate@base" in (tmp_path / "dvc.lock").read_text())
@@ -48,3 +52,9 @@ def test_nothing_stays_behind_and_the_next_run_goes_on(tmp_path: Path, monkeypat
         stack.wait_for("the second flow's end", lambda: stack.has_ended(again))
         assert stack.is_completed(again), stack.log("worker")[-6000:]
         assert Counter(ran(tmp_path)) == {**dict.fromkeys(STAGES, 1), WAITING: 2}
+
+        def is_crashed() -> bool:
+            state = stack.flow_run(killed).state
+            return state is not None and state.is_crashed()
+
+        stack.wait_for("the crash of the killed flow run", is_crashed)

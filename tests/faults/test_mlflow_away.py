@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from components.core.settings import load_settings
 from components.encoders.adapter.encoder import Encoder
-from components.sweeping.tracked_runs import sweep_runs
+from components.sweeping.sweep import sweep_runs
 from components.tracking import RUN_FILE, tracked_run
 from components.tracking.errors import WAIT
 from tests.integration.conftest import free_ports

@@ -110,7 +110,7 @@ def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
 def test_consent_is_for_one_candidate(project: Any, gate: list[dict[str, Any]]) -> None:
     gate[:] = [{}, {"encoder_sha256": "another"}]
     thread = _answer("late", approve=True)
-    with pytest.raises(InputError, match="the best candidate is another by now"):
+    with pytest.raises(InputError, match="is no longer the best candidate"):
         promote_best.with_options(flow_run_name="late")(approval=True)
     thread.join()
     assert project.ran() == ["propose"]

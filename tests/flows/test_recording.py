@@ -24,7 +24,7 @@ def test_the_lock_file_and_a_dirty_tree_are_kept_with_both_runs(
     from prefect.artifacts import Artifact
     from prefect.runtime import flow_run
 
-    from flows.recording import record_state
+    from flows.artifacts import record_state
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

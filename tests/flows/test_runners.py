@@ -24,8 +24,7 @@ from components.core.errors import InputError
 from components.core.records import GENERATIONS, PAIRS
 from components.core.settings import Scale, Settings
 from components.core.stage_graph import outdated, read_graph
-from flows.runners import make_runner
-from flows.shards import Outcome
+from flows.shards import ShardResult, make_runner
 from tests.support.fake_llm_process import FakeServer, Log, fake_llm
 
 ROWS = 12
@@ -134,10 +133,10 @@ def test_two_workers_answer_each_question_once(
     seen: dict[str, Any] = {}
     over_shards = flows.synthesize.over_shards
 
-    def spy(*arguments: Any) -> list[Outcome]:
-        seen["outcomes"] = over_shards(*arguments)
+    def spy(*arguments: Any) -> list[ShardResult]:
+        seen["results"] = over_shards(*arguments)
         seen["addresses"] = _listening()
-        return seen["outcomes"]
+        return seen["results"]
 
     monkeypatch.setattr(flows.synthesize, "over_shards", spy)
     before = Log.read(server[1]).answers
@@ -151,8 +150,8 @@ def test_two_workers_answer_each_question_once(
     assert asked == Counter(dict.fromkeys(asked, 1))
     assert len(asked) == ROWS
     assert GENERATIONS.read(project / "data" / "captions" / "paraphrases" / f"{TASK}.parquet").equals(unsharded)
-    assert [outcome.counts["generated"] for outcome in seen["outcomes"]] == [ROWS // 2] * 2
-    workers = [outcome.worker.split(":") for outcome in seen["outcomes"]]
+    assert [result.counts["generated"] for result in seen["results"]] == [ROWS // 2] * 2
+    workers = [result.worker.split(":") for result in seen["results"]]
     assert workers[0] != workers[1]
     assert (workers[0][1] == workers[1][1] == str(os.getpid())) == (runner == "threads")
     assert seen["addresses"] <= {"127.0.0.1"}

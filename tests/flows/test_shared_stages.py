@@ -1,4 +1,4 @@
-"""Stages that workers share: each part made once on threads, Ray and Dask, and the bytes those of one process."""
+"""Stages that workers share: each part is made once, with the bytes of one process; Ray and Dask: test_runners.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 import yaml
 
 import flows.shards
-import flows.shared_stages
 import flows.stages
 from components.core import stage_graph
 from components.core.processes import CommandError
@@ -20,7 +19,7 @@ from components.core.settings import load_settings
 from components.data import prepare
 from components.encoders import embed
 from components.encoders.adapter.encoder import Encoder
-from flows.shards import Outcome
+from flows.shards import ShardResult
 from tests.conftest import TINY
 from tests.flows.conftest import Project
 from tests.support.shard_making import make_shards
@@ -91,9 +90,8 @@ def _bytes(folder: Path) -> dict[str, bytes]:
 @pytest.mark.integration
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("prefect_server")
-@pytest.mark.parametrize("runner", ["threads", "ray", "dask"])
 def test_two_workers_make_what_one_process_makes(
-    pictures: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch, runner: str
+    pictures: Path, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from prefect.flows import load_flow_from_entrypoint
 
@@ -103,32 +101,32 @@ def test_two_workers_make_what_one_process_makes(
     for path in Path("state/prepare").iterdir():
         path.unlink()
 
-    seen: dict[str, list[Outcome]] = {}
+    seen: dict[str, list[ShardResult]] = {}
     parts: dict[str, int] = {}
-    over_shards = flows.shared_stages.over_shards
+    over_shards = flows.shards.over_shards
 
-    def spy(started: Any, stage: str, *arguments: Any) -> list[Outcome]:
+    def spy(started: Any, stage: str, *arguments: Any) -> list[ShardResult]:
         seen[stage] = over_shards(started, stage, *arguments)
         files = Path("state", stage).rglob("*")
         parts[stage] = len([path for path in files if path.is_file()])
         return seen[stage]
 
-    monkeypatch.setattr(flows.shared_stages, "over_shards", spy)
+    monkeypatch.setattr(flows.shards, "over_shards", spy)
     for stage in MODULES:
-        raw_params[stage]["scale"] = {"runner": runner, "shards": 2, "workers": 2}
+        raw_params[stage]["scale"] = {"runner": "threads", "shards": 2, "workers": 2}
     (pictures / "params.yaml").write_text(yaml.safe_dump(raw_params))
     # As a Prefect worker does it; `train` and `compare` are loaded from files too.
     load_flow_from_entrypoint("flow_file.py:shared")()
 
     assert _bytes(Path("data")) == _bytes(Path("alone"))
-    made = {stage: [outcome.counts["made"] for outcome in outcomes] for stage, outcomes in seen.items()}
+    made = {stage: [result.counts["made"] for result in results] for stage, results in seen.items()}
     # Parts of `embed` are four rows each: six of split train, one each of the others.
     assert made == {"prepare": [3, 2], "embed": [5, 3]}
     assert parts == {"prepare": 5, "embed": 8}
-    for outcomes in seen.values():
-        workers = [outcome.worker.split(":") for outcome in outcomes]
+    for results in seen.values():
+        workers = [result.worker.split(":") for result in results]
         assert workers[0] != workers[1]
-        assert (workers[0][1] == workers[1][1] == str(os.getpid())) == (runner == "threads")
+        assert workers[0][1] == workers[1][1] == str(os.getpid())
 
 
 @pytest.fixture
@@ -182,20 +180,12 @@ def test_shards_come_before_their_stage_and_none_where_it_is_up_to_date_or_not_s
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_a_shard_that_the_system_killed_gets_another_try(stand_in: Project) -> None:
-    killed = "Path('once').exists() or (Path('once').touch(), os.kill(os.getpid(), 9))"
-    stand_in.folder.joinpath("shards.json").write_text(f'{{"1/3": "{killed}"}}')
-    _run()
-    assert _lines(stand_in).count("prepare 1/3") == 2
-    assert _lines(stand_in)[-2:] == ["prepare", "base"]
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
 def test_what_the_user_must_fix_fails_the_stage_before_it_begins(stand_in: Project) -> None:
     stand_in.folder.joinpath("shards.json").write_text("""{"1/3": "sys.exit('error: pictures is missing')"}""")
     with pytest.raises(CommandError) as failure:
         _run()
-    assert str(failure.value).startswith("1 of 3 shards of prepare failed, the first so: shard 1/3 of prepare failed")
+    assert str(failure.value).startswith(
+        "1 of 3 shards of prepare failed; the first error: shard 1/3 of prepare failed"
+    )
     assert str(failure.value).endswith("error: pictures is missing")
     assert sorted(_lines(stand_in)) == [f"prepare {number}/3" for number in range(3)]

@@ -15,10 +15,8 @@ from components.core.errors import InputError
 from components.core.processes import CommandError
 from components.core.settings import Settings
 from components.core.stage_graph import read_graph
-from flows.compare import compare_methods
-from flows.supervised_commands import TimeLimitError
-from flows.train import train_paraclip
-from flows.train_and_promote import chosen_methods
+from flows.commands import TimeLimitError
+from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.support.params import every_method
 
 REPO = Path(__file__).parents[2]
@@ -114,7 +112,7 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
     ran = project.ran()
     assert set(ran) == ALL - {"evaluate@paraclip"}
     assert ran.count("train@paraclip") == 1
-    assert "not begun: it needs one that failed" in _artifact("stages")
+    assert "not started: it needs a stage that failed" in _artifact("stages")
     project.plan()
     compare_methods()
     assert project.ran()[len(ran) :] == ["train@paraclip", "evaluate@paraclip", "compare", "promote"]

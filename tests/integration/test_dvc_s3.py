@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from components.core.errors import InputError
-from components.doctor.check import Surroundings
-from components.doctor.checks.dvc_remote import CHECK
+from components.doctor.check import Installation
+from components.doctor.servers import check_dvc_remote
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +72,7 @@ def test_what_one_clone_pushes_another_pulls(s3: Any, bucket: str, tmp_path: Pat
     assert _contents(other) == _contents(one)
     assert "up to date" in _dvc(other, "status")
     assert "in sync" in _dvc(other, "status", "--cloud")
-    assert CHECK.examine(Surroundings({}, other, None)).status == "ok"
+    assert check_dvc_remote(Installation({}, other, None)).status == "ok"
     secrets = [path for path in other.rglob("*") if path.is_file() and s3.secret_key.encode() in path.read_bytes()]
     assert secrets == []
 
@@ -82,7 +82,7 @@ def test_doctor_says_that_the_remote_is_away(s3: Any, bucket: str, tmp_path: Pat
     _dvc(tmp_path, "init", "-q")
     _dvc(tmp_path, "remote", "add", "--default", "store", f"s3://{bucket}-not-there/dvc")
     with pytest.raises(InputError, match="not-there is missing"):
-        CHECK.examine(Surroundings({}, tmp_path, None))
+        check_dvc_remote(Installation({}, tmp_path, None))
     _dvc(tmp_path, "remote", "modify", "store", "endpointurl", "http://127.0.0.1:9")
     with pytest.raises(InputError, match="is out of reach"):
-        CHECK.examine(Surroundings({}, tmp_path, None))
+        check_dvc_remote(Installation({}, tmp_path, None))

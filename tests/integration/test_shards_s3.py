@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said_at_start(
 
 def test_sizes_come_from_the_store(s3, bucket: str, uploaded: tuple[str, str]) -> None:  # type: ignore[no-untyped-def]
     s3.client().put_object(Bucket=bucket, Key="laion/sizes.json", Body=json.dumps({"000.tar": 30}).encode())
-    with pytest.raises(InputError, match=r"001\.tar says .* set samples_per_epoch"):
+    with pytest.raises(InputError, match=r"001\.tar has .* set samples_per_epoch"):
         _source(uploaded[1])
 
 

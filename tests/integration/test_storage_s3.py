@@ -57,7 +57,7 @@ def test_damaged_object_is_refused_and_the_file_stays(s3: Any, bucket: str, tmp_
     url, target = f"s3://{bucket}/a", tmp_path / "target"
     target.write_bytes(b"earlier")
     s3.client().put_object(Bucket=bucket, Key="a", Body=b"damaged", Metadata={"sha256": "0" * 64})
-    with pytest.raises(InputError, match="is not what was stored"):
+    with pytest.raises(InputError, match="differs from the uploaded content"):
         S3().get(url, target)
     assert target.read_bytes() == b"earlier"
 
@@ -84,11 +84,11 @@ def test_file_that_changes_during_the_upload_is_refused(bucket: str, tmp_path: P
 def test_folder_there_and_back(bucket: str, folder: Path, tmp_path: Path) -> None:
     url = f"s3://{bucket}/laion"
     run = CliRunner().invoke
-    assert "3 of 3 files would travel" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
+    assert "3 of 3 files would be transferred" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
     assert S3().list(url) == []
     assert "301,000 of them sent now" in run(app, ["s3", "put", str(folder), url]).stdout
     assert ", 0 of them sent now" in run(app, ["s3", "put", str(folder), url]).stdout
-    assert "0 of 3 files would travel" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
+    assert "0 of 3 files would be transferred" in run(app, ["s3", "put", "--dry-run", str(folder), url]).stdout
     back = str(tmp_path / "back")
     assert f"{url}/empty -> {back}/empty" in run(app, ["s3", "get", "--dry-run", url, back]).stdout
     assert not Path(back).exists()
@@ -113,7 +113,7 @@ def test_folder_whose_upload_stopped_goes_on(s3: Any, bucket: str, folder: Path)
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside", "", "a\\b"])
 def test_nothing_is_written_outside(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="lies outside the folder"):
+    with pytest.raises(InputError, match="is outside the folder"):
         path_inside(tmp_path, name, "s3://bucket/bad/")
 
 
@@ -121,8 +121,8 @@ def test_buckets_are_made_once(s3: Any, bucket: str) -> None:
     url = f"s3://{bucket}-new"
     done = S3().make_bucket(url, versions=True)
     assert done == [f"made {url}", "old versions are kept", "half uploads are removed after 7 days"]
-    assert S3().make_bucket(url)[0] == f"{url} is there"
-    with pytest.raises(InputError, match="is no name for a bucket"):
+    assert S3().make_bucket(url)[0] == f"{url} exists"
+    with pytest.raises(InputError, match="is not a bucket name"):
         S3().make_bucket("s3://b")
 
 
@@ -133,8 +133,8 @@ def test_buckets_are_made_once(s3: Any, bucket: str) -> None:
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "", "needs credentials"),
         ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "", "is out of reach"),
         ({"AWS_ENDPOINT_URL_S3": "nowhere"}, "", "no S3 client"),
-        ({}, "A", "is no name for a bucket"),
-        ({}, "two words", "is no usable URL"),
+        ({}, "A", "is not a bucket name"),
+        ({}, "two words", "is not a valid URL"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -153,4 +153,4 @@ def test_what_is_not_there_is_named(bucket: str, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["s3", "get", url, str(tmp_path / "back")])
         assert (result.exit_code, f"error: {url}/ is missing" in result.stderr) == (1, True)
     result = CliRunner().invoke(app, ["s3", "put", str(tmp_path / "nothing"), f"s3://{bucket}/a"])
-    assert (result.exit_code, "nothing is missing or holds no files" in result.stderr) == (1, True)
+    assert (result.exit_code, "nothing is missing or has no files" in result.stderr) == (1, True)

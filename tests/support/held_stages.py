@@ -39,10 +39,10 @@ def replace(source, target, **options):
 if "{_AT}" in os.environ:
     os.replace = replace
 """
-# As `flows.commands` does: the supervisor gets a group of its own.
+# As `flows.commands` does.
 _WORKER = """
 import os, subprocess, sys
-subprocess.run([*sys.argv[1:3], str(os.getpid()), *sys.argv[3:]], process_group=0)
+subprocess.run([*sys.argv[1:3], str(os.getpid()), *sys.argv[3:]])
 """
 
 
@@ -89,9 +89,8 @@ def held(folder: Path, stage: str, moment: str) -> Iterator[list[psutil.Process]
     Yields all of its processes, the one that a worker runs its flow in first; the block must end all of them.
     """
     (folder / _HELD).unlink(missing_ok=True)
-    token, log = folder / "token", folder / "log"
-    token.touch()
-    supervised = [sys.executable, supervisor.__file__, "20", str(folder), str(token), *_repro(stage)]
+    log = folder / "log"
+    supervised = [sys.executable, supervisor.__file__, "20", *_repro(stage)]
     with log.open("wb") as stream:
         worker = subprocess.Popen(
             [sys.executable, "-c", _WORKER, *supervised],

@@ -124,18 +124,9 @@ def serve(
     # runs is `vllm serve` with one front; the command itself does not start where vLLM's package is the CPU build.
     vllm = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
     with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
-        token, folder, key = Path(temporary) / "token", log or Path(temporary), secrets.token_urlsafe()
-        token.touch()
+        folder, key = log or Path(temporary), secrets.token_urlsafe()
         folder.mkdir(parents=True, exist_ok=True)
-        supervised = [
-            sys.executable,
-            "-P",
-            supervisor.__file__,
-            str(os.getpid()),
-            f"{_GRACE_S}",
-            os.getcwd(),
-            str(token),
-        ]
+        supervised = [sys.executable, "-P", supervisor.__file__, str(os.getpid()), f"{_GRACE_S}"]
         with (folder / "vllm.log").open("wb") as stream:
             process = subprocess.Popen(
                 [*supervised, *vllm, "--host=127.0.0.1", f"--port={port}"],

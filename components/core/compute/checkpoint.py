@@ -1,4 +1,4 @@
-"""Resume checkpoints of training and students: safetensors and JSON, written atomically; the newest intact one wins."""
+"""Resume checkpoints of training and students: safetensors and JSON, written atomically; the newest intact is used."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ _LOCK, _HOLDER = "lock", "process"
 _log = logging.getLogger(__name__)
 
 Facts = dict[str, Any]
-"""What a checkpoint knows besides tensors, as JSON; `step` is always there."""
+"""The contents of a checkpoint besides tensors, as JSON; always with `step`."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run; `folder` must be this run's alone (see `fingerprint`).
+    """The checkpoints of one run; no other run may use `folder` (see `fingerprint`).
 
     Attributes:
-        keep: how many of the newest are kept; the best one is kept besides.
-        code: hash of the code that trains; checkpoints of other code are not resumed.
+        folder: the folder of the checkpoints.
+        keep: number of checkpoints to keep, the newest, besides the best.
+        code: hash of the training code; checkpoints of other code are not resumed.
     """
 
     folder: Path
@@ -45,10 +46,10 @@ class Checkpoints:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes off the folder; the system lets go of it however this process ends.
+        """Lock the folder against other processes; the system releases the lock when this process ends.
 
         Raises:
-            InputError: another process holds it, a run that lost its terminal say, or it cannot be written.
+            InputError: another process holds it, such as a run without a terminal, or it cannot be written.
         """
         lock, holder = FileLock(self.folder / _LOCK), self.folder / _HOLDER
         try:
@@ -68,47 +69,47 @@ class Checkpoints:
             lock.release()
 
     def save(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
-        """Write everything that the next step depends on.
+        """Write the state for the next step.
 
         Raises:
-            InputError: the disk is full or the folder cannot be written; the checkpoints before are kept.
+            InputError: the disk is full or the folder cannot be written; earlier checkpoints are kept.
         """
         newest = self.folder / f"step-{facts['step']:08d}"
         self._write(newest, facts, tensors)
-        # A later one was broken, else the run would have gone on from it; it must not count as one that is kept.
+        # A later checkpoint was broken, else the run would have resumed from it; it must not count as kept.
         later = [folder for folder in self._all() if folder > newest]
         for old in [*later, *self._all()[: -self.keep - len(later)]]:
             shutil.rmtree(old, ignore_errors=True)
 
     def save_best(self, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
-        """Write the best weights so far in place of those before."""
+        """Replace the best weights."""
         self._write(self.folder / "best", facts, tensors)
 
     def resume(self, restore: Callable[[Facts, dict[str, Tensor]], None]) -> Facts | None:
-        """Hand the newest sound checkpoint to `restore`; returns its facts, None without one or with one of other code.
+        """Pass the newest intact checkpoint to `restore` and return its facts; None without one or if its code differs.
 
-        A broken checkpoint is passed over with a warning.
+        Broken checkpoints are skipped with a warning.
         """
         for folder in reversed(self._all()):
-            if (found := _read(folder)) is not None:
-                if found[0].pop("code", None) != self.code:
+            if (checkpoint := _read(folder)) is not None:
+                if checkpoint[0].pop("code", None) != self.code:
                     _log.warning("checkpoint %s was made by other code of components/: the run starts over", folder)
                     return None
-                restore(*found)
-                return found[0]
+                restore(*checkpoint)
+                return checkpoint[0]
         return None
 
     def best(self) -> dict[str, Tensor] | None:
-        """The best weights, None where there are none or they are broken."""
-        found = _read(self.folder / "best") if (self.folder / "best").is_dir() else None
-        return None if found is None else found[1]
+        """The best weights; None if they are missing or broken."""
+        checkpoint = _read(self.folder / "best") if (self.folder / "best").is_dir() else None
+        return None if checkpoint is None else checkpoint[1]
 
     def clear(self) -> None:
-        """Remove them all; a finished run needs none."""
+        """Remove all checkpoints, after a finished run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _write(self, folder: Path, facts: Facts, tensors: Mapping[str, Tensor]) -> None:
-        # The folder has one writer, so what is temporary here was left by one that was killed.
+        # The folder has one writer, so temporary folders are those of killed processes.
         for left in self.folder.glob(".*"):
             shutil.rmtree(left, ignore_errors=True)
         on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -120,7 +121,7 @@ class Checkpoints:
         except (OSError, SafetensorError) as error:
             raise InputError(
                 f"{folder} cannot be written ({error}): free space on that disk or make it writable, "
-                "then run the same command again; the checkpoint before is kept"
+                "then run the same command again; the previous checkpoint is kept"
             ) from error
 
     def _all(self) -> list[Path]:
@@ -139,7 +140,7 @@ def _read(folder: Path) -> tuple[Facts, dict[str, Tensor]] | None:
 
 
 def _checksum(facts: Facts, tensors: Path) -> str:
-    """Of tensors and facts alike: a step or cursor that changed on the disk would be as bad as a weight."""
+    """The checksum of tensors and facts: a damaged step or cursor is as bad as a damaged weight."""
     return content_hash(json.dumps(facts, sort_keys=True), file_hash(tensors))
 
 
@@ -153,7 +154,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load what `optimiser_tensors` gave."""
+    """Load the result of `optimiser_tensors`."""
     state = optimiser.state_dict()
     state["state"] = {}
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
@@ -161,7 +162,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
         if name.startswith("optimiser."):
             _, index, key = name.split(".", 2)
             parameter = parameters[int(index)]
-            # A fused update takes tensors as they lie in memory, and those of a file are never channels-last.
+            # A fused update requires the parameter's memory format, and tensors of a file are never channels-last.
             alike = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
             state["state"].setdefault(int(index), {})[key] = alike
     optimiser.load_state_dict(state)

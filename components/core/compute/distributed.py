@@ -1,4 +1,4 @@
-"""The ranks of a run: torchrun's processes, or this one process without torchrun."""
+"""The ranks of a run: torchrun's processes, or only this process without torchrun."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ class World:
         return self.rank == 0
 
     def share(self, batch_size: int) -> int:
-        """Rows of a global batch that each rank holds.
+        """Rows of a global batch on each rank.
 
         Raises:
-            InputError: the ranks cannot share the batch evenly.
+            InputError: the batch size is not a multiple of the number of ranks.
         """
         if batch_size % self.size:
             raise InputError(f"batch_size {batch_size} cannot be shared by {self.size} ranks: use a multiple")
         return batch_size // self.size
 
-    def gather(self, own: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Features `[columns, batch, dim]` of every rank, `[columns, global batch, dim]`, in order of rank."""
         if self.size == 1:
-            return own
-        columns, rows, dim = own.shape
-        everyone = own.new_empty(self.size * columns, rows, dim)
-        dist.all_gather_into_tensor(everyone, own.contiguous())
-        return everyone.view(self.size, columns, rows, dim).transpose(0, 1).reshape(columns, -1, dim)
+            return rows
+        columns, batch, dim = rows.shape
+        gathered = rows.new_empty(self.size * columns, batch, dim)
+        dist.all_gather_into_tensor(gathered, rows.contiguous())
+        return gathered.view(self.size, columns, batch, dim).transpose(0, 1).reshape(columns, -1, dim)
 
     def own_gradient(self, gradient: Tensor) -> Tensor:
-        """The sum over ranks of `[columns, global batch, dim]`, of which this rank's rows are returned.
+        """This rank's rows of the sum over ranks of `[columns, global batch, dim]`.
 
-        Every rank's loss depends on every rank's features, so a row's gradient is spread over all of them.
+        The loss of every rank depends on the features of all ranks, so a row's gradient is spread over all ranks.
         """
         if self.size == 1:
             return gradient
         rows = gradient.shape[1] // self.size
         by_rank = gradient.reshape(gradient.shape[0], self.size, rows, -1).transpose(0, 1).contiguous()
         if dist.get_backend() == "nccl":
-            own = torch.empty_like(by_rank[0])
-            dist.reduce_scatter_tensor(own, by_rank)
-            return own
+            reduced = torch.empty_like(by_rank[0])
+            dist.reduce_scatter_tensor(reduced, by_rank)
+            return reduced
         dist.all_reduce(by_rank)
         return by_rank[self.rank]
 
@@ -80,13 +80,13 @@ class World:
         if self.size == 1:
             return [value]
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        found = torch.empty(self.size, dtype=torch.int64, device=device)
-        dist.all_gather_into_tensor(found, torch.tensor([value], device=device))
-        values: list[int] = found.tolist()
+        gathered = torch.empty(self.size, dtype=torch.int64, device=device)
+        dist.all_gather_into_tensor(gathered, torch.tensor([value], device=device))
+        values: list[int] = gathered.tolist()
         return values
 
     def wait(self) -> None:
-        """Return when every rank has come this far."""
+        """Wait until every rank has reached this call."""
         if self.size > 1:
             dist.barrier()
 
@@ -97,10 +97,11 @@ def launched_by_torchrun() -> bool:
 
 
 def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
-    """Replace this process by torchrun with so many ranks on this machine, so that who stops it stops all of them.
+    """Replace this process by torchrun with ranks on this machine, so that a signal to it stops all of them.
 
     Args:
-        arguments: of `python`, such as `["-m", "components.encoders.embed"]`.
+        processes: the number of ranks.
+        arguments: the arguments of `python`, such as `["-m", "components.encoders.embed"]`.
     """
     torchrun = ["-m", __name__, "--standalone", "--nproc-per-node", str(processes)]
     sys.stdout.flush()
@@ -108,7 +109,7 @@ def become_torchrun(processes: int, arguments: Sequence[str]) -> None:
 
 
 def _torchrun() -> None:
-    """torchrun, without its traceback where it is stopped by a signal or a rank ended with an error."""
+    """torchrun without a traceback when it is stopped by a signal or a rank fails."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main
@@ -125,10 +126,10 @@ def _torchrun() -> None:
 
 @contextmanager
 def join_world(device: str) -> Iterator[tuple[World, str]]:
-    """This process's world and device for the length of the block: NCCL between GPUs, gloo otherwise.
+    """The world and device of this process in the block: NCCL between GPUs, gloo otherwise.
 
     Args:
-        device: `cpu` or `cuda`; under torchrun each process takes the GPU of its local rank.
+        device: `cpu` or `cuda`; under torchrun each process uses the GPU of its local rank.
     """
     if not launched_by_torchrun() or int(os.environ["WORLD_SIZE"]) == 1:
         yield World(), device
@@ -136,7 +137,7 @@ def join_world(device: str) -> Iterator[tuple[World, str]]:
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    # torchrun starts every rank in a session of its own, so nothing else reaches the ranks when it is killed.
+    # torchrun starts every rank in its own session, so no signal reaches the ranks when torchrun is killed.
     torchrun = os.getppid()
     end_with_parent(lambda: os.getppid() == torchrun)
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Chooses the device and precision to compute in; knows peak FLOP/s and peak memory."""
+"""Chooses device and precision; reports peak FLOP/s and peak memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _PEAK_TFLOPS = {
 
 
 def pick_device(wanted: str) -> str:
-    """`cuda` or `cpu`; `auto` takes the accelerator where there is one.
+    """`cuda` or `cpu`; `auto` uses a GPU if available.
 
     Raises:
-        InputError: `cuda` is wanted but there is none.
+        InputError: `cuda` is wanted but unavailable.
     """
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -49,16 +49,16 @@ def bf16_is_native(device: str) -> bool:
     if device.startswith("cuda"):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has = torch.cpu.get_capabilities()
-    # What torch is told to use, `ATEN_CPU_CAPABILITY`, may be less than what the processor has.
+    # `ATEN_CPU_CAPABILITY` may restrict torch to less than the processor supports.
     used = "AVX512" in torch.backends.cpu.get_cpu_capability()
     return used and bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
 
 def pick_precision(wanted: str, device: str) -> str:
-    """`fp32`, `bf16` or `fp16`; `auto` takes bf16 where the device has it in hardware, else fp32.
+    """`fp32`, `bf16` or `fp16`; `auto` uses bf16 if the device has it in hardware, else fp32.
 
     Raises:
-        InputError: `fp16` is wanted on a processor, where it is neither faster nor safe.
+        InputError: `fp16` is wanted on a CPU, where it is neither faster nor safe.
     """
     if wanted == "auto":
         return "bf16" if bf16_is_native(device) else "fp32"
@@ -73,21 +73,21 @@ def pick_autocast(precision: str, device: str) -> torch.dtype | None:
 
 
 def peak_flops(device: str) -> float | None:
-    """The GPU's dense 16-bit peak in FLOP/s, None where it is not known."""
+    """The GPU's dense 16-bit peak in FLOP/s, None if unknown."""
     if not device.startswith("cuda"):
         return None
     return peak_of(torch.cuda.get_device_name(device))
 
 
 def peak_of(name: str) -> float | None:
-    """The dense 16-bit peak in FLOP/s of the GPU that calls itself `name`, None where it is not known."""
-    # Whole words only: an RTX A4000 is no A40.
+    """The dense 16-bit peak in FLOP/s of the GPU named `name`, None if unknown."""
+    # Whole words only: an RTX A4000 is not an A40.
     words = re.split(r"[^A-Za-z0-9]+", name)
     return next((_PEAK_TFLOPS[word] * 1e12 for word in words if word in _PEAK_TFLOPS), None)
 
 
 def peak_memory(device: str) -> float:
-    """The most memory used so far in MB: the GPU's where one computes, else this process's."""
+    """Peak memory so far in MB: of the GPU if one computes, else of this process."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device) / 1e6
     unit = 1 if sys.platform == "darwin" else 1024

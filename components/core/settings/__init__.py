@@ -10,23 +10,16 @@ from pydantic import Field, ValidationError
 
 from components.core.errors import InputError
 from components.core.project import GO_THERE
-from components.core.settings.block import Block
-from components.core.settings.captions import Student, Synthesize, Task
-from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, World
-from components.core.settings.evaluation import Compare, Evaluate
-from components.core.settings.faults import explain_fault
-from components.core.settings.limits import Limits, Validate
-from components.core.settings.mixing import Mix
-from components.core.settings.promotion import Card, Margin, Promote
-from components.core.settings.scale import Scale
-from components.core.settings.study import Study
-from components.core.settings.training import Shards, Train
-from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.core.settings.block import Block, Scale
+from components.core.settings.captions import Limits, Student, Synthesize, Task, Validate
+from components.core.settings.data import Base, Counts, Depends, Embed, Fit, Prepare, Scratch, WorldSettings
+from components.core.settings.training import Card, Compare, Evaluate, Margin, Mix, Promote, Shards, Study, Train
+from components.core.settings.yaml_text import explain_fault, explain_yaml, read_yaml
 
 __all__ = [
     "PARAMS", "Base", "Block", "Card", "Compare", "Counts", "Depends", "Embed", "Evaluate", "Fit", "Limits", "Margin",
     "Mix", "Prepare", "Promote", "Scale", "Scratch", "Settings", "Shards", "Student", "Study", "Synthesize", "Task",
-    "Train", "Validate", "World", "explain_fault", "load_settings",
+    "Train", "Validate", "explain_fault", "load_settings",
 ]  # fmt: skip
 
 PARAMS = Path("params.yaml")
@@ -35,13 +28,13 @@ PARAMS = Path("params.yaml")
 class Settings(Block):
     """All of params.yaml."""
 
-    world: World
+    world: WorldSettings
     depends: Depends = Depends()
     prepare: Prepare
     base: Base
     embed: Embed
     students: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Student] = Field(default_factory=dict)
-    """Name -> who is trained; the adapter of each is `models/students/<name>`."""
+    """Name of a student -> its settings; its adapter is `models/students/<name>`."""
     synthesize: Synthesize
     validation: Validate = Field(alias="validate")
     train: Train
@@ -58,8 +51,8 @@ def load_settings(path: Path = PARAMS) -> Settings:
     """Read and check params.yaml.
 
     Raises:
-        InputError: the file is missing, is no YAML, or has an unknown, missing or ill-typed key;
-            the message names the key.
+        InputError: the file is missing or not YAML, or a key is unknown, missing or of another type; the message names
+            the key.
 
     >>> load_settings(Path("params.yaml")).promote.primary
     'paraphrased_retrieval/ao_at_10'
@@ -69,10 +62,10 @@ def load_settings(path: Path = PARAMS) -> Settings:
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {GO_THERE}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no valid YAML: {explain_yaml(error)}") from None
+        raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     if not isinstance(raw, dict):
-        found = "is empty" if raw is None else "holds no blocks"
-        raise InputError(f"{path}: it {found}: bring the blocks back, as by `git checkout {path}`")
+        fault = "is empty" if raw is None else "has no blocks"
+        raise InputError(f"{path} {fault}: restore it, for example by `git checkout {path}`")
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:

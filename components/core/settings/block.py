@@ -1,17 +1,28 @@
-"""The base class of all blocks of settings."""
+"""The base class of all blocks of settings, and types that several blocks use."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-"""What NumPy and torch both take."""
+"""The range that both NumPy and torch accept."""
 Device = Literal["auto", "cpu", "cuda"]
 
 
 class Block(BaseModel):
-    """A frozen group of settings that refuses keys it does not know."""
+    """A frozen group of settings that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scale(Block):
+    """How a flow spreads work over workers, which may be on many machines."""
+
+    shards: PositiveInt = 2
+    runner: Literal["threads", "ray", "dask"] = "threads"
+    workers: PositiveInt = 2
+    """Number of shards that run at the same time."""
+    address: str | None = None
+    """Address of a running Ray or Dask cluster; by default a local one is started."""

@@ -1,4 +1,4 @@
-"""Settings of `synthesize` and `students`: prompt tasks, engines, language models."""
+"""Settings of `synthesize`, `students` and `validate`: prompt tasks, language models, limits of their answers."""
 
 from __future__ import annotations
 
@@ -7,88 +7,87 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Seed
-from components.core.settings.scale import Scale
+from components.core.settings.block import Block, Scale, Seed
 
 
 class Task(Block):
-    """One prompt task: the table it reads and how many answers each row gets."""
+    """One prompt task: its input, and the number of answers to each row."""
 
     table: str
-    """The synthesised table that its answers belong to, a key of `validate.tables`."""
+    """The table of its answers, a key of `validate.tables`."""
     input: Path
     samples: PositiveInt = 1
     live: NonNegativeInt = 0
-    """So many of its first questions are asked although `synthesize.replay` has their answers. Not for a task that
-    reads another task's answers, which are not there yet when the replay is imported."""
+    """Number of first questions that are sent to the model although `synthesize.replay` has their answers. Not for a
+    task that reads another task's answers, which do not exist yet when the replay is imported."""
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(0.1, gt=0, le=1)
     max_tokens: PositiveInt = 40
     captions: PositiveInt | None = None
-    """How many captions this task takes; all of `synthesize.captions` when not given."""
+    """Number of captions of this task; by default `synthesize.captions`."""
     pairs: PositiveInt | None = None
-    """For a task about two captions: how many ordered pairs of them are drawn; as many as captions when not given."""
+    """For a task about two captions: number of ordered pairs to draw; by default the number of captions."""
     words: tuple[PositiveInt, PositiveInt] | None = None
-    """Ask about captions of so many words alone, fewest and most; the task's own limits when not given."""
+    """Minimum and maximum number of words of its captions; by default the task's own limits."""
     model: str | None = None
-    """Who answers, a key of `synthesize.models`; `synthesize.model` when not given."""
+    """A key of `synthesize.models`; by default `synthesize.model`."""
     one_per_image: bool = False
-    """Ask about one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two
-    captions always do, because two captions of one image have no difference."""
+    """Use one caption of each image, drawn by `world.seed`, so that `captions` counts images. Tasks about two captions
+    always do, because two captions of one image have no difference."""
     prompt: Literal["own", "published"] = "own"
-    """Which wording of the question: the task's own, or that of its paper or released code to the letter."""
+    """The wording of the question: the task's own, or the exact one of its paper or released code."""
     pictures: bool = False
-    """Show the model the captions' pictures too, where the task and the engine can."""
+    """Send the captions' pictures to the model too, if the task and the engine support it."""
 
 
 class Synthesize(Block):
-    """Which captions an LLM rewrites, who answers, and where the answers are kept."""
+    """The captions that language models rewrite, the models, and the store of their answers."""
 
     models: dict[str, dict[str, Any]]
-    """Who can answer: name -> `engine`, a file of `components/captions/engines/`, and that engine's settings."""
+    """Name of a model -> `engine`, a file of `components/captions/engines/`, and the settings of that engine."""
     model: str
-    """Who answers tasks that name nobody."""
+    """Default model of tasks."""
     captions: PositiveInt
-    """How many training captions to rewrite."""
+    """Number of training captions to rewrite."""
     store: str
-    """SQLAlchemy URL of the generation store; lives outside every stage's outputs."""
+    """SQLAlchemy URL of the generation store, outside every stage's outputs."""
     replay: Path | None = None
     """A Parquet export of generations to import into the store first."""
     tasks: dict[str, Task]
     max_failed_share: float = Field(0.05, ge=0, le=1)
-    """Share of a task's questions that may fail; with more the stage ends with an error, and its next run asks these
-    again."""
+    """Share of a task's questions that may fail; if more fail, the stage ends with an error, and its next run repeats
+    them."""
     scale: Scale = Scale()
     """How the flow `synthesize-captions` spreads a task's rows over workers."""
 
-    def model_of(self, asked: Task) -> str:
-        """Who answers a task: a key of `models`."""
-        return asked.model or self.model
+    def model_of(self, task: Task) -> str:
+        """The model of a task: a key of `models`."""
+        return task.model or self.model
 
     def answers(self, name: str) -> Path:
-        """Where in `data/captions` a task's answers are written."""
+        """The file of a task's answers in `data/captions`."""
         return Path(self.tasks[name].table, f"{name}.parquet")
 
     def before(self, name: str) -> str | None:
-        """The task whose answers a task asks about; None for a task that reads another table."""
+        """The task whose answers are the input of a task; None for a task that reads another table."""
         read = self.tasks[name].input
         return next((other for other in self.tasks if read == Path("data/captions") / self.answers(other)), None)
 
 
 class Student(Block):
-    """A LoRA adapter of a causal language model that learns to answer as a teacher does (ParaCLIP, section 2.1)."""
+    """A LoRA adapter of a causal language model that learns from a teacher's answers (ParaCLIP, section 2.1)."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
     teacher: str | tuple[Path, ...] = Field(min_length=1)
-    """A key of `synthesize.models`, or files of lessons written by hand."""
+    """A key of `synthesize.models`, or files of hand-written lessons."""
     captions: PositiveInt | None = None
-    """How many captions a model as teacher is asked about, for each task."""
+    """Number of captions that a model as teacher rewrites for each task."""
     per_task: PositiveInt | None = None
-    """How many lessons of each task, drawn by `seed`; all when not given."""
+    """Number of lessons of each task, drawn by `seed`; by default all."""
     base: str | None = None
-    """A Hugging Face folder or name; SmolLM2-135M-Instruct from its package when not given."""
+    """A Hugging Face folder or name; by default SmolLM2-135M-Instruct from its package."""
     rank: PositiveInt = 8
-    """Of the adapter, which is on all linear layers and scaled by two."""
+    """Rank of the adapter, which is on all linear layers and scaled by two."""
     lr: PositiveFloat = 0.001
     epochs: PositiveInt = 4
     batch_size: PositiveInt = 16
@@ -96,17 +95,80 @@ class Student(Block):
     held_out: float = Field(0.05, gt=0, lt=1)
     """Share of the lessons that are never trained on."""
     acceptance: int = Field(32, ge=0)
-    """How many held-out captions base and student are asked about for each task."""
+    """Number of held-out captions for each task on which base and student are compared."""
     merge: bool = False
     """Also write base and adapter as one model, to the folder `merged`, for engines that take no adapter."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     micro_batch: PositiveInt | None = None
-    """Lessons that go through the model at once on each rank; gradients stay exact. None: all of the rank's."""
+    """Lessons in one pass through the model on each rank; gradients stay exact. None: all of the rank's."""
     checkpoint_every: PositiveInt = 50
 
     @model_validator(mode="after")
     def _asks_about_captions(self) -> Student:
         if isinstance(self.teacher, str) and self.captions is None:
-            raise ValueError("a model as teacher needs `captions`: say how many it is asked about")
+            raise ValueError("a model as teacher needs `captions`: set the number of captions that it rewrites")
         return self
+
+
+class Limits(Block):
+    """Limits of a row of a synthesised table, and of shares of its rows; null is no limit."""
+
+    min_words: PositiveInt = 3
+    max_words: PositiveInt = 30
+    min_characters: int = Field(0, ge=0)
+    """Minimum length of a difference."""
+    min_similarity: float = Field(0.3, ge=-1, le=1)
+    max_similarity: float | None = Field(None, ge=-1, le=1)
+    measure_similarity: bool = True
+    """Measure the similarity in meaning; false skips both limits above, and saves MiniLM's milliseconds per text."""
+    min_new_words: int = Field(2, ge=0)
+    """Minimum number of content words of x'' and of rewrites that the source does not have."""
+    min_overlap: float = Field(0.0, ge=0, le=1)
+    """Minimum share of a hard negative's content words that the caption has."""
+    min_score: float | None = Field(None, ge=0, le=1)
+    """Minimum score of a difference by its judge; null keeps all."""
+    language: Literal["en"] | None = "en"
+    """Reject texts that are certainly in another language; null accepts any."""
+    keep_numbers: bool = True
+    """Require the source's numbers, in digits or words, in paraphrases and rewrites."""
+    keep_names: bool = True
+    """Require the source's capitalised names in paraphrases and rewrites."""
+    reject_injections: bool = True
+    """Reject rows whose caption or text tries to instruct a language model."""
+    filters: Literal["paper"] | bool = True
+    """Reject answers by their measurements. `paper` uses only the criteria of the table's paper or its released code;
+    false uses none (PC-CLIP's table 14). Both still measure all, and reject answers that are too long for the encoder
+    or leak evaluation data."""
+    judged: bool = True
+    """Of a table with a judge, use the answers that the judge accepted or rewrote; false uses the candidates."""
+    min_accepted_share: float = Field(0.0, ge=0, le=1)
+    max_echo_share: float = Field(1.0, ge=0, le=1)
+    max_leak_share: float = Field(1.0, ge=0, le=1)
+
+
+class TableLimits(Limits):
+    """A synthesised table: its folder, and the limits that differ from the common ones."""
+
+    folder: str = Field(pattern=r"^data/(validated|untrained)(/[A-Za-z0-9_-]+)*$")
+    """Folder of its rows: methods name it, or a folder above it, in `reads`. No method reads `data/untrained`."""
+
+
+class Validate(Limits):
+    """The common limits of all tables, and the tables."""
+
+    check_facts: bool
+    """Check sizes, objects, relation and colour against the drawn scene (demo only)."""
+    shard_rows: PositiveInt = 50_000
+    """Rows in memory at once; no result depends on it."""
+    tables: dict[str, TableLimits] = Field(default_factory=dict)
+
+    def limits(self, table: str) -> Limits:
+        """The limits of one table."""
+        given = self.tables.get(table)
+        special = given.model_dump(exclude_unset=True, exclude={"folder"}) if given else {}
+        return Limits.model_validate(self.model_dump(include=set(Limits.model_fields)) | special)
+
+    def file(self, table: str) -> Path:
+        """The file of a table's accepted rows."""
+        return Path(self.tables[table].folder, f"{table}.parquet")

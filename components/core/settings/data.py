@@ -7,23 +7,22 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from components.core.settings.block import Block, Device, Seed
-from components.core.settings.scale import Scale
+from components.core.settings.block import Block, Device, Scale, Seed
 
 
-class World(Block):
-    """What the whole pipeline is about; `name` is the MLflow experiment."""
+class WorldSettings(Block):
+    """The data set of the whole pipeline; `name` is the MLflow experiment."""
 
     name: str
     seed: Seed = 0
 
 
 _NONE = Path("components/__init__.py")
-"""Stands for no file: DVC's templates need a path that exists."""
+"""A placeholder for no file: DVC's templates need a path that exists."""
 
 
 class Depends(Block):
-    """Files that no stage makes and that dvc.yaml lists among a stage's dependencies; folders count whole."""
+    """Files and folders that no stage makes and that dvc.yaml lists among a stage's dependencies."""
 
     prepare: Path = _NONE
     base: Path = _NONE
@@ -46,34 +45,33 @@ class Counts(Block):
 
 
 class Prepare(Block):
-    """Where image-caption pairs come from."""
+    """The source of image-caption pairs."""
 
     source: str
     counts: Counts
     rare_word_share: float = Field(0.04, ge=0, le=1)
     folder: Path | None = None
-    """What all sources but `embedded` read, in the format that the source's file says."""
+    """The input of all sources but `embedded`, in the format of the source."""
     shards: str | None = None
-    """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; the
-    shards of `folder` when not given."""
+    """For source `webdataset`: a brace pattern such as `s3://bucket/laion/{00000..00099}.tar`, or a folder of S3; by
+    default the shards of `folder`."""
     max_caption_words: PositiveInt = 100
     max_unusable_share: float = Field(0.01, ge=0, lt=1)
-    """Images that may be missing or unreadable, of all that `counts` asks for; they are left out and listed."""
+    """Share of the images of `counts` that may be missing or unreadable; they are left out and listed."""
     processes: PositiveInt | None = None
-    """That read and decode pictures; one per core when not given."""
+    """Processes that read and decode pictures; by default one per core."""
     state: Path = Path("state/prepare")
-    """What is known of the pictures that were checked; deleting it costs only the time to check them again."""
+    """Results of the checks of pictures; deleting them costs only the time to repeat the checks."""
     scale: Scale | None = None
-    """How flows spread all of the source's pictures over workers, who must share `state`, before the stage; not at all
-    when not given."""
+    """How flows spread the source's pictures over workers, which must share `state`, before the stage; None: not."""
     keep_out: Literal["images", "rows"] = "images"
-    """For sources `semclip_...`: what does not train of the rows that SemCLIP tests on, all rows of their images or, as
-    its released code has it, these rows alone."""
+    """For sources `semclip_...`: the rows to exclude from training because SemCLIP tests on them: all rows of their
+    images or, as in its released code, only these rows."""
     benchmarks: Path | None = None
-    """The folder of `cliptune evaluate --data`: what its test sets hold is not trained on. Run `dvc repro -f prepare`
-    once something was put there."""
+    """The folder of `cliptune evaluate --data`: pairs of its test sets are not trained on. Run `dvc repro -f prepare`
+    after a change in it."""
     leaks: Literal["drop", "refuse"] = "drop"
-    """What becomes of pairs to train or validate with that a test set of `benchmarks` holds."""
+    """The treatment of training and validation pairs that are in a test set of `benchmarks`."""
 
 
 class Contrastive(Block):
@@ -90,17 +88,18 @@ class Scratch(Contrastive):
     """Contrastive pre-training of a small encoder on the alt-texts."""
 
     naming: float = Field(0.0, ge=0)
-    """Weight of a second loss: from an image's features, what it shows and where. Only drawn scenes say
-    so; for other pairs it is left out."""
+    """Weight of a second loss, which predicts objects and their places from an image's features. Only drawn scenes have
+    these labels; other pairs have no such loss."""
 
 
 class Fit(Contrastive):
-    """Contrastive training of a language model as text tower, and of the projection of an image tower that stays."""
+    """Contrastive training of a language model as text tower, and of the projection of a frozen image tower."""
 
     projection_lr: PositiveFloat
-    """Of what starts at random: both projections, and the logit scale. `lr` is the language model's."""
+    """Learning rate of the parts that start at random: both projections, and the logit scale. `lr` is that of the
+    language model."""
     language_model: str | None = None
-    """A Hugging Face folder or name; all-MiniLM-L6-v2 from its package when not given."""
+    """A Hugging Face folder or name; by default all-MiniLM-L6-v2 from its package."""
 
 
 class Base(Block):
@@ -112,9 +111,9 @@ class Base(Block):
     """An open_clip model name, or the name of a config file in `components/encoders/adapter/models/`."""
     pretrained: str | None = None
     file: Path | None = None
-    """For source `file`; for `timm` where the image tower's weights lie, if they are not to be fetched."""
+    """For source `file`; for `timm` the image tower's weights, if they are not downloaded."""
     package: str | None = None
-    """For source `timm`: a Python package that holds the image tower's weights, instead of `file`."""
+    """For source `timm`: a Python package with the image tower's weights, instead of `file`."""
     scratch: Scratch | None = None
     """For source `scratch`, and the recipe of the base that source `shipped` takes."""
     fit: Fit | None = None
@@ -132,15 +131,15 @@ class Embed(Block):
 
     batch_size: PositiveInt
     squash: bool = False
-    """Resize both sides of a picture, whatever their ratio, and use ImageNet's mean and deviation, as SemCLIP's
-    released code does. By default the shorter side is resized and the middle cut out, as methods that train the image
-    tower always do."""
+    """Resize both sides of a picture without keeping their ratio, and use ImageNet's mean and deviation, as SemCLIP's
+    released code does. By default the shorter side is resized and the centre is cropped, as in all methods that train
+    the image tower."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     device: Device = "auto"
     part: PositiveInt = 4096
-    """Pairs that are embedded together and kept, so that a stage that was stopped goes on after them."""
+    """Pairs that are embedded and saved together, so that a stopped stage resumes after them."""
     state: Path = Path("state/embed")
-    """Parts that are done; outside every stage's outputs, and emptied at the end."""
+    """Finished parts, outside every stage's outputs; emptied at the end."""
     scale: Scale | None = None
-    """How flows spread the parts over workers, who must share `state`, before the stage; not at all when not given."""
+    """How flows spread the parts over workers, which must share `state`, before the stage; by default they do not."""

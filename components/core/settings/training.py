@@ -1,9 +1,9 @@
-"""Settings of `train`: the loop, shards, checkpoints."""
+"""Settings of `train`, `mix`, `evaluate`, `compare`, `promote` and of the study's stages."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -11,39 +11,129 @@ from components.core.settings.block import Block, Device, Seed
 
 
 class Shards(Block):
-    """webdataset shards that methods read which train the image tower."""
+    """webdataset shards for methods that train the image tower."""
 
     urls: str
     """A brace pattern such as `data/shards/{000..099}.tar` or `s3://bucket/laion/{00000..00099}.tar`, or a folder."""
     columns: dict[str, str]
     """Text column -> the member of a sample that holds it: `txt`, or `json:<key>`."""
     samples_per_epoch: PositiveInt | None = None
-    """None reads `sizes.json` beside the shards."""
+    """None reads `sizes.json` next to the shards."""
     max_error_share: float = Field(0.05, ge=0, le=1)
 
 
 class Train(Block):
-    """The loop's settings, the same for every method; a method's own are under `methods`."""
+    """The training loop, the same for every method; settings of a method are under `methods`."""
 
     seed: Seed = 0
     device: Device = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of the towers' passes; weights, optimiser and losses are float32. `auto`: bf16 where the GPU, or the processor
-    by AVX512-BF16 or AMX, multiplies it in hardware, else fp32."""
+    """Precision of the towers' passes; weights, optimiser and losses are float32. `auto` is bf16 if the GPU, or the
+    processor by AVX512-BF16 or AMX, multiplies it in hardware, else fp32."""
     processes: PositiveInt = 1
     """Ranks on this machine, one per GPU; for several machines start torchrun yourself."""
     micro_batch: PositiveInt | None = None
-    """Texts, and images, that go through the towers at once; gradients stay exact. None: the whole batch."""
+    """Texts, and images, in one pass through the towers; gradients stay exact. None: the whole batch."""
     compile: bool = False
     log_every: PositiveInt = 10
     checkpoint_every: PositiveInt = 50
     keep: PositiveInt = 2
-    """How many of the newest resume checkpoints stay."""
+    """Number of resume checkpoints to keep, the newest."""
     held_out: int = Field(128, ge=0)
-    """Pairs that no method trains on, for early metrics; a tenth of all pairs at most."""
+    """Pairs that no method trains on, for early metrics; at most a tenth of all pairs."""
     validate_every: PositiveInt | None = 50
     export: Literal["last", "validation/loss", "validation/r_at_5", "validation/ao_at_10"] = "last"
-    """Which weights become the encoder: the last, or those that did best by an early metric."""
+    """Weights that become the encoder: the last, or those with the best value of an early metric."""
     shards: Shards | None = None
     state: Path
-    """Folder of resume checkpoints and token files; lives outside every stage's outputs."""
+    """Folder of resume checkpoints and token files, outside every stage's outputs."""
+
+
+class Mix(Block):
+    """An encoder made of two others' weights, which may be mixes themselves.
+
+    Attributes:
+        first, second: entries of `methods` or `mixes`.
+        shares: coefficients of the differences of both to the base, which are added to the base's weights.
+    """
+
+    first: str
+    second: str
+    shares: tuple[float, float]
+
+
+class Evaluate(Block):
+    """The benchmarks that score every encoder, and how intervals are drawn."""
+
+    benchmarks: tuple[str, ...]
+    ks: tuple[PositiveInt, ...]
+    bootstrap: PositiveInt
+    seed: Seed = 0
+
+
+class Compare(Block):
+    """The report."""
+
+    gallery_queries: PositiveInt
+    gallery_top: PositiveInt = 5
+
+
+class Margin(Block):
+    """The least gain over the champion on the primary metric."""
+
+    rule: Literal["half_width", "disjoint", "least"] = "half_width"
+    """Larger than both half-widths of the 95% intervals; or intervals that do not overlap; or only `least`."""
+    least: float = Field(0.0, ge=0)
+    """The minimum gain under every rule."""
+
+
+class Card(Block):
+    """Facts of the model card that only people know."""
+
+    worlds: tuple[str, ...] = ()
+    """The values of `world.name` for which the facts hold; for other worlds the card states none."""
+    data: str = ""
+    """Description of the images and captions."""
+    licences: tuple[str, ...] = ()
+    """One for each part: images, captions, base weights, writer of captions."""
+    weaknesses: tuple[str, ...] = ()
+    """Weaknesses that the results do not show."""
+
+
+class Promote(Block):
+    """The gate of the registry."""
+
+    model: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    primary: str
+    margin: Margin = Margin()
+    guards: dict[str, Annotated[float, Field(ge=0)] | None]
+    """Guard metric -> the largest tolerated loss against the champion; null removes a guard, for profiles."""
+    validation: tuple[str, ...] = ()
+    """Tables that must have passed validation with rows left, besides the training tables of the candidate."""
+    benchmarks: tuple[str, ...] = ()
+    """Benchmarks for which the candidate must have results."""
+    clean: bool = False
+    """Refuse encoders that were trained from a checkout with uncommitted changes."""
+    least_wins: float | None = Field(None, ge=0, lt=1)
+    """Minimum share of blind votes won against the champion; the lower end of its interval must reach it."""
+    webhook: str | None = Field(
+        None, pattern=r"^https://[^\s@]+$|^http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?(/[^\s@]*)?$"
+    )
+    """URL that receives every change of the champion, signed with the secret in CLIPTUNE_WEBHOOK_SECRET."""
+    card: Card = Card()
+
+
+class Study(Block):
+    """The encoders to train with other seeds, and the claims to check on their results.
+
+    Attributes:
+        seeds: seeds besides `train.seed`, which belongs to stages `base` and `train`.
+        encoders: entries of `methods` to train with every seed; the base is always included.
+        mixes: entries of `mixes` to make of the encoders of every seed.
+        claims: files of infra/claims/, without .yaml.
+    """
+
+    seeds: tuple[Seed, ...] = ()
+    encoders: tuple[str, ...] = ()
+    mixes: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()

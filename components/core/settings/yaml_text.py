@@ -1,41 +1,66 @@
-"""Parses YAML strictly: a key that stands twice is an error, and errors name the line."""
+"""Parses YAML strictly, and turns faults of YAML and of settings into one line that names the place."""
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 
 def read_yaml(text: str) -> Any:
-    """The content of a YAML document; None when there is none.
+    """The content of a YAML document; None if it is empty.
 
     Raises:
-        yaml.YAMLError: it is no YAML, asks for anything but plain data, or a block has a key twice.
+        yaml.YAMLError: it is not YAML, contains more than plain data, or a block has a key twice.
     """
     return yaml.load(text, _Loader)
 
 
 def explain_yaml(error: Exception) -> str:
-    """What is wrong, where, and what to do, in one line."""
+    """The fault, its place and its fix in one line."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return str(error).splitlines()[0]
     problem = str(getattr(error, "problem", ""))
     if "'\\t'" in problem:
-        problem = "a tab, which YAML does not take: indent with spaces"
+        problem = "a tab, which YAML does not allow: indent with spaces"
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """As PyYAML does, whose last of two equal keys would win."""
-        seen: dict[Any, int] = {}
+        """As PyYAML, but refuses equal keys, of which PyYAML takes the last."""
+        lines: dict[Any, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
-            if key.value in seen:
-                problem = f"key '{key.value}' is already in line {seen[key.value]} of the same block: remove one"
+            if key.value in lines:
+                problem = f"key '{key.value}' is already in line {lines[key.value]} of the same block: remove one"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen[key.value] = key.start_mark.line + 1
+            lines[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
+
+
+def explain_fault(error: ValidationError, model: type[BaseModel]) -> str:
+    """The most useful fault of a validation error of `model`, with its key."""
+    # A mistyped key is both unknown and missing; the unknown one is what the user typed.
+    fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] != "extra_forbidden":
+        return f"key '{key}': {fault['msg']}"
+    close = difflib.get_close_matches(str(fault["loc"][-1]), known_keys(model), n=1)
+    hint = f"did you mean '{close[0]}'?" if close else "remove it"
+    return f"unknown key '{key}': {hint}"
+
+
+def known_keys(model: type[BaseModel]) -> set[str]:
+    """The keys of all blocks below `model`."""
+    keys: set[str] = set()
+    for name, field in model.model_fields.items():
+        keys.add(field.alias or name)
+        for inner in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                keys |= known_keys(inner)
+    return keys

@@ -1,4 +1,4 @@
-"""Shards on disk or in S3: which ones a pattern, folder or list names, and how many samples they hold."""
+"""Shards on disk or in S3: expands patterns, folders and lists, and reads numbers of samples."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BUFFER = 1 << 20
 
 
 class ShardFiles:
-    """Reads paths and `s3://` URLs alike; a store is only asked once a URL names one."""
+    """Reads paths and `s3://` URLs; the S3 client is created for the first URL."""
 
     @cached_property
     def _s3(self) -> S3:
-        # boto3 takes half a second that stages with files on disk need not wait for.
+        # Stages with files on disk must not wait for the import of boto3.
         from components.core.storage import S3
 
         return S3()
@@ -55,15 +55,15 @@ class ShardFiles:
         return self._s3.read_part(url, position, size)
 
     def exists(self, url: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._s3.exists(url) if is_remote(url) else Path(url).is_file()
 
     def etags(self, folder: str) -> dict[str, str]:
-        """What the store says that each object below a folder of S3 holds, by URL."""
+        """URL -> ETag of each object below a folder of S3."""
         return self._s3.etags(folder)
 
     def list(self, folder: str) -> list[str]:
-        """The files directly in a folder, sorted; none when there is no folder."""
+        """The files directly in a folder, sorted; none if the folder is missing."""
         folder = folder.rstrip("/") + "/"
         if is_remote(folder):
             return [url for url in self._s3.list(folder) if "/" not in url.removeprefix(folder)]
@@ -71,12 +71,12 @@ class ShardFiles:
 
 
 def is_remote(url: str) -> bool:
-    """Whether `url` names something in S3."""
+    """Whether `url` is an S3 URL."""
     return url.startswith("s3://")
 
 
 SIZES = "sizes.json"
-"""Beside the shards: samples by file name, as open_clip's trainer reads it too."""
+"""File next to the shards with samples by file name, as for open_clip's trainer."""
 
 _MOST = 1_000_000
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
@@ -85,20 +85,20 @@ _RANGE = re.compile(r"\{(-?\d{1,12})\.\.(-?\d{1,12})")
 
 @dataclass(frozen=True)
 class ShardList:
-    """Shards in the order given; `sizes` has the samples of those that a `sizes.json` knows."""
+    """Shards in the given order; `sizes` has the numbers of samples from `sizes.json`."""
 
     urls: list[str]
     sizes: dict[str, int]
 
     def samples(self) -> int:
-        """Samples of all shards together.
+        """The number of samples of all shards.
 
         Raises:
-            InputError: the size of a shard is not known.
+            InputError: the size of a shard is unknown.
         """
         unknown = [url for url in self.urls if url not in self.sizes]
         if unknown:
-            raise InputError(f"no {SIZES} beside {unknown[0]} says how many samples it holds: set samples_per_epoch")
+            raise InputError(f"no {SIZES} next to {unknown[0]} has its number of samples: set samples_per_epoch")
         return sum(self.sizes.values())
 
 
@@ -106,8 +106,8 @@ def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
     """The shards of `data/{000..099}.tar`, `s3://bucket/{000..099}.tar`, a folder, or a list of any of these.
 
     Raises:
-        InputError: a pattern cannot be expanded or is a command, a shard is missing or named twice, there are
-            none, or a `sizes.json` is broken.
+        InputError: a pattern cannot be expanded or is a command, a shard is missing or named twice, there is no shard,
+            or a `sizes.json` is broken.
     """
     urls = [url for pattern in ([given] if isinstance(given, str) else given) for url in _expand(pattern, files)]
     if not urls:
@@ -115,7 +115,7 @@ def find_shards(given: str | Sequence[str], files: ShardFiles) -> ShardList:
     if (again := next(duplicates_everseen(urls), None)) is not None:
         raise InputError(f"shard {again} is named twice: name it once")
     remote = [url for url in urls if is_remote(url)]
-    # A request for each of many thousand objects takes minutes; the ends are enough to catch a mistyped range.
+    # Requests for many thousand objects take minutes; the first and last reveal a mistyped range.
     for url in [*(url for url in urls if not is_remote(url)), *remote[:1], *remote[-1:]]:
         if not files.exists(url):
             raise InputError(f"shard {url} is missing: put it there or correct the pattern")
@@ -129,7 +129,7 @@ def _expand(pattern: str, files: ShardFiles) -> list[str]:
     if scheme and scheme[1] != "s3":
         raise InputError(f"shards '{pattern}': '{scheme[1]}:' is not read: name files or s3:// URLs")
     if "{" in pattern or "}" in pattern:
-        # The expansion makes whole ranges in memory, so they are counted before.
+        # The expansion holds whole ranges in memory, so they are counted first.
         if math.prod(abs(int(last) - int(first)) + 1 for first, last in _RANGE.findall(pattern)) > _MOST:
             raise InputError(f"shards '{pattern}': more than {_MOST} shards: correct the range")
         try:
@@ -138,10 +138,10 @@ def _expand(pattern: str, files: ShardFiles) -> list[str]:
             raise InputError(f"shards '{pattern}' cannot be expanded ({error}): correct the braces") from None
     if pattern.endswith(".tar"):
         return [pattern]
-    found = [url for url in files.list(pattern) if url.endswith(".tar")]
-    if not found:
+    tars = [url for url in files.list(pattern) if url.endswith(".tar")]
+    if not tars:
         raise InputError(f"shards '{pattern}': no such folder, or no .tar in it: correct the path")
-    return found
+    return tars
 
 
 def _sizes(urls: list[str], files: ShardFiles) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The samples of a shard as they lie in it; nothing in it is trusted."""
+"""Reads the samples of a shard without trusting its contents."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
-
-from webdataset.tariterators import base_plus_ext, group_by_keys
 
 from components.core.shards.listing import ShardFiles
 
@@ -27,39 +25,39 @@ _HEADERS = (
 
 
 class Fault(Exception):
-    """Why a sample cannot be used; the text is the reason that is counted."""
+    """The reason why a sample cannot be used; the text is the key of its count."""
 
 
 class BrokenShardError(Exception):
-    """The archive cannot be read on from here."""
+    """The rest of the archive cannot be read."""
 
 
 @dataclass(frozen=True)
 class TarFile:
-    """One file of an archive: its name, its content, and the byte of the archive that the content begins at."""
+    """One file of an archive: its name, its content, and the byte of the archive at which the content begins."""
 
     name: str
     content: bytes | Fault
     position: int
 
     def __bool__(self) -> bool:
-        # Not wanted, and so empty: webdataset would drop a sample with a member `__bad__` that is true.
+        # False for unwanted, empty files: webdataset would drop a sample with a true member `__bad__`.
         return bool(self.content)
 
 
 def tar_files(stream: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[TarFile]:
-    """Each file; unwanted ones come empty, and are not read into memory.
+    """The files of an archive; unwanted files are empty, and are not read into memory.
 
-    Nothing is written to disk, so a name cannot point anywhere. What is not a plain file or too large comes as the
-    `Fault` it is. Python's own reader takes a damaged header for the end of the archive; here it is an error.
+    Nothing is written to disk, so names are harmless. Other entries than plain files, and too large files, have
+    a `Fault` as content. A damaged header, which Python's reader takes for the end of the archive, is an error here.
 
     Raises:
-        BrokenShardError: the stream is no plain tar (compressed ones are not read), is damaged, or ends too early.
+        BrokenShardError: the stream is not a plain tar (compressed ones are not read), is damaged, or ends too early.
     """
     try:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_StrictHeader) as archive:
             for member in archive:
-                # The archive remembers all members, which would grow without end.
+                # The archive would otherwise collect all members in memory.
                 archive.members = []  # type: ignore[attr-defined]
                 if not member.isdir():
                     content = _content(archive, member) if wanted(member.name) else b""
@@ -106,16 +104,16 @@ _LONGEST_KEY = 512
 
 @dataclass(frozen=True)
 class RawSample:
-    """One sample of a shard, or what was lost in its place.
+    """One sample of a shard, or a fault in its place.
 
     Attributes:
         shard: the file's path or URL.
         key: the name that the sample's files share.
         members: content by ending, such as `jpg` or `txt`.
         fault: why the sample as a whole cannot be used.
-        lost: how many samples a fault stands for.
-        again: how often the shards were read to their end before it, in this epoch.
-        positions: the byte of the shard that each member begins at.
+        lost: the number of samples of a fault.
+        again: how often the shards were read to their end before, in this epoch.
+        positions: the byte of the shard at which each member begins.
     """
 
     shard: str
@@ -128,33 +126,33 @@ class RawSample:
 
     @property
     def name(self) -> str:
-        """What names the sample to a user."""
+        """The name of the sample in messages."""
         return f"{self.shard.rpartition('/')[2]}/{self.key}"
 
     def text(self, ending: str, key: str = "") -> str:
-        """The text of a member, or of the field `key` of a JSON member; empty where there is none.
+        """The text of a member, or of the field `key` of a JSON member; empty if it is missing.
 
         Raises:
-            Fault: the member is no file, or cannot be read.
+            Fault: the member is not a file, or cannot be read.
         """
         raw = sound(self.members.get(ending, b""))
         try:
-            # Editors of text may begin a file with a byte order mark.
-            found: Any = raw.decode("utf-8-sig")
-            if key and found:
-                found = json.loads(found)[key]
+            # Text editors may write a byte order mark.
+            text: Any = raw.decode("utf-8-sig")
+            if key and text:
+                text = json.loads(text)[key]
         except (KeyError, TypeError):
             return ""
         except (ValueError, RecursionError):
             raise Fault("unreadable text") from None
-        return found.strip() if isinstance(found, str) else ""
+        return text.strip() if isinstance(text, str) else ""
 
 
 def sound(member: bytes | Fault) -> bytes:
     """The content of a member.
 
     Raises:
-        Fault: why it has none.
+        Fault: it has none.
     """
     if isinstance(member, Fault):
         raise member
@@ -163,13 +161,13 @@ def sound(member: bytes | Fault) -> bytes:
 
 @dataclass(frozen=True)
 class ShardReader:
-    """Reads shards in the layout of img2dataset and open_clip: `key.jpg` beside `key.txt` or `key.json`.
+    """Reads shards in the layout of img2dataset and open_clip: `key.jpg` with `key.txt` or `key.json`.
 
     Attributes:
         files: opens them.
         wanted: endings of the members to keep.
-        expected: how many samples a shard should have, by path or URL; others are not checked.
-        usual: what is counted as lost when a shard breaks and `expected` does not know it.
+        expected: the number of samples of shards, by path or URL; other shards are not checked.
+        usual: the number of lost samples of a broken shard that is not in `expected`.
     """
 
     files: ShardFiles
@@ -178,10 +176,10 @@ class ShardReader:
     usual: int = 1
 
     def read(self, shard: str) -> Iterator[RawSample]:
-        """The samples of a shard in its order; a shard that breaks, or holds too few, ends in a faulty one.
+        """The samples of a shard in order; a shard that breaks or has too few samples ends with a faulty sample.
 
         Raises:
-            InputError: the shard is missing or out of reach.
+            InputError: the shard is missing or cannot be reached.
         """
         count, broken = 0, None
         with self.files.open(shard) as stream:
@@ -194,12 +192,15 @@ class ShardReader:
                 broken = error
         lost = self.expected.get(shard, self.usual if broken else 0) - count
         if broken:
-            told = f"{broken}: cut, or no plain tar such as a compressed one"
-            yield RawSample(shard, told, fault=Fault("broken shard"), lost=max(1, lost))
+            reason = f"{broken}: cut, or not a plain tar, such as a compressed one"
+            yield RawSample(shard, reason, fault=Fault("broken shard"), lost=max(1, lost))
         elif lost > 0:
             yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
 
     def _samples(self, shard: str, files: Iterator[TarFile]) -> Iterator[RawSample]:
+        # webdataset imports torch, for which stages without shards must not wait.
+        from webdataset.tariterators import group_by_keys
+
         repeated = False
 
         def note(_error: Exception) -> bool:
@@ -221,6 +222,8 @@ class ShardReader:
 
 
 def _key_and_ending(name: str) -> tuple[str, str]:
-    """Key and ending as webdataset cuts them; a name without either is a sample of its own, so that it is counted."""
+    """Key and ending as in webdataset; a name without either is a separate sample, so that it is counted."""
+    from webdataset.tariterators import base_plus_ext
+
     key, ending = base_plus_ext(name)
     return (name, "") if key is None else (key, ending)

@@ -5,44 +5,60 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
 
 from components.core.errors import InputError
 from components.core.files import atomic_file, file_hash
-from components.core.storage.bucket import make_bucket
-from components.core.storage.faults import MissingError, explained
-from components.core.storage.reading import ObjectReader
-from components.core.storage.url import object_url, path_inside, split_url
+from components.core.storage.url import (
+    UNKNOWN,
+    MissingError,
+    explained,
+    fault_code,
+    object_url,
+    path_inside,
+    split_url,
+)
 
 _BUFFER = 1 << 20
+_READS = 6
+"""Attempts to read one block of an object."""
 _SHA256 = "sha256"
-"""Metadata key with the SHA-256 of the whole content, which S3 itself does not keep for objects of several parts."""
+"""Metadata key with the SHA-256 of the whole content, which S3 itself does not store for objects of several parts."""
+_THERE = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
+_DAYS = 7
+_RULE = {
+    "ID": "cliptune-half-uploads",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _DAYS},
+}
 
 
-def _silent(_size: int) -> None:
-    """Tell nobody."""
+def _report_nothing(_size: int) -> None:
+    pass
 
 
 class S3:
-    """A store; `AWS_ENDPOINT_URL_S3` names it when it is not Amazon's.
+    """A store: Amazon S3, or the server of `AWS_ENDPOINT_URL_S3`.
 
     Requests are retried by botocore for about a minute, long enough for a restart; `AWS_MAX_ATTEMPTS` changes that.
 
     Args:
-        hurry: one attempt of a few seconds at each request, to learn whether the store answers at all.
-        endpoint: instead of the environment's.
-        region: instead of the environment's.
-        access_key: instead of the environment's, together with `secret_key`.
+        hurry: short timeouts and no retries, to check whether the store answers.
+        endpoint: replaces that of the environment, as do all that follow.
+        region: the region.
+        access_key: the access key, together with `secret_key`.
         secret_key: see `access_key`.
-        profile: of the files in ~/.aws, instead of the environment's.
+        profile: a profile of the files in ~/.aws.
 
     Raises:
-        InputError: the endpoint is no URL, or the profile is unknown.
+        InputError: the endpoint is not a URL, or the profile is unknown.
     """
 
     def __init__(
@@ -70,10 +86,10 @@ class S3:
             ) from None
 
     def open(self, url: str) -> BinaryIO:
-        """A stream of the object's bytes; a broken connection is taken up again where it broke.
+        """A stream of the object's bytes; a broken connection resumes where it broke.
 
         Raises:
-            InputError: the object is missing, may not be read, changes while it is read, or stays out of reach.
+            InputError: the object is missing, may not be read, changes during reading, or cannot be reached.
         """
         return cast(BinaryIO, io.BufferedReader(ObjectReader(self._client, url), _BUFFER))
 
@@ -86,38 +102,38 @@ class S3:
         """`size` bytes of the object from `position` on; raises as `open`."""
         bucket, key = object_url(url)
         with explained(url):
-            answer = self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes={position}-{position + size - 1}")
-            return bytes(answer["Body"].read())
+            response = self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes={position}-{position + size - 1}")
+            return bytes(response["Body"].read())
 
     def exists(self, url: str) -> bool:
-        """Whether the object is there.
+        """Whether the object exists.
 
         Raises:
-            InputError: it may not be looked at, or the store is out of reach.
+            InputError: access is denied, or the store cannot be reached.
         """
         return bool(self._head(url))
 
     def holds(self, path: Path, url: str) -> bool:
-        """Whether the object is there and holds what the file holds; raises as `exists`."""
+        """Whether the object exists with the content of the file; raises as `exists`."""
         return _is_same(path, self._head(url))
 
-    def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _silent) -> int:
-        """Store a file, unless its content is there already; the object appears whole or not at all.
+    def put(self, source: Path, url: str, on_bytes: Callable[[int], None] = _report_nothing) -> int:
+        """Upload a file, unless the object has its content already; the object appears whole or not at all.
 
         Args:
             source: the file.
             url: `s3://bucket/key`.
-            on_bytes: called with how many more bytes are in the store; less than 0 where some are sent again.
+            on_bytes: called with the number of further bytes in the store; negative where some are sent again.
 
         Returns:
-            How many bytes had to travel.
+            The number of uploaded bytes.
 
         Raises:
-            InputError: the file is missing, changes meanwhile, or the store refuses it or stays away.
+            InputError: the file is missing, changes meanwhile, or the store refuses it or cannot be reached.
         """
         bucket, key = object_url(url)
         if not source.is_file():
-            raise InputError(f"{source} is no file: name one that is there")
+            raise InputError(f"{source} is not a file: name an existing one")
         before = source.stat()
         if _is_same(source, self._head(url, "written")):
             on_bytes(before.st_size)
@@ -131,11 +147,12 @@ class S3:
                 raise InputError(f"{source} changed while it was uploaded: run the command again when it is complete")
         return before.st_size
 
-    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _silent) -> None:
-        """Write an object to a file, whole or not at all; a file that holds it already is left alone.
+    def get(self, url: str, target: Path, on_bytes: Callable[[int], None] = _report_nothing) -> None:
+        """Download an object to a file, whole or not at all, unless the file has its content already.
 
         Raises:
-            InputError: the object is missing, cannot be read, or is not what was stored; or the file cannot be written.
+            InputError: the object is missing, cannot be read, or differs from the uploaded content; or the file cannot
+                be written.
         """
         bucket, key = object_url(url)
         with explained(url):
@@ -147,37 +164,33 @@ class S3:
                 with atomic_file(target) as temporary:
                     with temporary.open("wb") as stream:
                         self._client.download_fileobj(bucket, key, stream, None, on_bytes)
-                    wanted, found = head["Metadata"].get(_SHA256), file_hash(temporary)
-                    if wanted not in (None, found):
-                        raise InputError(f"{url} is not what was stored (SHA-256 {found}): upload it again")
+                    wanted, actual = head["Metadata"].get(_SHA256), file_hash(temporary)
+                    if wanted not in (None, actual):
+                        raise InputError(f"{url} differs from the uploaded content (SHA-256 {actual}): upload it again")
             except OSError as error:
                 reason = error.strerror
                 raise InputError(f"{target} cannot be written ({reason}): make room, or correct the path") from None
 
     def download_pairs(self, url: str, target: Path) -> list[tuple[str, Path]]:
-        """An object, or all below `url`, sorted, each with its file.
+        """An object, or all objects below `url`, sorted, each with its local file.
 
         Raises:
-            InputError: nothing is there, or may not be looked at, or a file would lie outside the folder.
+            InputError: there is none, access is denied, or a file would be outside the folder.
         """
         if split_url(url)[1] and not url.endswith("/") and self.exists(url):
             return [(url, target / url.rpartition("/")[2] if target.is_dir() else target)]
         url = url.rstrip("/") + "/"
-        names = [one.removeprefix(url) for one in self.list(url) if not one.endswith("/")]
+        names = [name.removeprefix(url) for name in self.list(url) if not name.endswith("/")]
         if not names:
             raise MissingError(f"{url} is missing: put it there or correct the URL")
         return [(url + name, path_inside(target, name, url)) for name in names]
 
     def make_bucket(self, url: str, versions: bool = False) -> list[str]:
-        """Make a bucket, or bring one that is there to these settings; what was done, in words.
-
-        Raises:
-            InputError: the name is no bucket's or another's, or the store refuses.
-        """
+        """See `make_bucket` of this module."""
         return make_bucket(self._client, url, versions)
 
     def check_bucket(self, url: str) -> None:
-        """Raise `InputError` when the bucket of `url` is not there or may not be used."""
+        """Raise `InputError` if the bucket of `url` is missing or access is denied."""
         bucket, _ = split_url(url)
         with explained(f"s3://{bucket}", "used"):
             self._client.head_bucket(Bucket=bucket)
@@ -186,7 +199,7 @@ class S3:
         """Names of all buckets.
 
         Raises:
-            InputError: they may not be listed, or the store is out of reach.
+            InputError: access is denied, or the store cannot be reached.
         """
         with explained("s3://", "listed"):
             return [bucket["Name"] for bucket in self._client.list_buckets()["Buckets"]]
@@ -195,12 +208,12 @@ class S3:
         """URLs of all objects whose key starts with the key of `url`, sorted.
 
         Raises:
-            InputError: the bucket is missing, may not be listed, or the store is out of reach.
+            InputError: the bucket is missing, access is denied, or the store cannot be reached.
         """
         return sorted(self.etags(url))
 
     def etags(self, url: str) -> dict[str, str]:
-        """The ETags of the objects that `list` finds, by their URLs: another content has another one.
+        """URL -> ETag of the objects that `list` returns; it changes with the content.
 
         Raises:
             InputError: as `list`.
@@ -208,11 +221,11 @@ class S3:
         bucket, prefix = split_url(url)
         with explained(url):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            found = [entry for page in pages for entry in page.get("Contents", [])]
-        return {f"s3://{bucket}/{entry['Key']}": entry["ETag"] for entry in found}
+            entries = [entry for page in pages for entry in page.get("Contents", [])]
+        return {f"s3://{bucket}/{entry['Key']}": entry["ETag"] for entry in entries}
 
     def _head(self, url: str, verb: str = "read") -> dict[str, Any]:
-        """What the store says of an object; nothing when it is not there."""
+        """The metadata of an object; empty if it does not exist."""
         bucket, key = object_url(url)
         try:
             with explained(url, verb):
@@ -222,6 +235,101 @@ class S3:
 
 
 def _is_same(path: Path, head: dict[str, Any]) -> bool:
-    """Whether a file is there and has the size and the SHA-256 that an object was stored with."""
+    """Whether a file exists with the size and the SHA-256 of an object."""
     size, sha256 = head.get("ContentLength"), head.get("Metadata", {}).get(_SHA256)
     return bool(sha256) and path.is_file() and path.stat().st_size == size and file_hash(path) == sha256
+
+
+class ObjectReader(io.RawIOBase):
+    """A stream of an object's bytes. botocore retries requests, but not reading a response's body; this class does.
+
+    Raises:
+        InputError: the object is missing, may not be read, changes during reading, or cannot be reached.
+    """
+
+    def __init__(self, client: Any, url: str) -> None:
+        bucket, key = object_url(url)
+        self._client, self._url, self._target = client, url, {"Bucket": bucket, "Key": key}
+        self._position = 0
+        with explained(url):
+            response = client.get_object(**self._target)
+        self._body, self._etag = response["Body"], response["ETag"]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with explained(self._url):
+            data = self._next(len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._body.close()
+        super().close()
+
+    def _next(self, size: int) -> bytes:
+        failures = 0
+        while True:
+            try:
+                data: bytes = self._body.read(size)
+                return data
+            except (BotoCoreError, OSError) as error:
+                failures += 1
+                if failures == _READS or isinstance(error, FlexibleChecksumError):
+                    raise
+            self._body.close()
+            response = self._client.get_object(**self._target, Range=f"bytes={self._position}-", IfMatch=self._etag)
+            self._body = response["Body"]
+
+
+def make_bucket(client: Any, url: str, versions: bool) -> list[str]:
+    """Make a bucket, or apply these settings to an existing one; returns the actions in words.
+
+    Existing lifecycle rules of the bucket stay unchanged.
+
+    Raises:
+        InputError: the name is invalid or taken, or the store refuses or does not support versions.
+    """
+    bucket, key = split_url(url)
+    if key:
+        raise InputError(f"{url} names an object: write s3://bucket")
+    with explained(f"s3://{bucket}", "made"):
+        done = [_create(client, bucket)]
+        if versions:
+            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+            done.append("old versions are kept")
+        done.append(_remove_half_uploads(client, bucket))
+    return done
+
+
+def _create(client: Any, bucket: str) -> str:
+    region = client.meta.region_name
+    place = {} if region in (None, "us-east-1") else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    try:
+        client.create_bucket(Bucket=bucket, **place)
+    except ClientError as error:
+        if fault_code(error) not in _THERE:
+            raise
+    else:
+        return f"made s3://{bucket}"
+    # Not every store distinguishes own and others' buckets here; access to the bucket does.
+    try:
+        client.head_bucket(Bucket=bucket)
+    except ClientError:
+        raise InputError(f"s3://{bucket} belongs to someone else: choose another name") from None
+    return f"s3://{bucket} exists"
+
+
+def _remove_half_uploads(client: Any, bucket: str) -> str:
+    with suppress(ClientError):
+        if client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules"):
+            return "its lifecycle rules stay unchanged"
+    try:
+        client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [_RULE]})
+    except ClientError as error:
+        if fault_code(error) in UNKNOWN:
+            return "the store has no lifecycle rules: remove half uploads by hand"
+        raise
+    return f"half uploads are removed after {_DAYS} days"

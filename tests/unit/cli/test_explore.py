@@ -180,5 +180,5 @@ def test_votes_are_shown_and_exported(project: Path) -> None:
 def test_a_file_that_exists_is_never_overwritten(project: Path, command: tuple[str, ...]) -> None:
     Path("captions.tsv").write_text("mine")
     code, told = run(*command, "captions.tsv")
-    assert (code, "captions.tsv is there already: name a new file" in told) == (1, True), told
+    assert (code, "captions.tsv exists: name a new file" in told) == (1, True), told
     assert Path("captions.tsv").read_text() == "mine"

@@ -54,11 +54,11 @@ def test_built_appended_and_checked(project: Path) -> None:
     code, told = run("check", "index", "--all")
     assert code == 0
     assert "4 images in 2 segments, kind exact" in told
-    assert "4 pictures looked at, 0 known by their vector alone nothing is wrong" in told
+    assert "4 pictures checked, 0 with only a vector no problems" in told
     Path("pictures/3.png").unlink()
     code, told = run("check", "index", "--all")
     assert code == 1
-    assert "1 problems" in told
+    assert "problems: 1" in told
     assert "put it back" in told
 
 

@@ -15,8 +15,7 @@ from components.registry.encoder_lookup import find_encoder
 from components.registry.lineage import find_links
 from components.registry.promotion import promote
 from components.serving.served import Alias, load_first
-from components.sweeping.moved_aliases import sweep_aliases
-from components.sweeping.tracked_runs import sweep_runs
+from components.sweeping.sweep import sweep_aliases, sweep_runs
 from components.tracking import tracked_run
 from components.tracking.errors import WAIT
 from tests.support.registry_project import results

@@ -1,4 +1,4 @@
-"""What would run and why, before anything runs, in a checkout where no stage has ever run."""
+"""`cliptune plan` shows the stages that would run and why, before any of them has run and after all have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.cli.plan import _print
+from components.cli.overview import _print_stages
 from components.cli.planning import NEVER_RAN, Planned, plan, unwatched
 from components.core.errors import InputError
 from components.core.stage_graph import changes, read_graph
@@ -24,9 +24,20 @@ from tests.support.dvc_project import make_project
 STAGES = {"prepare": [], "train@a": ["prepare"], "train@b": ["prepare"], "compare": ["train@a", "train@b"]}
 
 
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which no stage has run; `prepare` depends on a setting."""
+    folder = tmp_path_factory.mktemp("fresh")
+    make_project(folder, STAGES)
+    text = (folder / "dvc.yaml").read_text()
+    (folder / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [world.seed]\n"))
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    make_project(tmp_path, STAGES)
+def project(fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, the current folder."""
+    shutil.copytree(fresh, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,78 +48,51 @@ def _repro(*targets: str) -> None:
 
 def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     planned = plan(["compare"])
-    assert {one.stage for one in planned} == set(STAGES)
-    first = planned[0]
-    assert (first.stage, first.state) == ("prepare", "runs")
-    assert first.why == NEVER_RAN
+    assert {entry.stage for entry in planned} == set(STAGES)
+    assert planned[0] == Planned("prepare", "runs", NEVER_RAN)
     assert planned[-1] == Planned("compare", "runs after others", "train@a")
-    assert {one.why for one in planned[1:3]} == {"prepare"}
+    assert {entry.why for entry in planned[1:3]} == {"prepare"}
     assert not (project / "ran.txt").exists()
+    assert [entry.stage for entry in plan(["train"])] == ["prepare", "train@a", "train@b"]
+    with pytest.raises(InputError, match=r"stage 'train@bb' is unknown: did you mean 'train@b'\?"):
+        plan(["train@bb"])
 
 
-def test_only_what_changed_and_what_follows_would_run(project: Path) -> None:
+def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
     _repro("compare")
-    assert {one.state for one in plan(["compare"])} == {"up to date"}
+    assert {entry.state for entry in plan(["compare"])} == {"up to date"}
     (project / "out" / "train@a.txt").unlink()
-    states = {one.stage: (one.state, one.why) for one in plan(["compare"])}
+    states = {entry.stage: (entry.state, entry.why) for entry in plan(["compare"])}
     assert states == {
         "prepare": ("up to date", ""),
         "train@a": ("runs", "out/train@a.txt deleted"),
         "train@b": ("up to date", ""),
         "compare": ("runs after others", "train@a"),
     }
-    assert [one.stage for one in plan(["train@b"])] == ["prepare", "train@b"]
-
-
-def test_settings_are_named(project: Path) -> None:
-    text = (project / "dvc.yaml").read_text()
-    (project / "dvc.yaml").write_text(text.replace("  prepare:\n", "  prepare:\n    params: [world.seed]\n"))
-    _repro("prepare")
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  seed: 0\n", "  seed: 1\n", 1))
     assert changes(read_graph(), ["prepare"]) == {"prepare": "world.seed modified"}
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (
-            {"primary": "retrieval/t2i_recall_at_7"},
-            "promote.primary 'retrieval/t2i_recall_at_7' is unknown: did you mean",
-        ),
-        (
-            {"guards": {"zero_shot/top2": 0.1}},
-            "promote.guards 'zero_shot/top2' is unknown: did you mean 'zero_shot/top",
-        ),
-    ],
-)
 def test_a_metric_that_is_never_measured_is_named(
-    change: dict[str, Any], told: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw_params["promote"] |= change
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=told):
-        plan(["compare"])
+    promote = raw_params["promote"]
+    for change, message in (
+        ({"primary": "retrieval/t2i_recall_at_7"}, "primary 'retrieval/t2i_recall_at_7' is unknown: did you mean"),
+        ({"guards": {"zero_shot/top2": 0.1}}, "guards 'zero_shot/top2' is unknown: did you mean 'zero_shot/top"),
+    ):
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params | {"promote": promote | change}))
+        with pytest.raises(InputError, match=rf"promote\.{message}"):
+            plan(["compare"])
 
 
 def test_a_stage_with_many_changes_names_some(capsys: pytest.CaptureFixture[str]) -> None:
-    _print([Planned("prepare", "runs", ", ".join(f"components/{number} modified" for number in range(30)))])
+    _print_stages([Planned("prepare", "runs", ", ".join(f"components/{number} modified" for number in range(30)))])
     lines = capsys.readouterr().out.splitlines()
     assert any("components/2 modified and 27 more" in line for line in lines)
     assert max(map(len, lines)) < 120
-
-
-@pytest.mark.usefixtures("project")
-def test_a_group_is_all_its_stages_as_for_dvc() -> None:
-    assert [one.stage for one in plan(["train"])] == ["prepare", "train@a", "train@b"]
-
-
-@pytest.mark.usefixtures("project")
-@pytest.mark.parametrize(("target", "meant"), [("trian", "train"), ("train@bb", "train@b"), ("prepair", "prepare")])
-def test_an_unknown_stage_gets_a_suggestion(target: str, meant: str) -> None:
-    with pytest.raises(InputError, match=f"stage '{target}' is unknown: did you mean '{meant}'?"):
-        plan([target])
 
 
 @pytest.mark.slow
@@ -123,7 +107,7 @@ def test_from_a_subfolder_the_plan_is_the_same(project: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_without_git_the_advice_is_to_make_a_repository(project: Path) -> None:
     shutil.rmtree(project / ".git")
-    with pytest.raises(InputError, match="is not a git repository, which DVC wants: run `git init` there"):
+    with pytest.raises(InputError, match="is not a git repository, which DVC requires: run `git init` there"):
         plan(["compare"])
 
 

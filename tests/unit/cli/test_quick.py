@@ -1,14 +1,13 @@
-"""Help, lists, plans and refusals answer at once: what only work needs is not imported for them."""
+"""Help, lists, plans and refusals answer at once: they import no package that only the work needs."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.dvc_project import make_project
 
@@ -17,73 +16,63 @@ HEAVY = (
     "torch", "torchvision", "open_clip", "transformers", "peft", "sentence_transformers", "mlflow", "prefect", "pandas",
     "great_expectations", "sklearn", "scipy", "boto3", "duckdb", "plotly", "matplotlib", "dvc", "uvicorn", "starlette",
 )  # fmt: skip
-UNSET = ("MLFLOW_TRACKING_URI", "CLIPTUNE_SERVE_TOKEN")
 RUN = """
-import atexit, sys
-heavy, *sys.argv = sys.argv[1:]
-def tell():
-    print("imported:", *(name for name in heavy.split(",") if name in sys.modules), file=sys.stderr)
-atexit.register(tell)
+import json, sys
+from typer.testing import CliRunner
 from components.cli import app
-app()
+heavy, commands = sys.argv[1].split(","), json.loads(sys.stdin.read())
+for command in commands:
+    result = CliRunner().invoke(app, command.split())
+    print(json.dumps([result.exit_code, result.output, [name for name in heavy if name in sys.modules]]))
 """
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    make_project(folder, {"prepare": [], "compare": ["prepare"]})
-    shutil.copytree(REPO / "infra" / "profiles", folder / "infra" / "profiles")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "told"),
-    [
-        ("--help", 0, "Usage"),
-        ("evaluate --help", 0, "Usage"),
-        ("evaluate --list", 0, "coco_p"),
-        ("evaluate", 1, "give --encoder and --benchmark"),
-        ("evaluate --encoder nobody --benchmark coco_p", 1, "--encoder 'nobody' is nothing that is known here"),
-        ("evaluate --encoder paraclip --benchmark coco_p", 1, "models/paraclip is not there"),
-        ("evaluate --encoder ViT-B-23:openai --benchmark coco_p", 1, "did you mean 'ViT-B-32'"),
-        ("evaluate --encoder text-encoder@champion --benchmark cocop", 1, "did you mean 'coco_p'"),
-        ("table", 1, "has no results"),
-        ("table --collection paracilp", 1, "did you mean 'paraclip'"),
-        ("plan", 0, "2 of 2 stages would run"),
-        ("plan prepair", 1, "did you mean 'prepare'"),
-        ("promote", 1, "reports/metrics/paraclip.json is missing"),
-        ("history", 0, "no decisions yet"),
-        ("report", 1, "is missing"),
-        ("export --encoder nobody --format open_clip --output new", 1, "--encoder 'nobody'"),
-        ("export --encoder base --format openclip --output new", 1, "did you mean 'open_clip'"),
-        ("export --encoder base --format open_clip --output params.yaml", 1, "is there already"),
-        ("serve --help", 0, "CLIPTUNE_SERVE_TOKEN"),
-        ("serve --encoder nobody", 1, "--encoder 'nobody' is nothing that is known here"),
-        ("serve --host 0.0.0.0", 1, "set CLIPTUNE_SERVE_TOKEN"),
-        ("serve --encoder text-encoder/1 --host 192.0.2.1", 1, "set CLIPTUNE_SERVE_TOKEN"),
-        ("serve --queue 8", 1, "--queue 8 is too small"),
-        ("profile list", 0, "toy"),
-        ("profile use tory", 1, "did you mean 'toy'"),
-        ("store prune", 1, "prune needs to know what"),
-        ("store import nothing.parquet", 1, "nothing.parquet is missing"),
-    ],
+COMMANDS = (
+    ("--help", 0, "Usage"),
+    ("evaluate --help", 0, "Usage"),
+    ("evaluate --list", 0, "coco_p"),
+    ("evaluate", 1, "give --encoder and --benchmark"),
+    ("evaluate --encoder nobody --benchmark coco_p", 1, "--encoder 'nobody' is nothing that is known here"),
+    ("evaluate --encoder paraclip --benchmark coco_p", 1, "models/paraclip is not there"),
+    ("evaluate --encoder ViT-B-23:openai --benchmark coco_p", 1, "did you mean 'ViT-B-32'"),
+    ("evaluate --encoder text-encoder@champion --benchmark cocop", 1, "did you mean 'coco_p'"),
+    ("table", 1, "has no results"),
+    ("table --collection paracilp", 1, "did you mean 'paraclip'"),
+    ("plan", 0, "2 of 2 stages would run"),
+    ("plan prepair", 1, "did you mean 'prepare'"),
+    ("promote", 1, "reports/metrics/paraclip.json is missing"),
+    ("history", 0, "no decisions yet"),
+    ("report", 1, "is missing"),
+    ("export --encoder nobody --format open_clip --output new", 1, "--encoder 'nobody'"),
+    ("export --encoder base --format openclip --output new", 1, "did you mean 'open_clip'"),
+    ("export --encoder base --format open_clip --output params.yaml", 1, "is there already"),
+    ("serve --help", 0, "CLIPTUNE_SERVE_TOKEN"),
+    ("serve --encoder nobody", 1, "--encoder 'nobody' is nothing that is known here"),
+    ("serve --host 0.0.0.0", 1, "set CLIPTUNE_SERVE_TOKEN"),
+    ("serve --encoder text-encoder/1 --host 192.0.2.1", 1, "set CLIPTUNE_SERVE_TOKEN"),
+    ("serve --queue 8", 1, "--queue 8 is too small"),
+    ("profile list", 0, "toy"),
+    ("profile use tory", 1, "did you mean 'toy'"),
+    ("store prune", 1, "prune needs to know what"),
+    ("store import nothing.parquet", 1, "nothing.parquet is missing"),
 )
-def test_answers_without_heavy_imports(command: str, code: int, told: str, project: Path) -> None:
+"""Commands with their exit codes and a part of their output."""
+
+
+def test_answers_without_heavy_imports(tmp_path: Path) -> None:
+    make_project(tmp_path, {"prepare": [], "compare": ["prepare"]})
+    shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
+    unset = {"MLFLOW_TRACKING_URI": "", "CLIPTUNE_SERVE_TOKEN": ""}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, ",".join(HEAVY), "cliptune", *command.split()],
-        cwd=project,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "COLUMNS": "200",
-            "MLFLOW_TRACKING_URI": "",
-            "CLIPTUNE_SERVE_TOKEN": "",
-        },
-        capture_output=True,
+        [sys.executable, "-c", RUN, ",".join(HEAVY)],
+        cwd=tmp_path,
+        env={**os.environ, **unset, "PYTHONPATH": str(REPO), "COLUMNS": "200"},
+        input=json.dumps([command for command, _, _ in COMMANDS]),
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
+        check=True,
     )
-    assert done.returncode == code, done.stderr
-    assert told in done.stdout + done.stderr
-    assert done.stderr.splitlines()[-1].split() == ["imported:"]
+    loaded: list[str] = []
+    for (command, code, part), line in zip(COMMANDS, done.stdout.splitlines(), strict=True):
+        actual, output, modules = json.loads(line)
+        assert (command, actual) == (command, code), output
+        assert part in output, command
+        assert (command, modules) == (command, loaded)

@@ -1,11 +1,11 @@
-"""A slip anywhere in params.yaml is told before anything runs: by stages, `cliptune plan` and `cliptune doctor`."""
+"""Stages, `cliptune plan` and `cliptune doctor` report a fault anywhere in params.yaml before any work."""
 
 from __future__ import annotations
 
-import json
 import runpy
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from components.cli import app
 from components.core.checking import check_methods, load_checked
 from components.core.errors import InputError
+from components.doctor.examine import CHECKS, examine, read_installation
 
 REPO = Path(__file__).parents[3]
 Change = Callable[[dict[str, Any]], object]
@@ -151,45 +152,40 @@ SLIPS: dict[str, tuple[Change, str]] = {
 }
 
 
-TOLD_FAST = ("method's key", "benchmark")
-"""Slips that the commands too are asked about in `make test`; each takes them seconds."""
+def test_a_slip_is_one_line_that_names_the_key(raw_params: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    for name, (change, message) in SLIPS.items():
+        raw = deepcopy(raw_params)
+        change(raw)
+        path.write_text(yaml.safe_dump(raw))
+        with pytest.raises(InputError) as refused:
+            load_checked(path)
+        assert message in str(refused.value), name
+        assert "\n" not in str(refused.value), name
 
 
-@pytest.fixture(params=SLIPS)
-def slip(request: pytest.FixtureRequest, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> str:
-    """A params.yaml with one slip in the folder at hand; what is to be said about it."""
-    change, told = SLIPS[request.param]
+@pytest.mark.parametrize("name", ["method's key", "benchmark"])
+def test_plan_and_doctor_report_it(
+    name: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, message = SLIPS[name]
     change(raw_params)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     monkeypatch.chdir(tmp_path)
-    return told
-
-
-def test_a_slip_is_one_line_that_names_the_key(slip: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load_checked()
-    assert str(caught.value).startswith("params.yaml: ")
-    assert slip in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "slip", [one if one in TOLD_FAST else pytest.param(one, marks=pytest.mark.slow) for one in SLIPS], indirect=True
-)
-def test_plan_and_doctor_tell_it(slip: str) -> None:
     planned = CliRunner().invoke(app, ["plan"])
-    assert planned.exit_code == 1
-    assert f"error: params.yaml: {slip}" in planned.output
-    lines = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    (line,) = (line for line in lines if line["check"] == "params.yaml")
-    assert line["status"] == "fail"
-    assert slip in f"{line['detail']}: {line['fix']}"
+    assert (planned.exit_code, f"error: params.yaml: {message}" in planned.output) == (1, True)
+    (line,) = examine(read_installation(tmp_path), checks=[check for check in CHECKS if check.title == "params.yaml"])
+    assert (line.status, message in f"{line.detail}: {line.fix}") == ("fail", True)
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_every_stage_begins_with_the_check(
+    raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    raw_params["methods"]["semclip"]["epoch"] = 3
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
+    monkeypatch.chdir(tmp_path)
+    for command in (
         "data.prepare",
         "base.base",
         "encoders.embed",
@@ -199,20 +195,13 @@ def test_plan_and_doctor_tell_it(slip: str) -> None:
         "training.train --method paraclip",
         "evaluation.evaluate --encoder base",
         "report.compare",
-    ],
-)
-def test_every_stage_begins_with_the_check(
-    command: str, raw_params: dict[str, Any], tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
-    raw_params["methods"]["semclip"]["epoch"] = 3
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", command.split())
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module(f"components.{command.split(maxsplit=1)[0]}", run_name="__main__")
-    assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("error: params.yaml: unknown key 'methods.semclip.epoch'")
-    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+    ):
+        monkeypatch.setattr(sys, "argv", command.split())
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(f"components.{command.split(maxsplit=1)[0]}", run_name="__main__")
+        assert ended.value.code == 1, command
+        assert capsys.readouterr().err.startswith("error: params.yaml: unknown key 'methods.semclip.epoch'"), command
+        assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"], command
 
 
 def test_the_repositorys_own_settings_pass() -> None:

@@ -10,7 +10,7 @@ from components.core.work_shard import Shard
 
 @pytest.mark.parametrize("text", ["3/3", "1", "a/b", "-1/4", "1/"])
 def test_what_is_no_shard_is_named(text: str) -> None:
-    with pytest.raises(InputError, match="is no shard: give for example 0/4"):
+    with pytest.raises(InputError, match="is not a shard: give for example 0/4"):
         Shard.parse(text)
 
 

@@ -78,4 +78,4 @@ def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any]
     pairs = list(find_source("folder").usable(Settings.model_validate(raw_params), unusable))
     assert sorted(pair.caption for pair in pairs) == [f"picture {number}" for number in (0, 1, 3, 4)]
     (told,) = unusable
-    assert "2.png is no readable image (nothing says which pixel of Pillow's mode F is white" in told.reason
+    assert "2.png is no readable image (white is undefined in Pillow's mode F" in told.reason

@@ -21,8 +21,7 @@ from components.core.checking import check_methods, table_files
 from components.core.profiles import overlaid, write
 from components.core.settings import Settings, load_settings
 from components.data.sources import find_source
-from components.doctor.checks import all_checks
-from components.doctor.examine import examine, surroundings
+from components.doctor.examine import CHECKS, examine, read_installation
 from components.methods.contract.optimisation import Optimisation
 from components.methods.registry import find_entry
 from components.training.rows.tables import input_files
@@ -249,9 +248,9 @@ def test_missing_data_is_named_with_the_fix(folder: Path, name: str, monkeypatch
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    check = {"data": all_checks()["data"]}
+    check = [check for check in CHECKS if check.title == "data"]
     images = _settings(folder).prepare.folder
-    line = examine(surroundings(folder), 120, check)[0]
+    line = examine(read_installation(folder), 120, check)[0]
     assert line.status == "fail"
     assert f"prepare.folder {images} is missing" in line.detail
     table = find_source(_settings(folder).prepare.source).file
@@ -259,16 +258,16 @@ def test_missing_data_is_named_with_the_fix(folder: Path, name: str, monkeypatch
     assert ("prepare.benchmarks data/benchmarks is missing" in line.detail) == (name not in ON_A_TEST_SET)
     assert ("train.shards" in line.detail) == ({name, OVER.get(name)} & {"laion", "distilroberta"} != set())
     (folder / str(images)).mkdir(parents=True)
-    assert f"{table} is missing" in examine(surroundings(folder), 120, check)[0].detail
+    assert f"{table} is missing" in examine(read_installation(folder), 120, check)[0].detail
     if table != "captions.tsv":
         (folder / str(images) / str(table)).touch()
-        assert str(table) not in examine(surroundings(folder), 120, check)[0].detail
+        assert str(table) not in examine(read_installation(folder), 120, check)[0].detail
         return
     (folder / str(images) / "captions.tsv").write_text("image\tcaption\n")
-    detail = examine(surroundings(folder), 120, check)[0].detail
+    detail = examine(read_installation(folder), 120, check)[0].detail
     assert ("has no column paraphrase" in detail) == ("laion" in (name, OVER.get(name)))
     (folder / str(images) / "captions.tsv").write_text("image\tcaption\tparaphrase\n")
-    assert "captions.tsv" not in examine(surroundings(folder), 120, check)[0].detail
+    assert "captions.tsv" not in examine(read_installation(folder), 120, check)[0].detail
 
 
 @pytest.mark.slow

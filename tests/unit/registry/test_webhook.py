@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
 from components.core.errors import InputError
-from components.core.settings.promotion import Promote
+from components.core.settings import Promote
 from components.registry import webhook
 from components.registry.champion import rollback
 from components.registry.model import CHAMPION, find_alias

@@ -44,7 +44,7 @@ def test_the_seeds_encoders_are_mixed_and_what_comes_out_is_scored(
 
 def test_what_a_mix_of_the_study_is_made_of_must_be_in_the_study(raw_params: dict[str, Any]) -> None:
     check_names(_settings(raw_params, encoders=["one", "other"], mixes=["both"]))
-    with pytest.raises(InputError, match=r"study\.encoders lacks what study\.mixes\.both is made of: 'other'"):
+    with pytest.raises(InputError, match=r"study\.encoders lacks a member of study\.mixes\.both: 'other'"):
         check_names(_settings(raw_params, encoders=["one"], mixes=["both"]))
     with pytest.raises(InputError, match=r"study\.mixes: 'bath'"):
         check_names(_settings(raw_params, encoders=["one", "other"], mixes=["bath"]))

@@ -147,7 +147,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "integers": (
         "clip-retrieval",
         lambda folder: np.save(folder / "img_emb/img_emb_9.npy", np.ones((ROWS, DIM), np.int64)),
-        r"img_emb_9\.npy holds int64 of shape \(12, 4\), no rows of embeddings",
+        r"img_emb_9\.npy holds int64 of shape \(12, 4\), which are not rows of embeddings",
     ),
     "one row less": (
         "clip-retrieval",

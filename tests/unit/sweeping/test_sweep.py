@@ -1,21 +1,27 @@
-"""MLflow runs of dead processes end as KILLED; silent ones of other hosts are told, and living ones left alone."""
+"""MLflow runs of dead processes end as KILLED, silent runs of other hosts are tagged, moved aliases are reported."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.core.worker_identity import new_worker
-from components.sweeping.tracked_runs import OWNER, SWEPT, sweep_runs
+from components.registry.model import CHAMPION
+from components.registry.promotion import promote
+from components.registry.champion import rollback
+from components.sweeping.sweep import OWNER, SWEPT, sweep_aliases, sweep_runs
 from components.tracking import make_client
+
+MODEL = "text-encoder"
 
 
 def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert sweep_runs(1, False) == []
+    assert (sweep_runs(1, False), sweep_aliases(MODEL)) == ([], [])
     assert not Path("mlruns").exists()
     client = make_client()
     experiment = client.create_experiment("world")
@@ -35,7 +41,7 @@ def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
     dry = sweep_runs(1, True)
     assert [client.get_run(run).info.status for run in (killed, silent)] == ["RUNNING", "RUNNING"]
     assert sweep_runs(1, False) == dry
-    assert {(one.subject, one.done.partition(":")[0]) for one in dry} == {
+    assert {(finding.subject, finding.done.partition(":")[0]) for finding in dry} == {
         (f"train x ({killed})", "ended as KILLED"),
         (f"train x ({silent})", "tagged"),
     }
@@ -44,3 +50,21 @@ def test_runs_of_dead_processes_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert client.get_run(silent).info.status == "RUNNING"
     assert "silent for 2.0 hours" in client.get_run(silent).data.tags[SWEPT]
     assert {client.get_run(run).info.status for run in kept} == {"RUNNING"}
+
+
+def test_an_alias_that_was_moved_by_hand_is_reported(project: Any) -> None:
+    assert sweep_aliases(MODEL) == []
+    project.add("paraclip", 2, 0.5)
+    promote(project.settings)
+    project.add("paraclip", 3, 0.6)
+    assert promote(project.settings).version == "2"
+    assert sweep_aliases(MODEL) == []
+    rollback(project.settings)
+    assert sweep_aliases(MODEL) == []
+    client = make_client()
+    client.set_registered_model_alias(MODEL, CHAMPION, "2")
+    (finding,) = sweep_aliases(MODEL)
+    assert finding.subject == "text-encoder@champion is version 2"
+    assert "version 1" in finding.reason
+    client.delete_registered_model_alias(MODEL, CHAMPION)
+    assert [finding.subject for finding in sweep_aliases(MODEL)] == ["text-encoder@champion is no version"]

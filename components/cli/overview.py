@@ -1,0 +1,191 @@
+"""The commands `cliptune plan`, `report` and `doctor`: the state of the pipeline, its results, the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.cli.tables import AsJson, print_json, print_table, shown_size, shown_time, table_of
+from components.core.errors import InputError
+from components.core.project import run_in_project
+
+if TYPE_CHECKING:
+    from components.cli.planning import Planned
+    from components.costing.cost import Cost
+
+_STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
+_STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
+_SHOWN = 3
+"""Changes of a stage in the table."""
+_COSTS = ("stage", "work", "tokens in", "tokens out", "time", "memory", "disk")
+
+
+def plan(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Stages of dvc.yaml, or groups such as `train`; by default `compare`.")
+    ] = None,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also estimate questions, tokens, time, memory and disk of these stages.")
+    ] = False,
+    rates: Annotated[
+        Path | None, typer.Option(help="With --cost: rates of another machine, keys of components/costing/rates.yaml.")
+    ] = None,
+    prices: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="With --cost: price of a million input and of a million output tokens of a hosted model."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check params.yaml, and show which stages `dvc repro compare` would run and why.
+
+    With --cost, prompts without a stored answer are counted, and counts are multiplied by the machine's rates.
+    The exit code is 1 if a setting is wrong, or if input data is missing.
+
+    Examples: cliptune plan; cliptune plan train@paraclip; cliptune plan train --json; cliptune plan --cost;
+    cliptune plan --cost --rates cluster.yaml --prices 0.15 0.6
+    """
+
+    def command() -> None:
+        from components.cli.planning import missing_data, unwatched
+        from components.cli.planning import plan as plan_stages
+
+        if not cost and (rates or prices):
+            raise InputError("--rates and --prices need --cost: add it")
+        stages = plan_stages(targets or ["compare"])
+        missing = missing_data()
+        costs = _costs(stages, rates, prices) if cost else None
+        if as_json:
+            print_json([asdict(row) for row in costs or stages])
+        elif costs is not None:
+            print_costs(costs)
+        else:
+            _print_stages(stages)
+        for notice in unwatched(stages):
+            typer.echo(notice, err=True)
+        for line in missing:
+            typer.echo(f"missing: {line.detail}: {line.fix}", err=True)
+        if missing:
+            raise SystemExit(1)
+
+    run_in_project(command)
+
+
+def report(
+    every: Annotated[bool, typer.Option("--all", help="Print all metrics instead of the key metrics.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Print all metrics, and those by group of queries.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the results table of the last comparison.
+
+    Examples: cliptune report; cliptune report --all; cliptune report --groups; cliptune report --json
+    """
+
+    def command() -> None:
+        from components.core.settings import load_settings
+        from components.evaluation.results import DEFAULT
+        from components.report.comparison import long_table, read_csv
+        from components.report.terminal import show
+
+        settings = load_settings()
+        if as_json:
+            print_json(long_table(read_csv(DEFAULT.csv)))
+            return
+        show(read_csv(DEFAULT.csv), settings, every, groups)
+        typer.echo(f"report: {DEFAULT.reports / 'comparison.html'}")
+
+    run_in_project(command)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check servers, stores, GPU, disk, versions and clock; the exit code is 1 if a check fails.
+
+    Examples: cliptune doctor; cliptune doctor --json
+    """
+
+    def command() -> None:
+        from rich.markup import escape
+
+        from components.doctor.examine import examine, read_installation
+
+        lines = examine(read_installation(Path()))
+        if as_json:
+            print_json([asdict(line) for line in lines])
+        else:
+            table = table_of(("", "state", "detail", "fix"))
+            for line in lines:
+                colour = _STATUSES[line.status]
+                table.add_row(line.check, f"[{colour}]{line.status}[/{colour}]", escape(line.detail), escape(line.fix))
+            print_table(table)
+            counts = {status: sum(line.status == status for line in lines) for status in _STATUSES}
+            typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count))
+        if any(line.status == "fail" for line in lines):
+            raise SystemExit(1)
+
+    run_in_project(command)
+
+
+def _print_stages(stages: list[Planned]) -> None:
+    from rich.markup import escape
+
+    table = table_of(("stage", "state", "because of"))
+    for stage in stages:
+        colour = _STATES[stage.state]
+        table.add_row(stage.stage, f"[{colour}]{stage.state}[/{colour}]", escape(_first_changes(stage.why)))
+    print_table(table)
+    runs = sum(stage.state != "up to date" for stage in stages)
+    typer.echo(f"{runs} of {len(stages)} stages would run")
+
+
+def _first_changes(why: str) -> str:
+    """The first changes of a stage; `--json` prints all."""
+    changes = why.split(", ")
+    rest = len(changes) - _SHOWN
+    return why if rest <= 0 else f"{', '.join(changes[:_SHOWN])} and {rest} more"
+
+
+def _costs(stages: list[Planned], rates: Path | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
+    """The costs of the stages that would run."""
+    from components.core.settings import load_settings
+    from components.costing.cost import Costing, Prices
+    from components.costing.rates import load_rates
+
+    costing = Costing(load_settings(), load_rates(rates), Prices(*prices) if prices else None)
+    return costing.of([stage.stage for stage in stages if stage.state != "up to date"])
+
+
+def print_costs(costs: Sequence[Cost]) -> None:
+    """Print a table of the costs of stages, their total, and notes on estimates."""
+    if not costs:
+        typer.echo("no stage would run")
+        return
+    priced = any(cost.price is not None for cost in costs)
+    table = table_of((*_COSTS, "price") if priced else _COSTS, numbers=("time", "memory", "disk", "price"))
+    for cost in costs:
+        time = "?" if cost.seconds is None else shown_time(cost.seconds)
+        row = [cost.stage, cost.work, *_tokens(cost.questions, cost.tokens_in, cost.tokens_out)]
+        row += [time, shown_size(cost.memory), shown_size(cost.disk)]
+        table.add_row(*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else []))
+    table.add_section()
+    table.add_row(*_total(costs, priced))
+    print_table(table)
+    for cost in costs:
+        for note in cost.notes:
+            typer.echo(f"{cost.stage}: {note}", err=True)
+
+
+def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
+    """Time of all stages in sequence, memory of the largest."""
+    is_partial = any(cost.seconds is None for cost in costs)
+    time = shown_time(sum(cost.seconds or 0.0 for cost in costs))
+    sums = (sum(getattr(cost, name) for cost in costs) for name in ("questions", "tokens_in", "tokens_out"))
+    row = [f"{len(costs)} stages", "", *_tokens(*sums), f"more than {time}" if is_partial else time]
+    row += [shown_size(max(cost.memory for cost in costs)), shown_size(sum(cost.disk for cost in costs))]
+    return row + ([f"{sum(cost.price or 0.0 for cost in costs):.2f}"] if priced else [])
+
+
+def _tokens(questions: int, tokens_in: int, tokens_out: int) -> tuple[str, str]:
+    return (f"{tokens_in:,}", f"at most {tokens_out:,}") if questions else ("", "")

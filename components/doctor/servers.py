@@ -1,0 +1,270 @@
+"""Checks of servers and stores: Prefect, MLflow, databases, language models, S3, the DVC remote, and their clocks.
+
+Requests to Prefect use the variables of its own client, whose import takes seconds; only flows/ imports it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from components.core.errors import InputError
+from components.core.storage import S3
+from components.doctor.check import TIMEOUT_S, CheckResult, Installation, fail, not_used, ok, warn
+from components.registry.model import CHAMPION, find_alias
+from components.tracking import explained, make_client, nothing_tracked, reason_of, shown_address, tracking_uri
+
+_CREDENTIALS = "set PREFECT_API_AUTH_STRING, or the endpoint's key, to the server's credentials"
+_LOCAL_POOL = "local"
+"""Without a worker of this pool no flow runs here; other pools may belong to other hosts."""
+_WARN_S, _FAIL_S = 5.0, 300.0
+"""Tolerated differences of clocks; S3 rejects requests that are fifteen minutes off."""
+_AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN")
+_DVC_KEYS = {
+    "endpointurl": "endpoint",
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "region": "region",
+    "profile": "profile",
+}
+"""DVC's names -> parameters of `S3`."""
+
+
+def _request(url: str, fix: str, authorization: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
+    """The response to a GET, or to a POST of `body`.
+
+    Raises:
+        InputError: there is no response, or it refuses the credentials.
+    """
+    try:
+        headers = {"Authorization": authorization}
+        with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:
+            response = client.get(url) if body is None else client.post(url, json=body)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"{url} does not answer ({reason}): {fix}") from None
+    if response.status_code in (401, 403):
+        raise InputError(f"{url} refuses the credentials ({response.status_code}): {_CREDENTIALS}")
+    return response
+
+
+def _prefect_url(environment: Mapping[str, str]) -> str:
+    return environment.get("PREFECT_API_URL", "").rstrip("/")
+
+
+def _prefect(environment: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
+    url = _prefect_url(environment) + path
+    login, token = environment.get("PREFECT_API_AUTH_STRING", ""), environment.get("PREFECT_API_KEY", "")
+    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else f"Bearer {token}"
+    response = _request(url, "start it with `make stack`, or correct PREFECT_API_URL", secret, body)
+    if response.status_code != 200 or "json" not in response.headers.get("content-type", "json"):
+        # Without /api every path is one of Prefect's pages.
+        raise InputError(f"{url} answers {response.status_code}: PREFECT_API_URL must end with /api")
+    return response.json()
+
+
+def check_prefect(installation: Installation) -> CheckResult:
+    """The Prefect server answers, accepts the credentials and has the installed version."""
+    url = _prefect_url(installation.environment)
+    if not url:
+        return not_used("PREFECT_API_URL is not set; `make stack` prints its value")
+    _prefect(installation.environment, "/health")
+    theirs, ours = str(_prefect(installation.environment, "/admin/version")), version("prefect")
+    if theirs != ours:
+        return warn(f"{url} runs Prefect {theirs}, this environment has {ours}", "install the same version in both")
+    return ok(f"{url}, Prefect {theirs}")
+
+
+def check_workers(installation: Installation) -> CheckResult:
+    """The work pools of prefect.yaml exist and have workers."""
+    environment = installation.environment
+    if not _prefect_url(environment):
+        return not_used("PREFECT_API_URL is not set")
+    wanted = _work_pools(installation.folder / "prefect.yaml")
+    existing = {pool["name"] for pool in _prefect(environment, "/work_pools/filter", {})}
+    if missing := sorted(wanted - existing):
+        fix = f"make it: `prefect work-pool create {missing[0]} --type process`"
+        return fail(f"no work pool {', '.join(missing)}", fix)
+    online = {}
+    for pool in sorted(wanted):
+        workers = _prefect(environment, f"/work_pools/{pool}/workers/filter", {})
+        online[pool] = sum(worker.get("status") == "ONLINE" for worker in workers)
+    detail = ", ".join(f"{pool}: {count} online" for pool, count in online.items())
+    idle = [pool for pool, count in online.items() if count == 0]
+    if not idle:
+        return ok(detail)
+    is_local = _LOCAL_POOL in idle
+    fix = f"start one: `prefect worker start --pool {_LOCAL_POOL if is_local else idle[0]}`"
+    return fail(detail, fix) if is_local else warn(detail, fix)
+
+
+def _work_pools(path: Path) -> set[str]:
+    try:
+        content: Any = yaml.safe_load(path.read_text("utf-8"))
+        return {deployment["work_pool"]["name"] for deployment in content["deployments"]}
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: run the command in the project's folder") from None
+    except (yaml.YAMLError, KeyError, TypeError):
+        raise InputError(f"{path} names no work pools: give each deployment a work_pool with a name") from None
+
+
+def check_tracking(_installation: Installation) -> CheckResult:
+    """MLflow's server or database answers."""
+    if nothing_tracked():
+        return ok(f"{tracking_uri()} will be made by its first user")
+    with explained():
+        make_client().search_experiments(max_results=1)
+    return ok(f"{tracking_uri()} answers")
+
+
+def check_registry(installation: Installation) -> CheckResult:
+    """The registry answers and has a champion."""
+    model = installation.settings.promote.model
+    champion = None
+    if not nothing_tracked():
+        with explained():
+            champion = find_alias(make_client(), model, CHAMPION)
+    if champion is None:
+        return not_used(f"'{model}' has no champion yet; `cliptune promote` chooses one")
+    return ok(f"{model}: {CHAMPION} is version {champion.version}")
+
+
+def check_generation_store(installation: Installation) -> CheckResult:
+    """The generation store, which holds all answers of language models, can be opened."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    key, url = "synthesize.store in params.yaml", installation.settings.synthesize.store
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        fix = "write sqlite:///file or postgresql://user@host/database"
+        raise InputError(f"{key} is not an SQLAlchemy URL: {fix}") from None
+    is_file = parsed.get_backend_name() == "sqlite"
+    if is_file and not Path(parsed.database or "").is_file():
+        return ok(f"{parsed.database} will be made by its first user")
+    if parsed.get_backend_name() == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    shown, options = shown_address(url), {} if is_file else {"connect_timeout": int(TIMEOUT_S)}
+    try:
+        with create_engine(parsed, connect_args=options).connect() as connection:
+            connection.execute(text("SELECT count(*) FROM sqlite_master" if is_file else "SELECT 1"))
+    except (SQLAlchemyError, ImportError) as error:
+        reason = reason_of(error)
+        reason = reason.replace(parsed.password, "***") if parsed.password else reason
+        return fail(f"{shown} does not answer ({reason})", f"start or restore it, or correct {key} and the password")
+    return ok(f"{shown} answers")
+
+
+def check_language_models(installation: Installation) -> CheckResult:
+    """The HTTP endpoints of language models answer and serve the models of params.yaml."""
+    synthesize = installation.settings.synthesize
+    names = sorted({synthesize.model_of(task) for task in synthesize.tasks.values()})
+    models = {name: synthesize.models.get(name, {}) for name in names}
+    endpoints = [
+        (name, url, model)
+        for name, model in models.items()
+        if model.get("engine") == "server"
+        for url in model.get("urls", [])
+    ]
+    if not endpoints:
+        return not_used("no prompt task uses a server")
+    results = [_endpoint(installation, *endpoint) for endpoint in endpoints]
+    faults = [result for status in ("fail", "warn") for result in results if result.status == status]
+    return faults[0] if faults else ok("; ".join(result.detail for result in results))
+
+
+def _endpoint(installation: Installation, name: str, url: str, model: Mapping[str, Any]) -> CheckResult:
+    key = installation.environment.get(str(model.get("api_key_env", "OPENAI_API_KEY")), "")
+    fix = "start the server, or correct its URL under synthesize.models in params.yaml"
+    response = _request(f"{url.rstrip('/')}/models", fix, f"Bearer {key}")
+    if response.status_code != 200:
+        return fail(f"{name}: {url} answers {response.status_code}", "its URL must end with /v1")
+    try:
+        served = [str(entry["id"]) for entry in response.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        return warn(f"{name}: {url} does not list its models", "check that it is an OpenAI-compatible server")
+    if model.get("model") not in served:
+        shown = ", ".join(served[:5])
+        return fail(f"{name}: {url} serves {shown}, not {model.get('model')}", "start it with that, or name another")
+    return ok(f"{name}: {url} serves {model.get('model')}")
+
+
+def check_s3(installation: Installation) -> CheckResult:
+    """S3 accepts the credentials, if this installation uses it."""
+    environment, loaded = installation.environment, installation.loaded
+    shards = loaded.train.shards if loaded is not None else None
+    url = shards.urls if shards is not None and shards.urls.startswith("s3://") else ""
+    if not url and not any(environment.get(name) for name in _AWS):
+        return not_used("no shards in S3 and no AWS_ variables")
+    store = S3(hurry=True)
+    address = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or "Amazon S3"
+    if url:
+        store.check_bucket(url)
+        return ok(f"{address}: the bucket of train.shards.urls answers")
+    return ok(f"{address}: {len(store.buckets())} buckets")
+
+
+def check_dvc_remote(installation: Installation) -> CheckResult:
+    """The DVC remote answers with DVC's credentials."""
+    from dvc.config import Config, ConfigError  # type: ignore[import-untyped]
+
+    dvc = installation.folder / ".dvc"
+    if not dvc.is_dir():
+        raise InputError(f"{dvc} is missing: run the command in the project's folder")
+    try:
+        config: Mapping[str, Any] = Config(str(dvc))
+    except ConfigError as error:
+        raise InputError(f"{dvc / 'config'} cannot be read ({error}): correct it") from None
+    name = config.get("core", {}).get("remote")
+    if not name:
+        return not_used("no default remote; `dvc remote add --default <name> s3://bucket/dvc` makes one")
+    remote = config.get("remote", {}).get(name)
+    if remote is None:
+        return fail(f"remote '{name}' is not described", f"describe it: `dvc remote add {name} s3://bucket/dvc`")
+    url = str(remote["url"])
+    if url.startswith("s3://"):
+        options = {ours: str(remote[theirs]) for theirs, ours in _DVC_KEYS.items() if remote.get(theirs)}
+        S3(hurry=True, **options).check_bucket(url)
+    elif "://" in url:
+        return not_used(f"{name}: {url} is neither a folder nor S3; `dvc status --cloud` checks it")
+    elif not (Path(url).is_dir() and os.access(url, os.W_OK)):
+        return fail(f"{name}: {url} is not a writable folder", "make it, mount it, or correct its rights")
+    return ok(f"{name}: {url}")
+
+
+def check_clock(installation: Installation) -> CheckResult:
+    """This machine's clock agrees with the servers'; schedules and S3's signatures depend on it."""
+    environment = installation.environment
+    urls = (f"{_prefect_url(environment)}/health", tracking_uri(), environment.get("AWS_ENDPOINT_URL_S3", ""))
+    offsets = {url: offset for url in urls if url.startswith("http") and (offset := _clock_offset(url)) is not None}
+    if not offsets:
+        return not_used("no server to compare with")
+    url, worst = max(offsets.items(), key=lambda item: abs(item[1]))
+    if abs(worst) <= _WARN_S:
+        return ok("agrees with the servers")
+    detail = f"{abs(worst):.0f} s {'behind' if worst > 0 else 'ahead of'} {url}"
+    return (fail if abs(worst) > _FAIL_S else warn)(detail, "set the clock by NTP: `timedatectl set-ntp true`")
+
+
+def _clock_offset(url: str) -> float | None:
+    """The seconds that a server's clock is ahead of this machine's; None if its response has no date."""
+    try:
+        before = time.time()
+        response = httpx.get(url, timeout=TIMEOUT_S)
+        theirs = parsedate_to_datetime(response.headers["date"]).timestamp()
+    except (httpx.HTTPError, KeyError, ValueError):
+        return None
+    # The response was dated between the two readings, in whole seconds.
+    after = time.time()
+    return 0.0 if before - 1 <= theirs <= after else (theirs - after if theirs > after else theirs - before)

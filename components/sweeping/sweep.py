@@ -1,0 +1,136 @@
+"""Finds MLflow runs whose process died, and a champion alias that was moved by hand. A dry run changes nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from components.core.worker_identity import is_gone, new_worker
+from components.registry import model as versions
+from components.tracking import explained, make_client, nothing_tracked, offline_spool
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+OWNER = "owner"
+"""Tag of a run: the process that writes it, see `components.core.worker_identity`."""
+SWEPT = "swept"
+"""Tag of a run that a sweep changed: the reason."""
+_PLACE = "MLflow"
+_PAGE = 200
+
+
+@dataclass(frozen=True)
+class SweepFinding:
+    """One problem that a sweep found.
+
+    Attributes:
+        place: the system, such as `MLflow`.
+        subject: the object, such as a run's name and id.
+        reason: the evidence that its owner is dead, or the problem.
+        done: the action; in a dry run, the action that a sweep would take.
+    """
+
+    place: str
+    subject: str
+    reason: str
+    done: str
+
+
+@explained()
+def sweep_runs(silent_hours: float, dry_run: bool) -> list[SweepFinding]:
+    """End as KILLED the runs whose process on this host is dead; tag long silent runs as `swept`.
+
+    A silent run may still have a process on another host, so it stays RUNNING.
+
+    Args:
+        silent_hours: tag a run of another or an unknown host after this time without a metric.
+        dry_run: only report.
+    """
+    if nothing_tracked():
+        return []
+    client = make_client()
+    findings = _send_spooled(client, dry_run)
+    spooled_runs = {offline_spool.run_of(path) for path in offline_spool.waiting()}
+    for run in _running(client):
+        owner = run.data.tags.get(OWNER, "")
+        silent = (time.time() - _last_written(client, run)) / 3600
+        if run.info.run_id in spooled_runs:
+            continue
+        if owner and is_gone(owner):
+            findings.append(_end(client, run, owner, dry_run))
+        elif silent > silent_hours and not _is_of_this_host(owner):
+            findings.append(_tag_silent(client, run, silent, dry_run))
+    return findings
+
+
+def _send_spooled(client: MlflowClient, dry_run: bool) -> list[SweepFinding]:
+    """Send the ends and evaluations of runs whose server was unavailable."""
+    runs = [offline_spool.run_of(path) for path in offline_spool.waiting()] if dry_run else offline_spool.send(client)
+    return [SweepFinding(_PLACE, f"run {run}", "its server was unavailable", "missing records sent") for run in runs]
+
+
+def _is_of_this_host(owner: str) -> bool:
+    return owner.partition(" ")[0] == new_worker().partition(" ")[0]
+
+
+def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> SweepFinding:
+    reason = f"its process is dead: {owner}"
+    if not dry_run:
+        client.set_tag(run.info.run_id, SWEPT, reason)
+        client.set_terminated(run.info.run_id, "KILLED")
+    return SweepFinding(_PLACE, _title(run), reason, "ended as KILLED")
+
+
+def _tag_silent(client: MlflowClient, run: Any, silent: float, dry_run: bool) -> SweepFinding:
+    reason = f"silent for {silent:.1f} hours"
+    if not dry_run:
+        client.set_tag(run.info.run_id, SWEPT, reason)
+    return SweepFinding(_PLACE, _title(run), reason, "tagged: its process is not on this host; end the run if it died")
+
+
+def _title(run: Any) -> str:
+    return f"{run.data.tags.get('stage', 'run')} {run.info.run_name} ({run.info.run_id})"
+
+
+def _running(client: MlflowClient) -> list[Any]:
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs: list[Any] = []
+    token = None
+    while experiments:
+        page = client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=_PAGE, page_token=token)
+        runs += page
+        token = page.token
+        if not token:
+            break
+    return runs
+
+
+def _last_written(client: MlflowClient, run: Any) -> float:
+    """Time of the newest metric of a run, or else of its start, in seconds since 1970."""
+    times = [run.info.start_time]
+    for metric in run.data.metrics:
+        times += [entry.timestamp for entry in client.get_metric_history(run.info.run_id, metric)[-1:]]
+    return float(max(times)) / 1000
+
+
+@explained()
+def sweep_aliases(model: str) -> list[SweepFinding]:
+    """Report an alias `champion` that was moved by hand; it stays, because a person may have had a reason."""
+    if nothing_tracked():
+        return []
+    client = make_client()
+    promoted = [
+        version for version in client.search_model_versions(f"name = '{model}'") if versions.PROMOTED in version.tags
+    ]
+    if not promoted:
+        return []
+    last = max(promoted, key=lambda version: version.tags[versions.PROMOTED])
+    champion = versions.find_alias(client, model, versions.CHAMPION)
+    now = "no version" if champion is None else f"version {champion.version}"
+    if champion is not None and str(champion.version) == str(last.version):
+        return []
+    reason = f"the gate made version {last.version} champion at {last.tags[versions.PROMOTED][:19]}"
+    advice = f"none: set the alias back in MLflow, or run the gate against {now} with `cliptune promote`"
+    return [SweepFinding("registry", f"{model}@{versions.CHAMPION} is {now}", reason, advice)]

@@ -1,0 +1,164 @@
+"""Artifacts on a flow run's page in Prefect: a stage's progress, results, the decision, dvc.lock and MLflow runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+from uuid import UUID
+
+import httpx
+from prefect import get_client, task
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+
+from components.core.files import file_hash
+from components.core.provenance import LOCK, git_commit
+from components.evaluation.results import DEFAULT, read_report
+from components.registry.decision import Decision
+from components.registry.lineage import experiment_of, record_lock
+from components.report.comparison import read_csv
+from components.tracking import tracking_uri
+from flows.commands import fail_fast
+
+INTERVAL_S = 10.0
+"""Seconds between two updates of a progress artifact."""
+DIRTY = "git-dirty"
+"""Tag of a flow run whose checkout had uncommitted changes."""
+PAGES = "CLIPTUNE_MLFLOW_PAGES"
+"""Environment variable: address of the MLflow pages where the tracking URI is a file (the stack's SQLite file)."""
+MODELS, REPORTS = Path("models"), Path("reports")
+_PERCENT = re.compile(r"\b(\d{1,3})%")
+
+
+@contextmanager
+def progress_artifact(stage: str) -> Iterator[Callable[[str], None]]:
+    """A progress artifact for the duration of the block, `progress-<stage>`: percentage, seconds and last line.
+
+    Yields a function to call with every line of the stage. A Prefect server that is unavailable costs updates only.
+    """
+    begun, done = time.monotonic(), threading.Event()
+    percent, line = 0, "starting"
+    artifact: object = None
+
+    def on_line(text: str) -> None:
+        nonlocal percent, line
+        line = text
+        if percentages := _PERCENT.findall(text):
+            percent = min(int(percentages[-1]), 100)
+
+    def description() -> str:
+        return f"{stage}, {time.monotonic() - begun:.0f} s: {line}"
+
+    def update() -> None:
+        ended = False
+        while not ended:
+            ended = done.wait(INTERVAL_S)
+            with suppress(httpx.HTTPError), fail_fast():
+                if isinstance(artifact, UUID):
+                    update_progress_artifact(artifact, percent, description())
+
+    with suppress(httpx.HTTPError), fail_fast():
+        key = f"progress-{re.sub(r'[^a-z0-9]+', '-', stage.lower())}"
+        artifact = create_progress_artifact(0, key, description())
+    thread = threading.Thread(target=copy_context().run, args=(update,), daemon=True)
+    thread.start()
+    try:
+        yield on_line
+        percent = 100
+    finally:
+        done.set()
+        thread.join(INTERVAL_S)
+
+
+@task(cache_policy=NO_CACHE)
+def show_results() -> None:
+    """Artifacts of the comparison: the table `results-table` and a link to the page."""
+    comparison = read_csv(REPORTS / "comparison.csv")
+    rows = [
+        {"metric": metric}
+        | {encoder: _text(cell.value.value, (cell.value.low, cell.value.high)) for encoder, cell in cells.items()}
+        for metric, cells in comparison.cells.items()
+        if metric.count("/") <= 1
+    ]
+    create_table_artifact(rows, key="results-table", description="Every encoder's metrics with 95% intervals.")
+    page = (REPORTS / "comparison.html").resolve()
+    create_link_artifact(page.as_uri(), link_text=str(page), key="comparison", description="The report as a page.")
+
+
+@task(cache_policy=NO_CACHE)
+def show_scores(encoders: list[str]) -> None:
+    """The table `results-table` of some encoders, for a run without a comparison."""
+    reports = [read_report(name, DEFAULT.metrics) for name in encoders]
+    rows = [
+        {"metric": metric}
+        | {report.encoder: _text(report.metrics[metric].value, report.metrics[metric].span) for report in reports}
+        for metric in reports[0].metrics
+        if metric.count("/") == 1 and all(metric in report.metrics for report in reports)
+    ]
+    create_table_artifact(rows, key="results-table", description="Metrics with 95% intervals; not compared.")
+
+
+def _text(value: float, interval: tuple[float, float]) -> str:
+    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]"
+
+
+@task(cache_policy=NO_CACHE)
+def show_decision(decision: Decision, note: str = "") -> None:
+    """The decision of this run and the answer of a person to it: `promotion-decision`."""
+    text = decision.markdown() + (f"\n{note}\n" if note else "")
+    create_markdown_artifact(text, key="promotion-decision", description=decision.headline)
+
+
+@task(cache_policy=NO_CACHE)
+def record_state(encoders: list[str]) -> None:
+    """Store dvc.lock with the flow run (artifact `dvc-lock`) and with the MLflow runs that trained `encoders`.
+
+    Each of those runs gets a link (artifact `mlflow-<encoder>`). If the checkout has uncommitted changes, all of them
+    are tagged: `git-dirty` in Prefect, `flow_git_dirty` in MLflow.
+    """
+    commit = git_commit()
+    dirty = commit.endswith("-dirty")
+    if dirty:
+        _tag_dirty(UUID(str(flow_run.id)))
+    if LOCK.is_file():
+        about = f"commit `{commit or 'none'}`, sha256 of dvc.lock `{file_hash(LOCK)}`"
+        text = f"{about}\n\n```yaml\n{LOCK.read_text('utf-8')}\n```\n"
+        create_markdown_artifact(text, key="dvc-lock", description=f"dvc.lock after this run{', dirty' * dirty}.")
+    facts = {"prefect_flow_run": str(flow_run.id), "flow_git_commit": commit, "flow_git_dirty": str(dirty).lower()}
+    for encoder in encoders:
+        if run_id := record_lock(MODELS / encoder, facts):
+            _link(encoder, run_id)
+
+
+def _tag_dirty(run: UUID) -> None:
+    with get_client(sync_client=True) as client:
+        tags = client.read_flow_run(run).tags
+        if DIRTY not in tags:
+            client.update_flow_run(run, tags=[*tags, DIRTY])
+
+
+def _link(encoder: str, run_id: str) -> None:
+    # The tracking URI may carry a user and a password.
+    scheme, mark, rest = tracking_uri().partition("://")
+    uri = f"{scheme}{mark}{rest.rpartition('@')[2]}"
+    pages = uri if uri.startswith("http") else os.environ.get(PAGES, "")
+    key = f"mlflow-{encoder.lower().replace('_', '-')}"
+    about = f"The MLflow run that trained {encoder}."
+    if pages:
+        address = f"{pages.rstrip('/')}/#/experiments/{experiment_of(run_id)}/runs/{run_id}"
+        create_link_artifact(address, link_text=run_id, key=key, description=about)
+    else:
+        create_markdown_artifact(f"run `{run_id}` in `{uri}`", key=key, description=about)
