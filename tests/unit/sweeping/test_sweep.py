@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.core.worker_identity import new_worker
+from components.registry.champion import rollback
 from components.registry.model import CHAMPION
 from components.registry.promotion import promote
-from components.registry.champion import rollback
 from components.sweeping.sweep import OWNER, SWEPT, sweep_aliases, sweep_runs
 from components.tracking import make_client
 
