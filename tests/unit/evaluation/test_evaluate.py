@@ -125,14 +125,14 @@ def test_missing_and_damaged_results_are_named(
 
 def test_a_missing_table_stops_before_anything_is_loaded(folders: Folders, make_settings: Make) -> None:
     (folders.evaluation / "labels.parquet").unlink()
-    with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' needs it"):
+    with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' requires it"):
         evaluate.run(make_settings(), "base", folders)
 
 
 def test_a_missing_encoder_is_named(folders: Folders, make_settings: Make) -> None:
     with pytest.raises(InputError, match=r"models/absent"):
         evaluate.run(make_settings(), "absent", folders)
-    with pytest.raises(InputError, match=r"'models/base' is no encoder's name"):
+    with pytest.raises(InputError, match=r"'models/base' is not an encoder's name"):
         evaluate.run(make_settings(), "models/base", folders)
 
 

@@ -170,7 +170,7 @@ def test_a_missing_table_is_named(name: str, folders: Folders) -> None:
     benchmark = find_benchmark(name)
     path = folders.evaluation / benchmark.needs[0].path
     path.unlink()
-    with pytest.raises(InputError, match=f"{path.name} is missing, benchmark '{name}' needs it"):
+    with pytest.raises(InputError, match=f"{path.name} is missing, benchmark '{name}' requires it"):
         table_files([benchmark], folders.evaluation)
 
 

@@ -211,7 +211,7 @@ def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: Emb
 @pytest.mark.parametrize(("name", "file"), [("triplets", "paraphrase_queries"), ("geometry", "paraphrase_queries")])
 def test_the_second_table_is_asked_for_too(name: str, file: str, folders: Folders) -> None:
     (folders.evaluation / f"{file}.parquet").unlink()
-    with pytest.raises(InputError, match=f"{file}.parquet is missing, .* or take '{name}' out of evaluate.benchmarks"):
+    with pytest.raises(InputError, match=f"{file}.parquet is missing, .* or remove '{name}' from evaluate.benchmarks"):
         table_files([find_benchmark(name)], folders.evaluation)
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.protocols import geometry
-from components.benchmarks.protocols.geometry import classified, drawn, margins, pooled, unlike_pairs
+from components.benchmarks.protocols.geometry import classified, margins, pooled, unlike_pairs
 from components.core.metrics import BLOCK
+from components.test_sets.draws import drawn
 
 X, Y, Z = np.eye(3, dtype=np.float32)
 
@@ -76,7 +77,7 @@ def test_uniformity_of_equal_and_of_opposite_features() -> None:
     # One pair at squared distance 4, two at 2.
     wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
     assert geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
-    with pytest.raises(ValueError, match="single feature"):
+    with pytest.raises(ValueError, match="at least two features"):
         geometry.uniformity(X[None])
 
 

@@ -175,7 +175,7 @@ def test_flowers_by_the_classes_that_exist_and_by_those_of_the_released_code(tmp
     assert found["difference_flowers102/corrected/accuracy"].tolist() == [1] * 5
     assert found["difference_flowers102/released/accuracy"].tolist() == [0] * 5
     (tmp_path / "setid.mat").write_bytes(b"no matlab file")
-    with pytest.raises(InputError, match=r"setid.mat is no MATLAB file"):
+    with pytest.raises(InputError, match=r"setid.mat is not a MATLAB file"):
         find_published("difference_flowers102").score(context)
 
 
@@ -205,7 +205,7 @@ def test_cub_by_hand_with_a_tie_that_the_paper_calls_right(tmp_path: Path) -> No
     found = find_published("difference_cub").score(context)
     assert found.values["difference_cub/paper/accuracy"].sum() == 5 * 2
     assert found.values["difference_cub/released/accuracy"].sum() == 5 * 1
-    assert any("1 of 4 rows name no two test images, first 001.Auk/b.jpg" in note for note in context.notes)
+    assert any("1 of 4 rows do not name two test images, first 001.Auk/b.jpg" in note for note in context.notes)
     assert any("3 differences, each draw of the paper takes 5,000" in note for note in context.notes)
 
 
@@ -222,7 +222,7 @@ def test_cub_is_scored_with_what_the_prompt_task_wrote(tmp_path: Path) -> None:
     context = toy_context(tmp_path, {"redder": FIRST, "greener": SECOND}, allow_partial=True)
     with pytest.raises(InputError, match="a draw has no pair"):
         find_published("difference_cub").score(context)
-    assert any("2 of 2 rows name no two test images" in note and "pairs.parquet" in note for note in context.notes)
+    assert any("2 of 2 rows do not name two test images" in note and "pairs.parquet" in note for note in context.notes)
     (tmp_path / "elsewhere.parquet").rename(tmp_path / "pairs.parquet")
     found = find_published("difference_cub").score(context)
     assert found.values["difference_cub/released/accuracy"].tolist() == [1] * 5 * 2

@@ -54,7 +54,7 @@ def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Pa
     context.under_test = replace(context.under_test, encoder=Sentences())
     found = find_published("comparison_distance").score(context).values
     assert not any("released" in name for name in found)
-    assert context.left_out == ["..._released: the encoder gives unit features alone"]
+    assert context.left_out == ["..._released: the encoder only returns unit features"]
 
 
 def test_comparisons_of_another_format_are_refused(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
     assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
     assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes
     (tmp_path / "annotations/captions_val2017.json").write_text("[]")
-    with pytest.raises(InputError, match="no lists 'images' and 'annotations'"):
+    with pytest.raises(InputError, match="holds no JSON object"):
         find_published("modality_gap").score(context)
 
 
@@ -149,10 +149,10 @@ def test_analogies_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"boy girl king queen\n", "line 1 is no question of four words in a section"),
-        (b": family\nboy girl king\n", "line 2 is no question"),
+        (b"boy girl king queen\n", "line 1 is not a question of four words in a section"),
+        (b": family\nboy girl king\n", "line 2 is not a question"),
         (b": family\n", "has no questions"),
-        (b": family\n\xff\xfe\n", "is no text"),
+        (b": family\n\xff\xfe\n", "is not text"),
     ],
 )
 def test_analogies_of_another_format_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

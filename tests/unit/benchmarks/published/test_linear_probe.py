@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
 from components.benchmarks.published.linear_probe import (
@@ -21,6 +20,7 @@ from components.benchmarks.published.linear_probe import (
     score_released,
 )
 from components.core.errors import InputError
+from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
 

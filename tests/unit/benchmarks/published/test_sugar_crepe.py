@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sugar_crepe import SUBSETS, TYPES
 from components.core.errors import InputError
+from components.test_sets.readers.sugar_crepe import SUBSETS, TEST_SETS, TYPES
 from tests.support.toy_context import colour_image, toy_context, wide_image
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
@@ -170,9 +170,8 @@ def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(tmp_path: P
     assert found.values[f"{name}/original_over_negation"].tolist() == [1, 0, 0], "the third is a tie"
     assert found.scalars[f"{name}/composite_score"] == pytest.approx((2 / 3 + 1 / 3 + 0) / 3)
     assert context.notes == ["sugarcrepe_pp_paraphrased.csv: 39 found, 4,757 published"]
-    told = find_published(name).tested
-    assert told is not None
-    assert told(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
+    (test_set,) = (one for one in TEST_SETS if one.name == name)
+    assert test_set.read(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
 
 
 def test_semclips_released_code_sees_all_of_a_wide_picture(tmp_path: Path) -> None:

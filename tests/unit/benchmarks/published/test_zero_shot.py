@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.published import PublishedBenchmark, find_published
 from components.benchmarks.published.zero_shot import BENCHMARKS, score
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.records import CLASS_DESCRIPTIONS, CLASS_DIFFERENCES
+from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
 

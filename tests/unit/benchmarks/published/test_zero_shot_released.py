@@ -10,10 +10,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import Flowers102
 
-from components.benchmarks.image_sets.facts import image_sets
-from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, released_names
-from components.benchmarks.published import PublishedBenchmark, find_published, zero_shot_released
+from components.benchmarks.published import PublishedBenchmark, find_published
 from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
 from components.benchmarks.scores import Scores
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes
@@ -21,6 +18,8 @@ from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
 from components.core.records import CLASS_DIFFERENCES
 from components.evaluation.published import write_lists
+from components.test_sets.image_sets.image_set import ImageSet, image_sets
+from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import colour_image, toy_context
 
@@ -73,7 +72,7 @@ def test_semclips_prompts_have_torchvisions_underscores(tmp_path: Path) -> None:
 def test_names_that_no_file_has_letter_by_letter_are_asked_for(tmp_path: Path) -> None:
     write_shards(tmp_path, [(RED, 0), (RED, 1)], "train", names=["apple pie", "waffles"])
     facts = image_sets()["food101"].model_copy(update={"classes": 2, "train": (2,)})
-    with pytest.raises(InputError, match=r"does not have the class names of Food-101 letter by letter"):
+    with pytest.raises(InputError, match=r"does not have the exact class names of Food-101"):
         score_semclip(toy_context(tmp_path, {}), facts)
 
 
@@ -103,9 +102,7 @@ def test_a_tenth_of_eurosat_is_drawn_as_the_authors_draw_it(tmp_path: Path) -> N
     torch.manual_seed(0)
     drawn = torch.randperm(20)[18:].tolist()
     files = [f"{name}_{image}.png" for name in facts.class_folders for image in range(2)]
-    assert [picture.name for picture in zero_shot_released.tested_pc_clip(context, facts).pictures] == [
-        files[row] for row in drawn
-    ]
+    assert [picture.name for picture in pc_clip_images(context, facts).pictures] == [files[row] for row in drawn]
     found = score_pc_clip(context, facts)
     # All classes are alike, so the first is always answered.
     expected = [float(row < 2) for row in drawn]
@@ -189,7 +186,7 @@ def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Pat
     assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
     lacks = "no text on how 'green' differs from 'red' ({} such) in any table: give --option class_differences=<table>"
     assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
-    write_lists(context.lists, "toy", NAME, tmp_path / "results")
+    write_lists(context, NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
     told = {("green", "red"): "greener", ("red", "green"): "redder"}
     pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]

@@ -1,0 +1,1 @@
+"""Readers of published test sets. Each file exports `TEST_SETS`, the sets whose content training must not contain."""
