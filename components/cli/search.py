@@ -12,7 +12,7 @@ from components.core.project import require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.core.settings import Settings
-    from components.study.search import Outcome
+    from components.study.search import MixSearchResult
 
 
 def search(
@@ -59,23 +59,23 @@ def _check(settings: Settings, name: str, members: list[str]) -> None:
         check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
 
 
-def _show(found: Outcome) -> None:
+def _show(found: MixSearchResult) -> None:
     table = table_of(("need", "mix", "best alone", "whose"), title="On the validation split, times 100")
-    for need, value in found.worth.items():
+    for need, value in found.scores.items():
         best, whose = found.best[need]
         table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", whose)
     print_table(table)
     typer.echo(f"largest shortfall {100 * found.shortfall:.1f}, the least of {found.trials} mixes")
 
 
-def _tell(name: str, found: Outcome) -> None:
+def _tell(name: str, found: MixSearchResult) -> None:
     mix = found.mix
     shares = ", ".join(map(str, mix.shares))
     typer.echo(f"for params.yaml, and {name} under encoders (or say --write):")
     typer.echo(f"mixes:\n  {name}: {{first: {mix.first}, second: {mix.second}, shares: [{shares}]}}")
 
 
-def _write(name: str, found: Outcome) -> None:
+def _write(name: str, found: MixSearchResult) -> None:
     from components.core import profiles
     from components.core.settings import load_settings
 

@@ -114,11 +114,7 @@ def _count(context: PublishedContext) -> int:
 
 
 def read_expansions(path: Path) -> dict[str, list[str]]:
-    """Text -> its paraphrases, lowest sample first, without repetition.
-
-    Raises:
-        InputError: the file is missing, damaged, or has another layout.
-    """
+    """Text -> its paraphrases, lowest sample first, without repetition."""
     if path.suffix == ".json":
         return _read_json(path)
     table = QUERY_PARAPHRASES.read(path, ["query", "sample", "paraphrase"]).sort_by("sample")

@@ -75,20 +75,12 @@ class TestSetFiles:
     notes: list[str] = field(default_factory=list)
 
     def expect(self, what: str, count: int, published: int) -> None:
-        """Compare a count with the published one.
-
-        Raises:
-            InputError: they differ, and `allow_partial` is off.
-        """
+        """Compare a count with the published one."""
         if count != published:
             self.deviates(f"{what}: {count:,} found, {published:,} published")
 
     def deviates(self, what: str) -> None:
-        """Note a deviation, such as "images/: 3 of 5,000 cannot be decoded, first 000012.jpg".
-
-        Raises:
-            InputError: `allow_partial` is off.
-        """
+        """Note a deviation, such as "images/: 3 of 5,000 cannot be decoded, first 000012.jpg"."""
         if not self.allow_partial:
             raise InputError(
                 f"{self.folder}: {what}: complete the data, or add --allow-partial to score the available part"
@@ -96,11 +88,7 @@ class TestSetFiles:
         self.notes.append(what)
 
     def read_json(self, path: str) -> Any:
-        """A JSON file.
-
-        Raises:
-            InputError: it is missing, or not JSON.
-        """
+        """A JSON file."""
         try:
             return json.loads((self.folder / path).read_text("utf-8"))
         except FileNotFoundError:
@@ -109,11 +97,7 @@ class TestSetFiles:
             raise InputError(f"{self.folder / path} is damaged ({error}): fetch it again") from None
 
     def read_lists(self, path: str, *keys: str) -> list[list[Any]]:
-        """The lists under `keys` of a JSON object.
-
-        Raises:
-            InputError: the file is missing, not a JSON object, or lacks a list.
-        """
+        """The lists under `keys` of a JSON object."""
         content = self.read_json(path)
         if not isinstance(content, dict):
             raise InputError(f"{self.folder / path} holds no JSON object: fetch it again")
@@ -123,11 +107,7 @@ class TestSetFiles:
         return [content[key] for key in keys]
 
     def read_rows(self, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
-        """The rows of a JSON list, or of a JSON object whose values are rows, in the file's order.
-
-        Raises:
-            InputError: the file is not a JSON list or object of rows; or as `complete_rows`.
-        """
+        """The rows of a JSON list, or of a JSON object whose values are rows, in the file's order."""
         content = self.read_json(path)
         rows = list(content.values()) if isinstance(content, dict) else content
         if not isinstance(rows, list):
@@ -135,11 +115,7 @@ class TestSetFiles:
         return self.complete_rows(path, rows, columns)
 
     def read_csv(self, path: str, columns: Mapping[str, type]) -> list[dict[str, Any]]:
-        """The rows of a comma-separated file whose first line names the columns.
-
-        Raises:
-            InputError: the file is missing or damaged; or as `complete_rows`.
-        """
+        """The rows of a comma-separated file whose first line names the columns."""
         try:
             with (self.folder / path).open(encoding="utf-8", newline="") as stream:
                 rows = list(csv.DictReader(stream))
@@ -148,11 +124,7 @@ class TestSetFiles:
         return self.complete_rows(path, rows, columns)
 
     def complete_rows(self, path: str, rows: Iterable[Any], columns: Mapping[str, type]) -> list[dict[str, Any]]:
-        """Those of `rows` that have every column in its type. Others are counted in `notes` and skipped.
-
-        Raises:
-            InputError: a row is incomplete, and `allow_partial` is off; or no row is complete.
-        """
+        """Those of `rows` that have every column in its type. Others are counted in `notes` and skipped."""
         good, bad = [], []
         for number, row in enumerate(rows):
             if isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in columns.items()):

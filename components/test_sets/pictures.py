@@ -38,11 +38,7 @@ class LazyPicture:
 
 
 def picture_file(path: Path, box: Box | None = None) -> LazyPicture:
-    """An image file, or the part of it within `box`.
-
-    Raises:
-        InputError: the file is missing.
-    """
+    """An image file, or the part of it within `box`."""
     try:
         status = path.stat()
     except OSError:

@@ -38,9 +38,6 @@ def load_test_sets(data: Path) -> Iterator[LoadedTestSet]:
     """The test sets in the folder of `cliptune evaluate --data`, one after another, sorted by name.
 
     Incomplete sets are read as far as possible, because they can be scored with `--allow-partial`.
-
-    Raises:
-        InputError: the folder does not exist.
     """
     if not data.is_dir():
         raise InputError(f"{data} does not exist: put the published test sets there, or set prepare.benchmarks to null")

@@ -36,19 +36,11 @@ class PublishedContext(TestSetFiles, Context):
     def images(
         self, pictures: Sequence[LazyPicture], preparation: Preparation = CLIP, *, raw: bool = False
     ) -> Features:
-        """Features `[pictures, dim]`, of unit length unless `raw`, from the cache if this image tower has seen them.
-
-        Raises:
-            InputError: the encoder has no image tower, or a picture cannot be decoded.
-        """
+        """Features `[pictures, dim]`, of unit length unless `raw`, from the cache if this image tower has seen them."""
         return self.image_features.of(self.under_test, pictures, preparation=preparation, raw=raw)
 
     def raw_texts(self, texts: Sequence[str]) -> Features:
-        """Features `[texts, dim]` as the text tower returns them.
-
-        Raises:
-            InputError: the encoder only returns unit features.
-        """
+        """Features `[texts, dim]` as the text tower returns them."""
         return raw_encoder(self.under_test).raw_texts(texts)
 
     def image_files(self, folder: str, names: Iterable[str], preparation: Preparation = CLIP) -> Features:

@@ -1,6 +1,7 @@
 """Benchmarks on published files. Each file exports `BENCHMARKS`, those that read the same format.
 
 Experiments (`components.experiments`) add theirs in the same way; they are found by name and never imported elsewhere.
+All of them raise `InputError` if files are missing or not as published, or the encoder cannot be used.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ def published_families() -> dict[str, list[str]]:
 
 
 def find_published(name: str) -> PublishedBenchmark:
-    """The benchmark of that name.
-
-    Raises:
-        InputError: there is none; the message lists the existing ones.
-    """
+    """The benchmark of that name."""
     benchmarks = published_benchmarks()
     return benchmarks[choose(list(benchmarks), name, "benchmark")]

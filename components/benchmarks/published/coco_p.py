@@ -49,11 +49,7 @@ def score(name: str, folders: Sequence[str], context: PublishedContext) -> Score
 
 
 def gallery(context: PublishedContext, folders: Sequence[str]) -> tuple[list[str], Features]:
-    """File names and unit features `[images, dim]` of all images of `folders`, in their order, sorted by name in each.
-
-    Raises:
-        InputError: a folder does not have the published number of images, or an image cannot be decoded.
-    """
+    """File names and unit features `[images, dim]` of all images of `folders`, sorted by name in each."""
     names: list[str] = []
     features = []
     for folder in folders:
@@ -68,11 +64,7 @@ def gallery(context: PublishedContext, folders: Sequence[str]) -> tuple[list[str
 
 
 def gold_rows(pairs: QueryPairs, names: Sequence[str]) -> Indices:
-    """Gallery row of each pair's image `[pairs]`.
-
-    Raises:
-        InputError: an image is not in the gallery.
-    """
+    """Gallery row of each pair's image `[pairs]`."""
     rows = {name: row for row, name in enumerate(names)}
     for row, image in enumerate(pairs.images):
         if image not in rows:

@@ -138,9 +138,6 @@ def picture_tokens(context: PublishedContext, pictures: Sequence[LazyPicture]) -
     """Tokens `[pictures, tokens, dim]`: the unit feature, then that of each place, row by row.
 
     Tokens are cached like image features. A tower without features of places has one token.
-
-    Raises:
-        InputError: the encoder has no image tower, or a picture cannot be decoded.
     """
     under_test = context.under_test
     encoder = under_test.encoder
@@ -223,11 +220,7 @@ class CaptionedPairs:
 
 
 def captioned_pairs(context: PublishedContext, pairs: Sequence[PicturePair]) -> CaptionedPairs:
-    """The encoder's features of `pairs`.
-
-    Raises:
-        InputError: the encoder has no image tower, a picture cannot be decoded, or a feature is not finite.
-    """
+    """The encoder's features of `pairs`."""
     tokens = picture_tokens(context, [picture for pair in pairs for picture in (pair.before, pair.after)])
     sentences = tuple(sentence for pair in pairs for sentence in pair.sentences)
     numbers = np.repeat(np.arange(len(pairs)), [len(pair.sentences) for pair in pairs])

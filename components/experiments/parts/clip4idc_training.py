@@ -263,9 +263,6 @@ def run(context: PublishedContext, sets: PairSets) -> CaptioningResult:
     """Train on the training pairs, then embed and caption the test pairs; deterministic for a seed.
 
     The embeddings are those of the first stage, because the second changes the encoder of pairs.
-
-    Raises:
-        InputError: a split has no pair with a sentence, or the encoder has no image tower.
     """
     device = pick_device("auto")
     train, val = (

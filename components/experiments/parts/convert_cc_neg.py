@@ -22,9 +22,6 @@ def convert(source: Path, output: Path) -> int:
     The file is `{"image_paths": [...], "annotations": [{"json": {"caption"}, "sop_data": {"negative-prompt"}}]}`
     (github.com/jaisidhsingh/CoN-CLIP, src/data/evaluation_datasets.py). torch's loader for plain data reads it,
     which cannot run code. Only the file names of the authors' image paths are kept.
-
-    Raises:
-        InputError: the file is missing or damaged, holds more than plain data, or has another layout.
     """
     content = _plain(source)
     try:

@@ -41,9 +41,6 @@ def tower_states(model: Any, tokens: npt.NDArray[np.integer[Any]], name: str) ->
         model: an `open_clip.CLIP`, or a model whose causal text tower is `model.text`.
         tokens: ids of the full context `[texts, length]`.
         name: of the encoder, for errors.
-
-    Raises:
-        InputError: the text tower is not open_clip's causal one.
     """
     tower = getattr(model, "text", model)
     if not hasattr(tower, "token_embedding") or not hasattr(tower, "attn_mask"):
@@ -94,11 +91,7 @@ class StableDiffusion:
         return f"{self.source} {self.tower} tower steps {self.steps} guidance {_GUIDANCE}"
 
     def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
-        """An image of the sum of the texts' token states and of their pooled features.
-
-        Raises:
-            InputError: diffusers or the pipeline is missing, or the encoder's text tower does not fit into it.
-        """
+        """An image of the sum of the texts' token states and of their pooled features."""
         pipeline = self._loaded()
         with torch.inference_mode():
             parts = [_states(pipeline, under_test, text, self.tower) for text in texts]
@@ -136,11 +129,7 @@ class StableDiffusion:
 
 
 def pipeline_of(options: Mapping[str, Any]) -> StableDiffusion:
-    """The pipeline of the options `diffusion` and `diffusion_tower`.
-
-    Raises:
-        InputError: the option `diffusion` is missing, because images are expensive; or the tower is unknown.
-    """
+    """The pipeline of the options `diffusion` and `diffusion_tower`."""
     chosen = options.get("diffusion")
     if not chosen:
         raise InputError(
@@ -188,11 +177,7 @@ def _own_states(pipeline: Any, text: str, tokenizer: Any, tower: Any) -> tuple[T
 def _encoder_states(
     under_test: EncoderUnderTest, text: str, tokenizer: Any, config: Any, tower: str
 ) -> tuple[Tensor, Tensor]:
-    """Outputs of the encoder's text tower in place of one with `config`; texts are padded as by `tokenizer`.
-
-    Raises:
-        InputError: it does not fit.
-    """
+    """Outputs of the encoder's text tower in place of one with `config`; texts are padded as by `tokenizer`."""
     encoder, wanted = under_test.encoder, (tokenizer.model_max_length, int(config.hidden_size))
     if not isinstance(encoder, Encoder):
         raise InputError(f"encoder '{under_test.name}' has no text tower of open_clip: choose a {TOWERS[tower]}")

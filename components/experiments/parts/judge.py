@@ -53,11 +53,7 @@ class Judge:
     store: str
 
     def answers(self, task: str, questions: Sequence[JudgeQuestion]) -> list[str | None]:
-        """The answer to each question; None if the engine returned none.
-
-        Raises:
-            InputError: the engine fails, or the store cannot be reached.
-        """
+        """The answer to each question; None if the engine returned none."""
         requests = [self._request(task, question) for question in questions]
         store = GenerationStore(self.store)
         try:
@@ -73,11 +69,7 @@ class Judge:
 
 
 def judge_of(context: PublishedContext) -> Judge:
-    """The judge of the option `judge`.
-
-    Raises:
-        InputError: the option is missing, or is not a key in params.yaml.
-    """
+    """The judge of the option `judge`."""
     chosen = context.options.get("judge")
     if isinstance(chosen, Judge):
         return chosen
@@ -102,9 +94,6 @@ def judged(
         task: name of the questions in the store.
         questions: at least one.
         score: parses an answer; None if it has no score.
-
-    Raises:
-        InputError: no answer is usable, or some are not and `allow_partial` is off.
     """
     judge = judge_of(context)
     answers = judge.answers(task, questions)
@@ -188,11 +177,7 @@ def clip_scores(cosines: Features) -> Reals:
 
 
 def scorer_of(context: PublishedContext) -> EncoderUnderTest:
-    """The encoder that the option `scorer` names.
-
-    Raises:
-        InputError: the model or tag does not exist, its weights cannot be loaded, or the name has no colon.
-    """
+    """The encoder that the option `scorer` names."""
     chosen = context.options.get("scorer", SCORER)
     if isinstance(chosen, EncoderUnderTest):
         return chosen

@@ -204,11 +204,7 @@ class WordNet:
     data: dict[str, bytes]
 
     def synonyms(self, word: str) -> list[str]:
-        """Other words of all synsets of `word`, most frequent senses first, without repetition; compounds have spaces.
-
-        Raises:
-            InputError: an index names a place where its data file has no synset.
-        """
+        """Other words of all synsets of `word`, most frequent senses first; compounds have spaces."""
         words: dict[str, None] = {}
         for pos in POS:
             lemmas = self._lemmas(word.lower(), pos)
@@ -240,11 +236,7 @@ class WordNet:
 
 
 def read_wordnet(folder: Path) -> WordNet:
-    """Read `index.*`, `data.*` and, if they exist, `*.exc` for nouns, verbs, adjectives and adverbs.
-
-    Raises:
-        InputError: a file is missing or has another layout.
-    """
+    """Read `index.*`, `data.*` and, if they exist, `*.exc` for nouns, verbs, adjectives and adverbs."""
     senses, exceptions, data = {}, {}, {}
     for pos in POS:
         try:

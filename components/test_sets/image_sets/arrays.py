@@ -110,11 +110,7 @@ def _flowers102(_files: TestSetFiles, path: Path, facts: ImageSetFacts, split: s
 
 
 def flowers102_split(folder: Path, name: str) -> tuple[Indices, Indices]:
-    """Numbers of the images of a split of Oxford Flowers-102, and their classes counted from 0, `[images]` both.
-
-    Raises:
-        InputError: a file is missing or damaged, or the split is empty or has an image without a label.
-    """
+    """Numbers of the images of a split of Oxford Flowers-102, and their classes counted from 0, `[images]` both."""
     (numbers,) = mat_arrays(folder / "setid.mat", name)
     (labels,) = mat_arrays(folder / "imagelabels.mat", "labels")
     numbers, labels = np.atleast_1d(numbers).astype(np.int64), np.atleast_1d(labels).astype(np.int64)

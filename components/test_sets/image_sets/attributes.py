@@ -98,11 +98,7 @@ class Awa2:
 
 
 def read_awa2(files: TestSetFiles) -> Awa2:
-    """Classes, attributes, and images in a folder per class.
-
-    Raises:
-        InputError: a file is damaged, files do not fit together, or counts are not as published.
-    """
+    """Classes, attributes, and images in a folder per class."""
     folder = files.folder
     classes, predicates = _numbered(folder / "classes.txt"), _numbered(folder / "predicates.txt")
     test_classes = tuple(sorted((folder / "testclasses.txt").read_text("utf-8").split()))
@@ -159,9 +155,6 @@ def read_cifar100(files: TestSetFiles) -> tuple[npt.NDArray[np.str_], Indices, C
 
     The binary version is the only one that is published without pickles: each record is a coarse label, a fine
     label and 3,072 bytes, channel by channel.
-
-    Raises:
-        InputError: the file is cut short, a label has no name, or there are not 10,000 records.
     """
     path = files.folder / "test.bin"
     content = np.fromfile(path, dtype=np.uint8)
@@ -186,11 +179,7 @@ def _names(path: Path, labels: Indices) -> tuple[str, ...]:
 
 
 def read_cub_test_images(files: TestSetFiles) -> tuple[str, ...]:
-    """File names of CUB-200-2011's test images (Wah et al. 2011) below `images/`, in the order of `images.txt`.
-
-    Raises:
-        InputError: a line is not a pair, the two lists differ, or there are not 5,794 test images.
-    """
+    """File names of CUB-200-2011's test images (Wah et al. 2011) below `images/`, in the order of `images.txt`."""
     folder = files.folder
     names, train = (dict(_rows(folder / file, "number value")) for file in ("images.txt", "train_test_split.txt"))
     if names.keys() != train.keys():
@@ -201,11 +190,7 @@ def read_cub_test_images(files: TestSetFiles) -> tuple[str, ...]:
 
 
 def read_flowers102(files: TestSetFiles) -> tuple[list[Path], Indices]:
-    """Files and classes, counted from 0, of the test images of Oxford Flowers 102 (Nilsback and Zisserman 2008).
-
-    Raises:
-        InputError: a file is damaged, an image has no label, or there are not 6,149 test images.
-    """
+    """Files and classes, counted from 0, of the test images of Oxford Flowers 102 (Nilsback and Zisserman 2008)."""
     numbers, labels = flowers102_split(files.folder, "tstid")
     files.expect("setid.mat: tstid", len(numbers), FLOWERS_IMAGES)
     return [files.folder / "jpg" / f"image_{number:05d}.jpg" for number in numbers], labels

@@ -37,9 +37,6 @@ def class_descriptions(path: Path, classes: Sequence[str]) -> list[list[str]] | 
 
     A `.txt` file has a line for each class, as PC-CLIP's `extended_classes` do; other files are tables of
     class descriptions, of which every sample counts.
-
-    Raises:
-        InputError: the file is missing or damaged, or describes only some of the classes.
     """
     if path.suffix == ".txt":
         descriptions = lines(path)
@@ -68,9 +65,6 @@ def class_differences(path: Path, *names: Sequence[str]) -> ClassDifferences | N
     Args:
         path: a table of class differences.
         names: of all classes in their order; several lists if classes have several names.
-
-    Raises:
-        InputError: the file is missing or damaged.
     """
     table = CLASS_DIFFERENCES.read(path)
     numbers = {_key(name): number for classes in names for number, name in enumerate(classes)}

@@ -158,11 +158,7 @@ def unpacked(inside: str, archive: str) -> Find:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a file without surrounding space, empty lines and comments (#).
-
-    Raises:
-        InputError: the file is missing or not UTF-8 text.
-    """
+    """The lines of a file without surrounding space, empty lines and comments (#)."""
     try:
         found = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except FileNotFoundError:
@@ -173,11 +169,7 @@ def lines(path: Path) -> list[str]:
 
 
 def table(path: Path, columns: int) -> list[list[str]]:
-    """The rows of a file of `columns` columns, the last of which may hold spaces.
-
-    Raises:
-        InputError: the file is missing, or a row has fewer columns.
-    """
+    """The rows of a file of `columns` columns, the last of which may hold spaces."""
     rows = [line.split(None, columns - 1) for line in lines(path)]
     for number, row in enumerate(rows):
         if len(row) != columns:
@@ -186,22 +178,14 @@ def table(path: Path, columns: int) -> list[list[str]]:
 
 
 def whole_number(path: Path, text: str) -> int:
-    """`text` of `path` as a number.
-
-    Raises:
-        InputError: it is not one.
-    """
+    """`text` of `path` as a number."""
     if not text.isdecimal() or len(text) > 9:
         raise InputError(f"{path}: '{text[:40]}' is not a number: fetch the file again")
     return int(text)
 
 
 def mat_arrays(path: Path, *names: str) -> list[Any]:
-    """The arrays called `names` of a MATLAB file; records become objects whose attributes are their fields.
-
-    Raises:
-        InputError: the file is missing, damaged, or lacks an array.
-    """
+    """The arrays called `names` of a MATLAB file; records become objects whose attributes are their fields."""
     from scipy.io import loadmat
 
     if not path.is_file():

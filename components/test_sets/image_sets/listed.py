@@ -45,9 +45,6 @@ def listed(source: Path, folder: Path, rows: Iterable[tuple[str, str]], classes:
         folder: where the images are.
         rows: path and class.
         classes: as the rows call them, in their order.
-
-    Raises:
-        InputError: a path is outside the folder, an image is missing, or a class is unknown.
     """
     numbers = {name: number for number, name in enumerate(classes)}
     pictures, labels = [], []

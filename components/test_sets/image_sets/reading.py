@@ -33,9 +33,6 @@ def read_image_set(files: TestSetFiles, facts: ImageSetFacts, split: str = "test
 
     `classnames.txt` and `zeroshot_classification_templates.txt` next to the images, one per line, have priority over
     the facts of the set.
-
-    Raises:
-        InputError: the set is in no known layout, files are missing or damaged, or counts are not as published.
     """
     layout, path = find_layout(files.folder, facts, split)
     found = layout.read(files, path, facts, split)
@@ -51,11 +48,7 @@ def read_image_set(files: TestSetFiles, facts: ImageSetFacts, split: str = "test
 
 
 def find_layout(folder: Path, facts: ImageSetFacts, split: str) -> tuple[Layout, Path]:
-    """The first layout that contains the split, and the path of the split.
-
-    Raises:
-        InputError: none does.
-    """
+    """The first layout that contains the split, and the path of the split."""
     published = [LAYOUTS[facts.layout]] if facts.layout else []
     layouts = [WEBDATASET, *published, IMAGE_FOLDER]
     for layout in layouts:
@@ -67,11 +60,7 @@ def find_layout(folder: Path, facts: ImageSetFacts, split: str) -> tuple[Layout,
 
 
 def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence[str]:
-    """Names in the order of the classes.
-
-    Raises:
-        InputError: there are none, or their number is not the published one.
-    """
+    """Names in the order of the classes."""
     names = lines(folder / CLASS_NAMES) if (folder / CLASS_NAMES).exists() else _known_names(facts, found)
     if names is None:
         raise InputError(f"{folder / CLASS_NAMES} is missing: put there the {facts.classes} class names, one per line")
@@ -83,11 +72,7 @@ def class_names(folder: Path, facts: ImageSetFacts, found: ImageSet) -> Sequence
 
 
 def templates(folder: Path, facts: ImageSetFacts) -> Sequence[str]:
-    """Prompt templates with `{c}` for the class.
-
-    Raises:
-        InputError: a template of the file lacks it.
-    """
+    """Prompt templates with `{c}` for the class."""
     path = folder / TEMPLATES
     if not path.exists():
         return default_templates(facts)
@@ -129,9 +114,6 @@ def released_names(
         facts: of the set.
         found: the set with class names.
         renamed: set -> name -> the code's name.
-
-    Raises:
-        InputError: the set's files do not have these names.
     """
     known: Sequence[str] | None = next(
         (names for names in (facts.class_folders, facts.class_names, found.torchvision_names) if names), None
@@ -151,11 +133,7 @@ _TRAINED_ON = 0.9
 
 
 def pc_clip_images(files: TestSetFiles, facts: ImageSetFacts, split: str = "test") -> ImageSet:
-    """The published split, or of a set with `whole` the code's own nine tenths for `train` and tenth for `test`.
-
-    Raises:
-        InputError: the images are missing or not as published.
-    """
+    """The published split, or of a set with `whole` the code's own nine tenths for `train` and tenth for `test`."""
     if facts.whole is None:
         return read_image_set(files, facts, split)
     whole = read_image_set(files, facts, "whole")

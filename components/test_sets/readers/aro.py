@@ -30,11 +30,7 @@ FILES = {
 
 
 def read_cases(files: TestSetFiles, name: str) -> list[dict[str, Any]]:
-    """The cases of one of the two benchmarks, with `relation_name` or `attributes`.
-
-    Raises:
-        InputError: the file is missing, damaged or not as published.
-    """
+    """The cases of one of the two benchmarks, with `relation_name` or `attributes`."""
     rows = files.read_rows(_JSON[name], {**_COLUMNS, **_LABELS[name]})
     files.expect(_JSON[name], len(rows), CASES[name])
     return rows

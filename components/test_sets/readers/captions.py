@@ -57,11 +57,7 @@ class CaptionedSplit:
     files: Sequence[RequiredFile]
 
     def read(self, files: TestSetFiles, *, counted: bool = True) -> CaptionedImages:
-        """The images and captions; unless `counted`, whatever their number.
-
-        Raises:
-            InputError: no file exists, it is damaged, or its counts are not the published ones.
-        """
+        """The images and captions; unless `counted`, whatever their number."""
         path = next((path for path in self.readers if (files.folder / path).exists()), None)
         if path is None:
             raise InputError(f"{files.folder} has none of {', '.join(self.readers)}: put one of them there")
@@ -76,9 +72,6 @@ def read_coco_captions(files: TestSetFiles, path: str) -> CaptionedImages:
     """A file in COCO's caption format: `images` with id and file_name, `annotations` with image_id and caption.
 
     `coco_test_karpathy.json` of github.com/mehdidc/retrieval_annotations, which CLIP_benchmark reads, is one.
-
-    Raises:
-        InputError: the file has another layout, or a caption belongs to no image.
     """
     listed, annotations = files.read_lists(path, "images", "annotations")
     images = files.complete_rows(f"{path}: images", listed, {"id": int, "file_name": str})
@@ -95,11 +88,7 @@ def read_coco_captions(files: TestSetFiles, path: str) -> CaptionedImages:
 
 
 def read_karpathy_split(files: TestSetFiles, path: str) -> CaptionedImages:
-    """The test rows of a `dataset_*.json` by Karpathy: `images` with filename, split and sentences, each with raw.
-
-    Raises:
-        InputError: the file has another layout.
-    """
+    """The test rows of a `dataset_*.json` by Karpathy: `images` with filename, split and sentences, each with raw."""
     (listed,) = files.read_lists(path, "images")
     by_image = {}
     for row in files.complete_rows(f"{path}: images", listed, {"filename": str, "split": str, "sentences": list}):
@@ -111,11 +100,7 @@ def read_karpathy_split(files: TestSetFiles, path: str) -> CaptionedImages:
 
 
 def read_caption_lists(files: TestSetFiles, path: str) -> CaptionedImages:
-    """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`.
-
-    Raises:
-        InputError: the file has another layout; nlpaug from 1.1.11 on writes lists in place of captions, too.
-    """
+    """A list of `{"image": "val2014/<name>.jpg", "caption": [...]}`: BLIP's and COCO-TP's `coco_karpathy_test.json`."""
     by_image = {}
     for row in files.read_rows(path, {"image": str, "caption": list}):
         captions = [{"caption": caption} for caption in row["caption"]]
@@ -128,9 +113,6 @@ def read_flickr_lines(files: TestSetFiles, path: str) -> CaptionedImages:
     """`flickr30k_test_karpathy.txt` as CLIP_benchmark reads it: a title line, then `<name>.jpg,<caption>` in each line.
 
     Captions are not quoted and may contain commas, so only the first `.jpg,` separates.
-
-    Raises:
-        InputError: the file is not text, or a line has no separator.
     """
     try:
         lines = (files.folder / path).read_text("utf-8").splitlines()[1:]

@@ -42,11 +42,7 @@ SEMCLIP_FILES = (
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of `cc_neg.parquet` in the published order.
-
-    Raises:
-        InputError: the file is missing or damaged, or lacks a column.
-    """
+    """The rows of `cc_neg.parquet` in the published order."""
     try:
         absent = [column for column in _TABLE_COLUMNS if column not in pq.read_schema(path).names]
         if absent:
@@ -64,11 +60,7 @@ def con_clip_test_rows(files: TestSetFiles, rows: list[dict[str, Any]]) -> list[
 
 
 def semclip_rows(files: TestSetFiles) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of SemCLIP's file in its order, and the test rows.
-
-    Raises:
-        InputError: the file is missing or damaged, or rows lack a column.
-    """
+    """All rows of SemCLIP's file in its order, and the test rows."""
     rows = files.read_csv(CSV, _CSV_COLUMNS)
     return rows, [rows[number] for number in released_test_rows(len(rows))]
 

@@ -46,9 +46,6 @@ def read_query_pairs(files: TestSetFiles) -> QueryPairs:
 
     A JSON list of objects: `image`, a file name in `val2017/`, or `image_id`, COCO's number; `query` or `caption`;
     `paraphrase`.
-
-    Raises:
-        InputError: rows have another layout, or another number than published, and `allow_partial` is off.
     """
     rows = [_renamed(row) for row in files.read_rows(FILE, {})]
     good = files.complete_rows(FILE, rows, {"image": str, "query": str, "paraphrase": str})

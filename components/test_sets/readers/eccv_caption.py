@@ -63,11 +63,7 @@ def published_matches() -> PublishedMatches:
 
 
 def read_captions(files: TestSetFiles) -> dict[int, str]:
-    """Texts of the gallery's captions by their ids, from COCO's own file of validation captions.
-
-    Raises:
-        InputError: the file has another layout, or lacks captions.
-    """
+    """Texts of the gallery's captions by their ids, from COCO's own file of validation captions."""
     wanted = published_matches().captions
     (annotations,) = files.read_lists(FILE, "annotations")
     rows = files.complete_rows(f"{FILE}: annotations", annotations, {"id": int, "caption": str})

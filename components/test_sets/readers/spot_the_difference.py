@@ -26,11 +26,7 @@ FILES = (
 
 
 def read_frame_pairs(files: TestSetFiles, split: Literal["train", "val", "test"]) -> dict[str, list[str]]:
-    """Image id -> the sentences about its pair, in the file's order; rows of one id are one pair, as in CLIP4IDC.
-
-    Raises:
-        InputError: the file is damaged, has no sentences, names a picture outside its folder, or is not as published.
-    """
+    """Image id -> the sentences about its pair, in the file's order; rows of one id are one pair, as in CLIP4IDC."""
     path = f"annotations/{split}.json"
     rows = files.read_rows(path, {"img_id": str, "sentences": list})
     if split == "test":

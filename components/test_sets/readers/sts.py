@@ -52,9 +52,6 @@ def senteval_pairs(files: TestSetFiles, path: str, gold_path: str) -> SentencePa
     """One subset of a year in SentEval's layout: a file of sentences and one of scores.
 
     Pairs without a score are skipped, because they were never annotated.
-
-    Raises:
-        InputError: the files differ in length or are damaged, or a row is bad and `allow_partial` is off.
     """
     sentences, gold = _lines(files, path), _lines(files, gold_path)
     if len(sentences) != len(gold):
@@ -66,31 +63,18 @@ def senteval_pairs(files: TestSetFiles, path: str, gold_path: str) -> SentencePa
 
 
 def tsv_pairs(files: TestSetFiles, path: str) -> SentencePairs:
-    """Pairs in one file without header: score, first and second sentence, separated by tabs; no quoting.
-
-    Raises:
-        InputError: the file is damaged, or a row is bad and `allow_partial` is off.
-    """
+    """Pairs in one file without header: score, first and second sentence, separated by tabs; no quoting."""
     rows = [line.split("\t") for line in _lines(files, path)]
     return _pairs(files, path, [row for row in rows if row[0].strip()])
 
 
 def sts_benchmark_pairs(files: TestSetFiles) -> SentencePairs:
-    """Pairs of STS-B, whose `.csv` is separated by tabs and not quoted: score and sentences in columns 4 to 6 (from 0).
-
-    Raises:
-        InputError: the file is damaged, or a row is bad and `allow_partial` is off.
-    """
+    """Pairs of STS-B, whose `.csv` is tab-separated and not quoted: score and sentences in columns 4 to 6 (from 0)."""
     return _pairs(files, STS_B, [line.split("\t")[4:7] for line in _lines(files, STS_B)])
 
 
 def sick_pairs(files: TestSetFiles) -> SentencePairs:
-    """Pairs of SICK: a header, then id, two sentences and the relatedness, separated by tabs.
-
-    Raises:
-        InputError: the header is that of another file (`SICK.txt` has the label in place of the score), the file is
-            damaged, or a row is bad and `allow_partial` is off.
-    """
+    """Pairs of SICK: a header, then id, two sentences and the relatedness, separated by tabs."""
     header, *lines = _lines(files, SICK)
     if header.split("\t")[:4] != _SICK_HEADER:
         raise InputError(f"{files.folder / SICK} does not begin with {' '.join(_SICK_HEADER)}: fetch that file")

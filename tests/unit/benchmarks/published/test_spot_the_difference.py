@@ -49,17 +49,10 @@ def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path
 
 def test_wrong_and_missing_files(tmp_path: Path) -> None:
     benchmark = find_published("spot_the_difference")
-    with pytest.raises(InputError, match=r"annotations/test.json \(1,404 rows.*resized_images"):
-        benchmark.check_files(tmp_path)
     _write(tmp_path)
-    with pytest.raises(InputError, match="4 found, 1,404 published"):
-        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "resized_images/7_2.png").unlink()
     with pytest.raises(InputError, match=r"7_2.png is missing"):
         benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
-    (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": 256, "sentences": ["x"]}]))
-    with pytest.raises(InputError, match=r"1 rows lack img_id or sentences"):
-        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "annotations/test.json").write_text(json.dumps([{"img_id": "256", "sentences": [1, " "]}]))
     with pytest.raises(InputError, match="has no sentences"):
         benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))

@@ -10,17 +10,16 @@ import torch
 from PIL import Image
 from torchvision.datasets import Flowers102
 
-from components.benchmarks.published import PublishedBenchmark, find_published
-from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
+from components.benchmarks.published import find_published
+from components.benchmarks.published.zero_shot_released import score_pc_clip, score_semclip
 from components.benchmarks.scores import Scores
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes
 from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
-from components.core.records import CLASS_DIFFERENCES
 from components.evaluation.published import write_lists
 from components.test_sets.image_sets.image_set import ImageSet, image_sets
 from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
-from tests.support.image_shards import COLOURS, write_shards
+from tests.support.image_shards import COLOURS, write_differences, write_shards
 from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
@@ -132,17 +131,6 @@ def test_descriptions_follow_the_prompt(tmp_path: Path) -> None:
     assert found[f"{NAME}/extended/top1"].tolist() == [0, 1, 0, 1]
 
 
-def write_differences(path: Path, rows: list[tuple[str, str, str]]) -> None:
-    CLASS_DIFFERENCES.write(
-        path,
-        {
-            "id": [row[0] for row in rows], "other_id": [row[1] for row in rows], "sample": [0] * len(rows),
-            "class_name": [row[0] for row in rows], "other_class_name": [row[1] for row in rows],
-            "difference": [row[2] for row in rows],
-        },
-    )  # fmt: skip
-
-
 CONFUSED = [(RED, 0), (ORANGE, 1), (BLUE, 2)]
 """The orange one, of class green, is taken for a red one, see below: the one cell is (green, red)."""
 TILTED = {
@@ -202,10 +190,3 @@ def test_a_text_of_the_other_direction_does_not_stand_in(tmp_path: Path) -> None
     write_shards(tmp_path, CONFUSED)
     write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
     assert not any("comparative" in name for name in run(tmp_path, TILTED).values)
-
-
-@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
-def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: PublishedBenchmark) -> None:
-    assert find_published(benchmark.name) is benchmark
-    with pytest.raises(InputError, match=rf"'{benchmark.name}' lacks files: .*images.* of \d+ classes.*licence"):
-        benchmark.check_files(tmp_path)
