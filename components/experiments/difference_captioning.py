@@ -21,8 +21,13 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.published.spot_the_difference import RECALL
 from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import gold_ranks, hit_at_k
-from components.experiments.parts.caption_scores import caption_scores, has_java, require_scorers
-from components.experiments.parts.picture_pairs import PairSets, PicturePair
+from components.experiments.parts.captioned_pairs import (
+    PairSets,
+    PicturePair,
+    caption_scores,
+    has_java,
+    require_scorers,
+)
 from components.test_sets.files import RequiredFile
 from components.test_sets.pictures import picture_file
 from components.test_sets.readers import spot_the_difference

@@ -7,8 +7,8 @@ from itertools import permutations
 import numpy as np
 
 from components.core.metrics import Features
+from components.experiments.parts.captioned_pairs import Vocabulary, split_words
 from components.experiments.parts.clip4idc_model import CaptionedPairs
-from components.experiments.parts.picture_pairs import Vocabulary, split_words
 
 COLOURS = ("red", "green", "blue", "white")
 DIM = 16

@@ -88,6 +88,8 @@ def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
 def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
     """Cosine distance d(f_A - f_B, f_{A-B}) of every pair (PC-CLIP, table 7, "comparison"; small is good).
 
+    With A and B swapped it is "reverse", which is 2 less the other; large is good.
+
     Args:
         first, second: features of A and of B, `[pairs, dim]`.
         difference: features of the text that says how A differs from B `[pairs, dim]`.
@@ -96,11 +98,6 @@ def comparison_distance(first: Features, second: Features, difference: Features)
         `[pairs]` in [0, 2]; 1 where A and B have the same features.
     """
     return np.asarray(1 - margins(first, second, difference).astype(np.float64))
-
-
-def reverse_comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
-    """Cosine distance d(f_B - f_A, f_{A-B}), which is 2 less the other (table 7, "reverse"; large is good)."""
-    return comparison_distance(second, first, difference)
 
 
 def antisymmetry(difference: Features, opposite: Features) -> Reals:

@@ -91,7 +91,7 @@ def _distances(
     difference = context.texts(differences)
     values = {
         f"{name}/comparison": geometry.comparison_distance(first, second, difference),
-        f"{name}/reverse_comparison": geometry.reverse_comparison_distance(first, second, difference),
+        f"{name}/reverse_comparison": geometry.comparison_distance(second, first, difference),
     }
     row_of = {(one, other): row for row, (one, other, _) in enumerate(rows)}
     both = [(row_of[pair], row_of[pair[::-1]]) for pair in row_of if pair < pair[::-1] and pair[::-1] in row_of]

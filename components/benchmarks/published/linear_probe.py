@@ -10,7 +10,7 @@ a linear layer on raw features of the tower. It learns from 100 times as many im
 their classes, in five trainings from different weights. The code takes 5 images per class, where the paper takes 100,
 and sets no seed for them.
 
-Sets are read as for zero-shot classification, with their training split. An encoder whose text tower alone was trained
+Sets are read as for zero-shot classification, with their training split. An encoder with a trained text tower only
 has the probes of the encoder whose image tower it kept.
 """
 

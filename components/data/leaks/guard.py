@@ -22,7 +22,7 @@ from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.report import COUNTS, PICTURES, TEXTS, LeakCounts
 from components.data.source import Pair
 from components.test_sets.files import Tested
-from components.test_sets.registry import load_test_sets
+from components.test_sets.readers import load_test_sets
 
 _THREADS = 4
 _TRAINED = ("train", "val")

@@ -21,7 +21,7 @@ from components.core.files import content_hash
 from components.core.metrics import Features, Indices
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import normalise
-from components.experiments.parts.picture_pairs import EDGE, MAX_WORDS, PicturePair, Vocabulary
+from components.experiments.parts.captioned_pairs import EDGE, MAX_WORDS, PicturePair, Vocabulary
 from components.test_sets.pictures import LazyPicture
 
 LAYERS = 2

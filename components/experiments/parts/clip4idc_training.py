@@ -19,6 +19,7 @@ from components.core.compute.hardware import pick_device
 from components.core.errors import InputError
 from components.core.metrics import Features, Indices
 from components.core.progress import bar
+from components.experiments.parts.captioned_pairs import EDGE, PAD, PairSets, PicturePair, Vocabulary, split_words
 from components.experiments.parts.clip4idc_model import (
     CaptionedPairs,
     PairEncoder,
@@ -26,7 +27,6 @@ from components.experiments.parts.clip4idc_model import (
     captioned_pairs,
     first_vectors,
 )
-from components.experiments.parts.picture_pairs import EDGE, PAD, PairSets, PicturePair, Vocabulary, split_words
 from components.methods.contract.features import Feature
 from components.methods.contract.losses import info_nce
 

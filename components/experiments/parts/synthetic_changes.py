@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from components.data.world.description.lexicon import Concept, load_lexicon, plural, with_article
 from components.data.world.description.scenes import COUNTS, INVERSE, POSITIONS, SIZES, Scene, Split, Thing, draw_scenes
 from components.data.world.drawing import draw
-from components.experiments.parts.picture_pairs import PairSets, PicturePair
+from components.experiments.parts.captioned_pairs import PairSets, PicturePair
 from components.test_sets.pictures import picture_bytes
 
 COUNT_OF: dict[Split, int] = {"train": 800, "val": 100, "test": 200}

@@ -45,7 +45,6 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "classified": ([V], lambda values: geometry.classified(values, "right")),
     "pooled": ([V, V], lambda a, b: geometry.pooled([a, b], [np.zeros((6, 2), int)] * 2)),
     "comparison_distance": ([F, F, F], geometry.comparison_distance),
-    "reverse_comparison_distance": ([F, F, F], geometry.reverse_comparison_distance),
     "antisymmetry": ([F, F], geometry.antisymmetry),
     "modality_gap": ([F, F], geometry.modality_gap),
     "alignment": ([F, F], geometry.alignment),

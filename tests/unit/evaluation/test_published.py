@@ -131,17 +131,6 @@ def test_other_bytes_of_the_same_size_are_other_data(plan: Plan) -> None:
     assert benchmark.data_hash(plan.data) != before
 
 
-def test_the_middle_of_a_large_archive_counts(plan: Plan) -> None:
-    archive = plan.data / "colours" / "more"
-    with archive.open("wb") as file:
-        file.truncate(80 << 20)
-    before = BENCHMARK.data_hash(plan.data)
-    with archive.open("r+b") as file:
-        file.seek(40 << 20)
-        file.write(b"1")
-    assert BENCHMARK.data_hash(plan.data) != before
-
-
 def test_partial_results_are_marked_and_no_substitute_for_whole_ones(plan: Plan) -> None:
     (plan.data / "colours" / "rows.json").write_text(json.dumps(["red", "green"]))
     with pytest.raises(InputError, match=r"rows.json: 2 found, 3 published: .*--allow-partial"):
@@ -240,18 +229,6 @@ def test_a_damaged_result_is_named(plan: Plan) -> None:
     path.write_text("{}")
     with pytest.raises(InputError, match=rf"{path} is damaged .*delete it"):
         all_published(plan.results)
-
-
-def test_data_is_known_by_bytes_and_folders_by_names_and_sizes(tmp_path: Path) -> None:
-    benchmark = replace(BENCHMARK, needs=(RequiredFile("images", "images", "1 kB", "CC0", "nobody"),))
-    folder = tmp_path / "colours" / "images"
-    folder.mkdir(parents=True)
-    (folder / "a.png").write_bytes(b"1")
-    first = benchmark.data_hash(tmp_path)
-    (folder / "b.png").write_bytes(b"")
-    second = benchmark.data_hash(tmp_path)
-    (folder / "a.png").write_bytes(b"12")
-    assert len({first, second, benchmark.data_hash(tmp_path)}) == 3
 
 
 def test_captions_of_one_picture_are_resampled_and_exchanged_together(plan: Plan) -> None:

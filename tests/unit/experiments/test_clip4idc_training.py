@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from components.core.metrics import gold_ranks
 from components.experiments.parts import clip4idc_training as training
-from components.experiments.parts.caption_scores import caption_scores
+from components.experiments.parts.captioned_pairs import Vocabulary, caption_scores
 from components.experiments.parts.clip4idc_model import PairEncoder, SentenceDecoder
 from components.experiments.parts.clip4idc_training import StageSettings, learn
-from components.experiments.parts.picture_pairs import Vocabulary
 from tests.support.difference_examples import colour_examples, first_words
 
 TRAIN, VAL, TEST = (colour_examples(seed, times) for seed, times in ((0, 12), (1, 1), (2, 1)))

@@ -15,8 +15,8 @@ from components.benchmarks.encoding.published_context import PublishedContext
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
+from components.experiments.parts.captioned_pairs import PicturePair
 from components.experiments.parts.clip4idc_model import captioned_pairs, picture_tokens
-from components.experiments.parts.picture_pairs import PicturePair
 from components.test_sets.pictures import picture_bytes
 from tests.support.toy_context import toy_context
 

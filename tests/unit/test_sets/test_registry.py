@@ -19,10 +19,9 @@ from components.core.metrics import Features
 from components.data.leaks.keys import text_key
 from components.test_sets.image_sets.image_set import image_sets
 from components.test_sets.pictures import LazyPicture
-from components.test_sets.readers import cc_neg
+from components.test_sets.readers import all_test_sets, cc_neg, load_test_sets
 from components.test_sets.readers.sts import SICK, STS_B
 from components.test_sets.readers.sugar_crepe import SUBSETS, TYPES
-from components.test_sets.registry import all_test_sets, load_test_sets
 from tests.support.toy_context import colour_image, toy_context
 
 NO_TEST_SET = {

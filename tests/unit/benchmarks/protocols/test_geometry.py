@@ -59,7 +59,7 @@ def test_distances_of_differences_by_hand() -> None:
     first, second, text = np.stack([X, X, X]), np.stack([Y, Y, X]), np.stack([X, Z, Y])
     near = geometry.comparison_distance(first, second, text)
     assert near == pytest.approx([1 - 2**-0.5, 1, 1])
-    assert geometry.reverse_comparison_distance(first, second, text) == pytest.approx(2 - near)
+    assert geometry.comparison_distance(second, first, text) == pytest.approx(2 - near)
 
 
 def test_antisymmetry_is_one_for_opposites_and_minus_one_for_one_text() -> None:
