@@ -1,99 +1,52 @@
-"""What a benchmark declares: the files it reads, its metrics, its protocol, and how it scores an encoder."""
+"""The declaration of a benchmark: its files, metrics and protocol, and the function that scores an encoder."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from components.benchmarks.encoding.context import Context
 from components.benchmarks.scores import Metric, Scores
 from components.core.errors import InputError
 from components.core.files import content_hash, file_hash
-
-if TYPE_CHECKING:
-    from components.benchmarks.encoding.pictures import Picture
-
+from components.test_sets.files import RequiredFile
 
 Given = TypeVar("Given", bound=Context)
-"""What a benchmark is given: the embedded world's gallery, or a folder of published files."""
+"""Context that a benchmark scores: the gallery of synthetic scenes, or a folder of published files."""
 
 _PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-"""Endings of the files that folders hold by the thousand: to read all of them would take as long as to score them."""
+"""Suffixes of files of which folders hold thousands: reading all of them would take as long as scoring."""
 _SETTLED_S = 5.0
-
-
-@dataclass(frozen=True)
-class Need:
-    """A file or folder that a benchmark reads; of tables that stage `prepare` writes the path says all.
-
-    Attributes:
-        path: below the benchmark's folder.
-        what: what it holds, such as "23,937 cases".
-        size: about how large it is, such as "6 MB".
-        licence: of its content, or what is known of it.
-        source: who publishes it, such as a repository's name.
-        optional: whether the benchmark does without it.
-    """
-
-    path: str
-    what: str = ""
-    size: str = ""
-    licence: str = ""
-    source: str = ""
-    optional: bool = False
-
-    @property
-    def told(self) -> str:
-        """What to put where."""
-        return f"{self.path} ({self.what}, {self.size}, licence: {self.licence}, from {self.source})"
-
-
-@dataclass(frozen=True)
-class Tested:
-    """What a benchmark shows an encoder, which training may not hold.
-
-    Attributes:
-        texts: its sentences, the false ones too; prompts made of class names are none.
-        files: its picture files, whether or not they are there.
-        pictures: pictures of benchmarks that know no file of each.
-        names: folder in which the publisher of the pictures keeps them, where the benchmark's own folder has another
-            name and so does not say whose numbers the files' names are.
-    """
-
-    texts: Sequence[str] = ()
-    files: Sequence[Path] = ()
-    pictures: Sequence[Picture] = ()
-    names: str = ""
+_DEPTH = re.compile(r"_at_(\d+)$")
 
 
 @dataclass(frozen=True)
 class Benchmark(Generic[Given]):
-    """One benchmark, of the embedded world or in the format in which its authors publish it.
+    """One benchmark, on synthetic scenes or on published files.
 
     Attributes:
-        name: first part of its metrics' names, and what users call it.
+        name: first part of its metrics' names.
         version: protocol version; raised when a value could change for the same encoder and data.
-        needs: what it reads below its folder.
-        metrics: everything it may report.
-        score: scores the context's encoder; raises `InputError` where files are missing or not as published, or
-            the encoder cannot be used.
-        key_metrics: full names of what a short table shows; a depth stands for the nearest one that was measured.
-        protocol: whose rules it follows, in a few words.
+        needs: files that it reads below its folder.
+        metrics: every metric that it may report.
+        score: scores the context's encoder; raises `InputError` if files are missing or not as published, or the
+            encoder cannot be used.
+        key_metrics: full names of the metrics of a short table; a depth stands for the nearest measured depth.
+        protocol: the source of its rules, in a few words.
         citation: the paper that introduced it.
         folder: below the data folder; benchmarks that read the same files share one.
         text_only: whether encoders without an image tower can be scored.
-        options: what a user may choose for it, `--option <key>=<value>`, and what it means.
-        tested: reads what no training pair may hold; None where another benchmark of the same folder tells it.
+        options: `--option <key>=<value>` that it accepts, with their meanings.
     """
 
     name: str
     version: int
-    needs: tuple[Need, ...]
+    needs: tuple[RequiredFile, ...]
     metrics: tuple[Metric, ...]
     score: Callable[[Given], Scores] = field(repr=False)
     key_metrics: tuple[str, ...] = ()
@@ -102,26 +55,25 @@ class Benchmark(Generic[Given]):
     folder: str = ""
     text_only: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    tested: Callable[[Given], Tested] | None = field(default=None, repr=False)
 
-    def missing(self, data: Path) -> list[Need]:
-        """What it cannot do without and is not there."""
+    def missing(self, data: Path) -> list[RequiredFile]:
+        """Required files that do not exist."""
         return [need for need in self.needs if not need.optional and not (data / self.folder / need.path).exists()]
 
     def check_files(self, data: Path) -> Path:
         """The benchmark's folder below `data`.
 
         Raises:
-            InputError: files are missing; the message lists what to put where, with size and licence.
+            InputError: files are missing; the message lists them with size, licence and source.
         """
         folder = data / self.folder
         if missing := self.missing(data):
-            listed = "; ".join(need.told for need in missing)
+            listed = "; ".join(need.description for need in missing)
             raise InputError(f"benchmark '{self.name}' lacks files: put into {folder}: {listed}")
         return folder
 
     def data_hash(self, data: Path) -> str:
-        """Hash of what the benchmark reads: of all files their bytes, but of single pictures their names and sizes."""
+        """Hash of the benchmark's files: their bytes, but of pictures in folders only names and sizes."""
         folder = data / self.folder
         parts: list[str] = []
         for need in self.needs:
@@ -133,22 +85,21 @@ class Benchmark(Generic[Given]):
         return content_hash(*parts)
 
     def metric(self, full_name: str) -> Metric:
-        """The declaration behind a full metric name; a `KeyError` when there is none."""
-        family = re.sub(r"_at_\d+$", "_at_k", full_name.rsplit("/", 1)[-1])
+        """The declaration of a full metric name; a `KeyError` if there is none."""
+        family = _DEPTH.sub("_at_k", full_name.rsplit("/", 1)[-1])
         return {metric.name: metric for metric in self.metrics}[family]
 
 
 def _listing(folder: Path) -> list[str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [part for path in files for part in (path.relative_to(folder).as_posix(), _told(path))]
-
-
-def _told(path: Path) -> str:
-    return str(path.stat().st_size) if path.suffix.lower() in _PICTURES else _bytes_hash(path)
+    parts: list[str] = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        identity = str(path.stat().st_size) if path.suffix.lower() in _PICTURES else _bytes_hash(path)
+        parts += [path.relative_to(folder).as_posix(), identity]
+    return parts
 
 
 def _bytes_hash(path: Path) -> str:
-    """Hash of a file's bytes, read once in a command, however many encoders and benchmarks ask for it."""
+    """Hash of a file's bytes, which one command reads only once for all encoders and benchmarks."""
     status = path.stat()
     # A file that was just written may change again and keep its times, which are coarse.
     if time.time() - status.st_ctime < _SETTLED_S:
@@ -161,18 +112,15 @@ def _hash_of(path: Path, *_status: int) -> str:
     return file_hash(path)
 
 
-_DEPTH = re.compile(r"_at_(\d+)$")
-
-
 def key_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
-    """Full names of the metrics that `benchmarks` declare as their key metrics, as far as they were measured.
+    """Full names of the measured metrics that `benchmarks` declare as their key metrics.
 
     Args:
         benchmarks: in the order in which their metrics are shown.
-        measured: full metric names; of a metric's depths that nearest to the declared one is taken.
+        measured: full metric names; of a metric's depths the one nearest to the declared depth is taken.
     """
-    found = [_nearest(name, measured) for benchmark in benchmarks for name in benchmark.key_metrics]
-    return list(dict.fromkeys(name for name in found if name in measured))
+    names = [_nearest(name, measured) for benchmark in benchmarks for name in benchmark.key_metrics]
+    return list(dict.fromkeys(name for name in names if name in measured))
 
 
 def tracked_metrics(benchmarks: Iterable[Benchmark[Any]], measured: Collection[str]) -> list[str]:
@@ -186,5 +134,6 @@ def _nearest(name: str, measured: Collection[str]) -> str:
     if declared is None:
         return name
     family, depth = name[: declared.start()], int(declared.group(1))
-    depths = [int(found.group(1)) for found in (re.fullmatch(rf"{family}_at_(\d+)", one) for one in measured) if found]
+    matches = (re.fullmatch(rf"{family}_at_(\d+)", other) for other in measured)
+    depths = [int(match.group(1)) for match in matches if match]
     return f"{family}_at_{min(depths, key=lambda other: (abs(other - depth), other))}" if depths else name

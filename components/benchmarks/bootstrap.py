@@ -1,8 +1,7 @@
 """Bootstrap intervals of means over queries and of correlations, and tests of paired differences.
 
-Queries about one picture succeed and fail together, so pictures are resampled where they have several queries.
-
-Own resampling for that reason: scipy.stats.bootstrap resamples single values.
+Queries about one picture succeed and fail together, so pictures are resampled if they have several queries. This is
+the reason for own code: scipy.stats.bootstrap resamples single values.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Interval:
         return self.low > 0 or self.high < 0
 
     def verdict(self, higher_is_better: bool) -> str:
-        """Of a difference: `better` or `worse` where the interval excludes 0, else empty."""
+        """Of a difference: `better` or `worse` if the interval excludes 0, otherwise empty."""
         if not self.excludes_zero:
             return ""
         return "better" if (self.value > 0) == higher_is_better else "worse"
@@ -49,27 +48,26 @@ def interval(
 ) -> Interval:
     """The mean of `values` with the percentile interval of `resamples` multinomial resamples of the queries.
 
-    The same number of queries and the same seed give the same resamples. The interval of a difference
-    of two encoders is that of their difference per query (paired bootstrap).
+    Equal numbers of queries and equal seeds have equal resamples. The interval of a difference of two encoders is that
+    of their difference per query (paired bootstrap).
 
-    Where pictures have several queries, pictures are drawn, each with all its queries (cluster bootstrap). Queries
-    about two pictures have no such clusters: the resamples of these queries are stretched until their standard error is
-    the dyadic-robust one (Aronow, Samii and Assenova 2015, arXiv 1312.3398).
+    If pictures have several queries, pictures are drawn, each with all its queries (cluster bootstrap). Queries about
+    two pictures have no such clusters: their resamples are stretched until their standard error is the dyadic-robust
+    one (Aronow, Samii and Assenova 2015, arXiv 1312.3398).
 
     Args:
         values: one value per query `[queries]`, at least one.
-        resamples: how many resamples are drawn.
-        seed: seed of the resampling.
+        resamples, seed: number of resamples, and the seed of their draws.
         strata: group of each query `[queries]`; then the value is the mean over groups of each group's mean,
-            and queries are resampled within their group. Groups of one query are resampled among each other.
-        pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`; None where
-            no picture has two queries.
+            and queries are resampled within their group. Groups of one query are resampled together.
+        pictures: number of each query's picture `[queries]`, or of its two `[queries, 2]`; None if no picture has two
+            queries.
     """
     return _interval(*_mean_and_resamples(values, resamples, seed, strata, pictures))
 
 
-def _interval(value: float, found: Reals) -> Interval:
-    low, high = np.quantile(found, [0.025, 0.975])
+def _interval(value: float, resampled: Reals) -> Interval:
+    low, high = np.quantile(resampled, [0.025, 0.975])
     return Interval(value, float(low), float(high))
 
 
@@ -111,8 +109,8 @@ def _means_of_pictures(
 ) -> Reals:
     """Means over groups of the group means of resampled pictures `[resamples]`.
 
-    Pictures are drawn within their group; where one has queries in several groups, all are drawn together, and a group
-    that a resample has no picture of is left out of it.
+    Pictures are drawn within their group; if one has queries in several groups, all are drawn together, and a resample
+    skips groups without pictures.
     """
     from scipy.sparse import csr_array
 
@@ -140,7 +138,7 @@ def _means_of_pictures(
 
 
 def _stretch(values: Reals, groups: Indices, pictures: Indices) -> float:
-    """How many times the standard error of independent queries the dyadic-robust one is; at least 1."""
+    """Ratio of the dyadic-robust standard error to that of independent queries; at least 1."""
     sizes = np.bincount(groups)
     influence = (values - (np.bincount(groups, values) / sizes)[groups]) / sizes[groups]
     ends = np.unique(pictures, return_inverse=True)[1].reshape(pictures.shape)
@@ -162,7 +160,7 @@ def resampled_correlations(
 ) -> Reals:
     """Correlations of `resamples` draws of all rows with replacement `[resamples]`, drawn in chunks.
 
-    Where `pictures` has the picture of each row `[rows]`, pictures are drawn, each with all its rows.
+    With `pictures`, the picture of each row `[rows]`, pictures are drawn, each with all its rows.
     """
     finite(correlation.gold, correlation.predicted)
     if pictures is None:
@@ -175,19 +173,19 @@ def resampled_correlations(
 
 
 def _resampled(value: Callable[[Indices], Reals], rows: int, resamples: int, generator: np.random.Generator) -> Reals:
-    """What `value` gives for drawn row numbers `[draws, rows]`, of all draws `[resamples]`."""
+    """`value` of random row numbers `[draws, rows]`, for all draws `[resamples]`."""
     return np.concatenate([value(generator.integers(0, rows, size=(size, rows))) for size in _chunks(resamples, rows)])
 
 
 def _chunks(resamples: int, rows: int) -> Iterator[int]:
-    """How many resamples of so many rows are drawn at once, until all are."""
+    """Numbers of resamples that are drawn at once."""
     chunk = max(1, _CELLS // rows)
     for start in range(0, resamples, chunk):
         yield min(chunk, resamples - start)
 
 
 def correlation_value(correlation: Correlation) -> float:
-    """The correlation of its two columns; ties share the mean of their ranks, and a constant column gives 0."""
+    """The correlation of its two columns; ties share the mean of their ranks, and a constant column has 0."""
     finite(correlation.gold, correlation.predicted)
     return float(_correlations(correlation, np.arange(len(correlation.gold))[None])[0])
 
@@ -195,18 +193,15 @@ def correlation_value(correlation: Correlation) -> float:
 def correlation_interval(
     correlation: Correlation, resamples: int, seed: int, pictures: Indices | None = None
 ) -> Interval:
-    """A correlation with the percentile interval of `resamples` resamples of its rows; each is ranked anew.
-
-    The same number of rows and the same seed give the same resamples.
+    """A correlation with the percentile interval of resamples of its rows, each of which is ranked again.
 
     Args:
         correlation: its columns, at least one row.
-        resamples: how many resamples are drawn.
-        seed: seed of the resampling.
-        pictures: the picture that each row is about `[rows]`; None where no picture has two rows.
+        resamples, seed: as in `interval`.
+        pictures: the picture of each row `[rows]`; None if no picture has two rows.
     """
-    found = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
-    return _interval(correlation_value(correlation), found)
+    drawn = resampled_correlations(correlation, resamples, np.random.default_rng(seed), pictures)
+    return _interval(correlation_value(correlation), drawn)
 
 
 def paired_difference(
@@ -221,9 +216,7 @@ def paired_difference(
 
     Args:
         first, second: values per query `[queries]`, or correlations, of two encoders on the same rows.
-        resamples: how many resamples are drawn.
-        seed: seed of the resampling.
-        strata, pictures: of each query, as in `interval`; correlations have no strata.
+        resamples, seed, strata, pictures: as in `interval`; correlations have no strata.
 
     Raises:
         ValueError: one has values and the other a correlation, or they differ in kind or rows.
@@ -239,26 +232,26 @@ def difference_over_seeds(
     strata: Indices | None = None,
     pictures: Indices | None = None,
 ) -> Interval:
-    """The mean difference of encoders that were trained with several seeds, with an interval over seeds and queries.
+    """The mean difference of encoders trained with several seeds, with an interval over seeds and queries.
 
     Each resample draws seeds with replacement and queries with replacement, the same queries for all seeds (the
     pigeonhole bootstrap of crossed factors: Owen 2007, arXiv 0712.1111). With three seeds the interval is about as wide
-    as their values lie apart.
+    as the range of their values.
 
     Args:
-        first, second: of each seed what `paired_difference` takes; the queries are the same for all seeds.
+        first, second: for each seed the arguments of `paired_difference`; the queries are the same for all seeds.
         resamples, seed, strata, pictures: as in `paired_difference`.
 
     Raises:
-        ValueError: the two have not the same seeds, or as `paired_difference`.
+        ValueError: the numbers of seeds differ, or as `paired_difference`.
     """
-    found = [
+    of_seeds = [
         _difference_and_resamples(one, other, resamples, seed, strata, pictures)
         for one, other in zip(first, second, strict=True)
     ]
-    means = np.stack([resampled for _, resampled in found])
-    drawn = np.random.default_rng([seed, len(found)]).integers(len(found), size=means.shape)
-    return _interval(float(np.mean([value for value, _ in found])), np.take_along_axis(means, drawn, 0).mean(axis=0))
+    means = np.stack([resampled for _, resampled in of_seeds])
+    drawn = np.random.default_rng([seed, len(of_seeds)]).integers(len(of_seeds), size=means.shape)
+    return _interval(float(np.mean([value for value, _ in of_seeds])), np.take_along_axis(means, drawn, 0).mean(axis=0))
 
 
 def _difference_and_resamples(
@@ -286,22 +279,20 @@ def sign_flip_p(
     strata: Indices | None = None,
     pictures: Indices | None = None,
 ) -> float:
-    """Two-sided p-value of the paired permutation test: which encoder gave which value of a query is exchanged.
+    """Two-sided p-value of the paired permutation test, which swaps the encoders' values of random queries.
 
-    The values of all queries about one picture are exchanged together.
-
-    Counts the sign flips whose mean difference is at least as far from 0 as the one found, which is one of them,
-    so that p is never 0 (Phipson and Smyth 2010).
+    The values of all queries about one picture are swapped together. The test counts the sign flips whose mean
+    difference is at least as far from 0 as the measured one, which is one of them, so that p is never 0 (Phipson and
+    Smyth 2010).
 
     Args:
         first, second: values per query of two encoders `[queries]`.
-        resamples: how many sign flips are drawn.
-        seed: seed of the draws.
+        resamples, seed: number of sign flips, and the seed of their draws.
         strata: group of each query; then the mean is that of group means, as in `interval`.
-        pictures: the picture of each query `[queries]`, or None where no picture has two queries.
+        pictures: the picture of each query `[queries]`, or None if no picture has two queries.
 
     Raises:
-        ValueError: the values differ in number, or queries are about two pictures: there is nothing to exchange.
+        ValueError: the values differ in number, or queries are about two pictures, which cannot be swapped.
     """
     difference = _difference(first, second)
     if strata is not None:
@@ -311,7 +302,7 @@ def sign_flip_p(
         if pictures.ndim > 1:
             raise ValueError("queries about two pictures have no permutation test")
         difference = np.asarray(np.bincount(np.unique(pictures, return_inverse=True)[1], difference), dtype=np.float64)
-    # Sums of few distinct values that differ by rounding alone are equal.
+    # Sums of few distinct values that only differ by rounding are equal.
     bound = abs(difference.sum()) - 1e-12 * np.abs(difference).sum()
     generator = np.random.default_rng(seed)
     beyond = 0
@@ -329,7 +320,7 @@ def _difference(first: Reals | Correlation, second: Reals | Correlation) -> Real
 
 
 def _correlations(correlation: Correlation, drawn: Indices) -> Reals:
-    """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 where a column is constant."""
+    """The correlation of each row of `drawn`, row numbers `[resamples, rows]`; 0 if a column is constant."""
     gold, predicted = correlation.gold[drawn], correlation.predicted[drawn]
     if correlation.kind == "tau_c":
         return np.array([_tau_c(*columns) for columns in zip(gold, predicted, strict=True)])

@@ -1,4 +1,4 @@
-"""What a benchmark reports: its metrics' declarations, and the values of one encoder per query."""
+"""Declarations of metrics, and one encoder's values per query."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Metric:
     name: str
     higher_is_better: bool
     ties: str
-    """What happens to equal similarities, in words."""
+    """The treatment of equal similarities, in words."""
 
 
 def metrics(ties: str, *names: str, higher_is_better: bool = True) -> tuple[Metric, ...]:
-    """Declarations of metrics of one direction whose ties count alike."""
+    """Declarations of metrics that share direction and treatment of ties."""
     return tuple(Metric(name, higher_is_better, ties) for name in names)
 
 
@@ -41,16 +41,16 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a benchmark found.
+    """The scores of one encoder on one or more benchmarks.
 
     Attributes:
         values: full metric name `<benchmark>/[<group>/]<metric>` -> one value per query `[queries]`.
         strata: for metrics that are a mean of group means, each query's group number `[queries]`.
         rankings: named top lists `[queries, depth]` of gallery rows, kept for the report's gallery.
         correlations: full metric name -> its columns.
-        scalars: full metric name -> a value that is no mean over queries, such as a standard error over seeds.
-        pictures: full metric name -> number of the picture that each query is about `[queries]`, or of its two
-            `[queries, 2]`; kept only where a picture has several queries, whose values are then not independent.
+        scalars: full metric name -> a value that is not a mean over queries, such as a standard error over seeds.
+        pictures: full metric name -> number of each query's picture `[queries]`, or of its two `[queries, 2]`; kept
+            only if a picture has several queries, whose values are then not independent.
     """
 
     values: dict[str, Reals]
@@ -61,11 +61,11 @@ class Scores:
     pictures: dict[str, Indices] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in [name for name, found in self.pictures.items() if not shared(found)]:
+        for name in [name for name, pictures in self.pictures.items() if not shared(pictures)]:
             del self.pictures[name]
 
     def update(self, others: Scores) -> None:
-        """Take in what another benchmark found, whose metrics have other names."""
+        """Add the scores of another benchmark, whose metrics have other names."""
         for mine, theirs in zip(vars(self).values(), vars(others).values(), strict=True):
             mine.update(theirs)
 
@@ -84,7 +84,7 @@ def grouped(
         columns: metric -> one value per query `[queries]`.
         pictures: the picture of each query, or its two.
         groups: kind of group -> the group of each query; groups come in the order in which they first occur.
-        within: the metrics that are given by group; all where None.
+        within: the metrics that are reported by group; None for all.
     """
     scores = Scores({})
     cuts = {"": np.ones(len(pictures), dtype=np.bool_)}

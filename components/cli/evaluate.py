@@ -13,7 +13,7 @@ from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.published import PublishedBenchmark
-    from components.evaluation.published import Outcome
+    from components.evaluation.published import BenchmarkRun
 
 _DATA, _RESULTS = Path("data/benchmarks"), Path("reports/published")
 
@@ -83,7 +83,7 @@ def evaluate(
 
         places = from_root(data, _DATA), from_root(results, _RESULTS)
         plan = Plan(*places, again, allow_partial, options=options, dry_run=dry_run)
-        outcomes: dict[str, list[Outcome]] = {}
+        outcomes: dict[str, list[BenchmarkRun]] = {}
         for name in names:
             outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
         if as_json:
@@ -134,7 +134,7 @@ def table(
     """
 
     def command() -> None:
-        from components.evaluation.published import all_published
+        from components.evaluation.results import all_published
         from components.report.published.paper_tables import find_collection
         from components.report.published.table import FORMATS, metric_sections, paired, paired_sections, paper_sections
 
@@ -228,12 +228,12 @@ def _list(as_json: bool) -> None:
         typer.echo(f"{name}: {', '.join(members)}")
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: BenchmarkRun) -> dict[str, Any]:
     report = None if outcome.report is None else outcome.report.model_dump(mode="json")
     return {"benchmark": outcome.benchmark, "state": outcome.state, "fault": outcome.fault, "report": report}
 
 
-def _show(encoder: str, outcomes: list[Outcome]) -> None:
+def _show(encoder: str, outcomes: list[BenchmarkRun]) -> None:
     from rich.console import Console
 
     console = Console(soft_wrap=True)

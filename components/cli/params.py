@@ -12,7 +12,7 @@ from components.core.project import require_project, run_in_project
 
 if TYPE_CHECKING:
     from components.core.settings import Settings
-    from components.study.search import Outcome
+    from components.study.search import MixSearchResult
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
@@ -140,16 +140,16 @@ def _check_mix(settings: Settings, name: str, members: list[str]) -> None:
         check_names(settings.model_copy(update={"mixes": settings.mixes | {name: mix}}))
 
 
-def _print_mix(outcome: Outcome) -> None:
+def _print_mix(outcome: MixSearchResult) -> None:
     table = table_of(("need", "mix", "best encoder", "which"), title="On the validation split, times 100")
-    for need, value in outcome.worth.items():
+    for need, value in outcome.scores.items():
         best, encoder = outcome.best[need]
         table.add_row(need, f"{100 * value:.1f}", f"{100 * best:.1f}", encoder)
     print_table(table)
     typer.echo(f"largest shortfall {100 * outcome.shortfall:.1f}, the least of {outcome.trials} mixes")
 
 
-def _write_mix(name: str, outcome: Outcome) -> None:
+def _write_mix(name: str, outcome: MixSearchResult) -> None:
     from components.core import profiles
     from components.core.settings import load_settings
 

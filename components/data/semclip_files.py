@@ -20,6 +20,7 @@ from components.core.errors import InputError
 from components.core.settings import Settings
 from components.data.listed_images import look_at
 from components.data.source import EvaluationTables, Pair, Source, caption_queries
+from components.test_sets.draws import released_splits, released_test_rows
 
 _TEXTS = ("caption", "paraphrased", "negation")
 
@@ -87,12 +88,10 @@ def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:
         InputError: the file is missing or damaged, has another number of rows than published, so that the released
             split would be another, a row has more fields than columns, or names an image outside its folder.
     """
-    from components.benchmarks.protocols.choices import held_out
-
     if not path.is_file():
         raise InputError(f"{path} is missing: get it from the authors of SemCLIP")
     rows = file.read(path.parent)
-    if len(rows) != file.rows and len(held_out(len(rows))) != file.tested:
+    if len(rows) != file.rows and len(released_test_rows(len(rows))) != file.tested:
         raise InputError(
             f"{path} has {len(rows):,} of {file.rows:,} rows, so its last tenth by seed 42 is not the published test: "
             "fetch all of it"
@@ -107,8 +106,6 @@ def _rows(path: Path, file: SemclipFile) -> list[dict[str, Any]]:
 
 def _splits(rows: Sequence[dict[str, Any]], file: SemclipFile, keep_out: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of each split, no image in two; rows without one of the texts are left out."""
-    from components.benchmarks.protocols.choices import released_splits
-
     numbers = released_splits(len(rows))
     first, *others = ("train", "val", "test") if keep_out == "rows" else ("test", "val", "train")
     found: dict[str, list[dict[str, Any]]] = {}

@@ -1,1 +1,1 @@
-"""Stage `evaluate`, and runs on published benchmarks: scoring, results with intervals, both on disk."""
+"""Stage `evaluate` and runs of published benchmarks: scores, and results with intervals on disk."""

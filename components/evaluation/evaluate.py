@@ -39,7 +39,9 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
         InputError: the encoder, a benchmark table or the image embeddings are missing or wrong.
     """
     if Path(name).name != name:
-        raise InputError(f"'{name}' is no encoder's name: give the name of a folder in {folders.models}, such as base")
+        raise InputError(
+            f"'{name}' is not an encoder's name: give the name of a folder in {folders.models}, such as base"
+        )
     benchmarks = [find_benchmark(benchmark) for benchmark in settings.evaluate.benchmarks]
     tables = table_files(benchmarks, folders.evaluation)
     encoder = Encoder.load(folders.models / name)
@@ -60,16 +62,16 @@ def run(settings: Settings, name: str, folders: Folders = DEFAULT) -> Report:
 
 
 def _track(report: Report, benchmarks: Sequence[EmbeddedBenchmark], folders: Folders) -> None:
-    """The metrics that people decide by into the encoder's MLflow run, all of them as a table of it."""
+    """Log the decisive metrics to the encoder's MLflow run, and all metrics as a table."""
     few = tracked_metrics(benchmarks, list(report.metrics))
-    found = report.metrics.values()
+    results = report.metrics.values()
     table: dict[str, list[Any]] = {
         "metric": list(report.metrics),
-        "value": [result.value for result in found],
-        "low": [result.span[0] for result in found],
-        "high": [result.span[1] for result in found],
+        "value": [result.value for result in results],
+        "low": [result.span[0] for result in results],
+        "high": [result.span[1] for result in results],
     }
-    # A run keeps its tables for good, and a second evaluation would be appended to the first.
+    # A run keeps its tables, and a second evaluation with the same title would be appended to the first.
     title = f"evaluation_{content_hash(report.model_dump_json())[:8]}"
     add_metrics(folders.models / report.encoder, {name: report.metrics[name].value for name in few}, {title: table})
 
@@ -100,17 +102,17 @@ def image_features(
 def score(
     benchmarks: Sequence[EmbeddedBenchmark], context: EmbeddedContext, settings: Evaluate
 ) -> tuple[Scores, dict[str, Result]]:
-    """The scores of all benchmarks together, and every metric's result in the order reported."""
+    """The scores of all benchmarks, and every metric's result in the order reported."""
     scores, results = Scores({}), dict[str, Result]()
     for benchmark in benchmarks:
-        found = benchmark.score(context)
-        scores.update(found)
-        results |= summarise(benchmark, found, settings.bootstrap, settings.seed)
+        of_benchmark = benchmark.score(context)
+        scores.update(of_benchmark)
+        results |= summarise(benchmark, of_benchmark, settings.bootstrap, settings.seed)
     return scores, results
 
 
 def _protocol(benchmark: EmbeddedBenchmark, scores: Scores) -> str:
-    """Name and version; `+pictures` where intervals are of resampled pictures, which have several queries."""
+    """Name and version; `+pictures` if intervals resample pictures, because a picture has several queries."""
     resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
     return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"
 

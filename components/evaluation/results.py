@@ -1,10 +1,8 @@
-"""An encoder's results: from values per query to means with intervals, and both on disk.
-
-Means with intervals are JSON; values per query are safetensors, which paired tests, plots and the gallery read again.
-"""
+"""Results of encoders: means with intervals as JSON, and the values per query behind them as safetensors."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,12 +21,13 @@ from components.core.files import atomic_file, content_hash
 from components.core.metrics import finite
 from components.core.record_files import read_record, write_record
 
+PUBLISHED = Path("reports/published")
 _CORRELATIONS: tuple[Literal["spearman", "pearson", "tau_c"], ...] = ("spearman", "pearson", "tau_c")
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Folders relative to the project; tests give others."""
+    """Folders of the pipeline, relative to the project."""
 
     models: Path = Path("models")
     pairs: Path = Path("data/pairs")
@@ -53,70 +52,21 @@ class Folders:
 
     @property
     def csv(self) -> Path:
-        """The finished comparison."""
+        """The comparison of all encoders."""
         return self.reports / "comparison.csv"
 
 
 DEFAULT = Folders()
 
 
-def write_values(scores: Scores, path: Path, evaluation: str) -> None:
-    """Write the values whole or not at all, with the hash of the evaluation that they belong to."""
-    rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
-    kinds: dict[str, dict[str, Any]] = {
-        "values": scores.values,
-        "strata": scores.strata,
-        "pictures": scores.pictures,
-        "rankings": rankings,
-    }
-    arrays: dict[str, npt.NDArray[Any]] = {
-        f"{kind}/{name}": array for kind, found in kinds.items() for name, array in found.items()
-    }
-    for name, found in scores.correlations.items():
-        arrays |= {f"{found.kind}/gold/{name}": found.gold, f"{found.kind}/predicted/{name}": found.predicted}
-    with atomic_file(path) as temporary:
-        # A single entry, because the format keeps no order of several.
-        save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, {"evaluation": evaluation}
-        )
-
-
-def read_values(path: Path, evaluation: str, fix: str) -> Scores:
-    """The values in `path`; `fix` is the command that writes them again.
-
-    Raises:
-        InputError: they are missing, damaged, or belong to another evaluation.
-    """
-    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    try:
-        with safe_open(path, framework="numpy") as file:
-            if file.metadata() != {"evaluation": evaluation}:
-                raise InputError(f"{path} and the metrics are of different evaluations: {fix}")
-            for key in file.keys():  # noqa: SIM118 - the file is no mapping
-                kind, name = key.split("/", 1)
-                found.setdefault(kind, {})[name] = file.get_tensor(key)
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: {fix}") from None
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): {fix}") from None
-    correlations = {
-        name.removeprefix("gold/"): Correlation(kind, gold, found[kind][name.replace("gold/", "predicted/", 1)])
-        for kind in _CORRELATIONS
-        for name, gold in found.get(kind, {}).items()
-        if name.startswith("gold/")
-    }
-    values, strata, rankings, pictures = (found.get(kind, {}) for kind in ("values", "strata", "rankings", "pictures"))
-    return Scores(values, strata, rankings, correlations, pictures=pictures)
-
-
 class Result(BaseModel):
     """One metric of one encoder.
 
     Attributes:
-        value: mean over queries, a correlation, or a value that is neither.
-        ci95: its 95% bootstrap interval over queries; None where it is no statistic of queries.
+        value: a mean over queries, a correlation, or another scalar.
+        ci95: its 95% bootstrap interval over queries; None if it is not a statistic of queries.
         higher_is_better: its direction.
-        queries: how many queries it is about.
+        queries: number of queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -128,12 +78,12 @@ class Result(BaseModel):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The interval; the value twice where there is none."""
+        """The interval; the value twice if there is none."""
         return self.ci95 or (self.value, self.value)
 
 
 class Report(BaseModel):
-    """All results of one encoder.
+    """Results of one encoder on all benchmarks of the pipeline.
 
     Attributes:
         encoder: name of the encoder.
@@ -153,23 +103,99 @@ class Report(BaseModel):
 
     @property
     def evaluation(self) -> str:
-        """Hash of what the values per query must belong to."""
+        """Hash that the values per query must share."""
         return content_hash(self.protocol, self.data_hash, self.encoder_sha256)
 
+    @property
+    def file(self) -> Path:
+        """The report's file below its folder."""
+        return Path(f"{self.encoder}.json")
 
-def write_results(report: Report, scores: Scores, metrics_folder: Path, per_query_folder: Path) -> None:
-    """Write `<encoder>.safetensors` and then `<encoder>.json`, each whole or not at all."""
-    write_values(scores, per_query_folder / f"{report.encoder}.safetensors", report.evaluation)
-    write_record(metrics_folder / f"{report.encoder}.json", report)
+    @property
+    def fix(self) -> str:
+        """The command that writes the report and its values."""
+        return _run_evaluate(self.encoder)
 
 
-def read_report(encoder: str, folder: Path) -> Report:
-    """Read an encoder's results.
+class PublishedReport(Report):
+    """Results of one encoder on one published benchmark.
 
-    Raises:
-        InputError: there are none, or the file is damaged.
+    Attributes:
+        encoder_sha256: hash of everything that determines its results.
+        benchmark: the benchmark's name.
+        version: of the benchmark's protocol.
+        protocol: the source of its rules.
+        data_hash: of the benchmark's files.
+        partial: deviations of the data; results with any are not comparable with published ones.
+        options: the user's options for this benchmark.
+        left_out: groups of metrics without values, each with the reason.
+        precision: of the encoder; published figures are compared with `fp32`.
+        seconds: duration, with features from the cache.
     """
-    return read_record(Report, folder / f"{encoder}.json", _fix(encoder))
+
+    benchmark: str
+    version: int
+    partial: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    left_out: tuple[str, ...] = ()
+    precision: str = "fp32"
+    seconds: float
+
+    @property
+    def evaluation(self) -> str:
+        """Hash that the values per query must share."""
+        options = json.dumps(self.options, sort_keys=True)
+        return content_hash(self.encoder_sha256, str(self.version), self.data_hash, options)
+
+    @property
+    def file(self) -> Path:
+        """`<encoder>/<start of the hash>/<benchmark>.json`, so that weights with the same name keep their results."""
+        return published_file(self.encoder, self.encoder_sha256, self.benchmark)
+
+    @property
+    def fix(self) -> str:
+        """The command that writes the report and its values."""
+        return "run `cliptune evaluate --again`"
+
+    def is_of(self, encoder_sha256: str, version: int, data_hash: str, options: dict[str, Any]) -> bool:
+        """Whether scoring again would return the same results."""
+        return (self.encoder_sha256, self.version, self.data_hash, self.options) == (
+            encoder_sha256,
+            version,
+            data_hash,
+            options,
+        )
+
+
+def published_file(encoder: str, encoder_sha256: str, benchmark: str) -> Path:
+    """The file of a `PublishedReport` below its folder."""
+    return Path(encoder) / encoder_sha256[:8] / f"{benchmark}.json"
+
+
+def write_results(report: Report, scores: Scores, folder: Path, per_query: Path | None = None) -> None:
+    """Write the values per query and then the report, each completely or not at all.
+
+    Args:
+        report: goes to `folder`.
+        scores: go to `per_query`, by default `folder`, as safetensors.
+    """
+    rankings = {name: ranking.astype(np.int32) for name, ranking in scores.rankings.items()}
+    kinds: dict[str, dict[str, Any]] = {
+        "values": scores.values,
+        "strata": scores.strata,
+        "pictures": scores.pictures,
+        "rankings": rankings,
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {
+        f"{kind}/{name}": array for kind, by_name in kinds.items() for name, array in by_name.items()
+    }
+    for name, columns in scores.correlations.items():
+        arrays |= {f"{columns.kind}/gold/{name}": columns.gold, f"{columns.kind}/predicted/{name}": columns.predicted}
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with atomic_file((per_query or folder) / report.file.with_suffix(".safetensors")) as temporary:
+        # A single entry, because the format does not keep the order of several.
+        save_file(contiguous, temporary, {"evaluation": report.evaluation})
+    write_record(folder / report.file, report)
 
 
 def read_scores(report: Report, folder: Path) -> Scores:
@@ -178,15 +204,62 @@ def read_scores(report: Report, folder: Path) -> Scores:
     Raises:
         InputError: they are missing, damaged, or belong to another evaluation.
     """
-    return read_values(folder / f"{report.encoder}.safetensors", report.evaluation, _fix(report.encoder))
+    path = folder / report.file.with_suffix(".safetensors")
+    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    try:
+        with safe_open(path, framework="numpy") as file:
+            if file.metadata() != {"evaluation": report.evaluation}:
+                raise InputError(f"{path} and the metrics are of different evaluations: {report.fix}")
+            for key in file.keys():  # noqa: SIM118 - the file is not a mapping
+                kind, name = key.split("/", 1)
+                found.setdefault(kind, {})[name] = file.get_tensor(key)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: {report.fix}") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}): {report.fix}") from None
+    correlations = {
+        name.removeprefix("gold/"): Correlation(kind, gold, found[kind][name.replace("gold/", "predicted/", 1)])
+        for kind in _CORRELATIONS
+        for name, gold in found.get(kind, {}).items()
+        if name.startswith("gold/")
+    }
+    values, strata, rankings, pictures = (found.get(kind, {}) for kind in ("values", "strata", "rankings", "pictures"))
+    return Scores(values, strata, rankings, correlations, pictures=pictures)
 
 
-def _fix(encoder: str) -> str:
+def read_report(encoder: str, folder: Path) -> Report:
+    """Read an encoder's results on the benchmarks of the pipeline.
+
+    Raises:
+        InputError: there are none, or the file is damaged.
+    """
+    return read_record(Report, folder / f"{encoder}.json", _run_evaluate(encoder))
+
+
+def read_published(path: Path) -> PublishedReport:
+    """Read one result on a published benchmark.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    return read_record(PublishedReport, path, "delete it and run `cliptune evaluate` again")
+
+
+def all_published(folder: Path = PUBLISHED) -> list[PublishedReport]:
+    """Every result on published benchmarks below `folder`, by encoder, weights and benchmark.
+
+    Raises:
+        InputError: one is damaged.
+    """
+    return [read_published(path) for path in sorted(folder.glob("*/*/*.json"))]
+
+
+def _run_evaluate(encoder: str) -> str:
     return f"run `python -m components.evaluation.evaluate --encoder {encoder}`"
 
 
 def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: int) -> dict[str, Result]:
-    """Results of all metrics that the benchmark found, in the order in which it reports them.
+    """Results of all metrics with values, in the order in which the benchmark reports them.
 
     Args:
         benchmark: declares each metric's direction.
@@ -194,11 +267,11 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
         resamples: of each interval.
         seed: of the resampling.
     """
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
 
     def add(name: str, value: float, ci95: tuple[float, float] | None, queries: int | None) -> None:
         higher = benchmark.metric(name).higher_is_better
-        found[name] = Result(value=value, ci95=ci95, higher_is_better=higher, queries=queries)
+        results[name] = Result(value=value, ci95=ci95, higher_is_better=higher, queries=queries)
 
     for name, values in scores.values.items():
         if len(values):
@@ -210,4 +283,4 @@ def summarise(benchmark: Benchmark[Any], scores: Scores, resamples: int, seed: i
     finite(*scores.scalars.values())
     for name, scalar in scores.scalars.items():
         add(name, float(scalar), None, None)
-    return found
+    return results

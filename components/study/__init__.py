@@ -1,1 +1,1 @@
-"""The study of the papers' claims: encoders trained with several seeds, and what they show."""
+"""The study of the papers' claims: encoders trained with several seeds, and their results."""

@@ -1,4 +1,4 @@
-"""Stage `claims`: which claims of a file hold for the encoders of the study.
+"""Stage `claims`: decides which claims of a file hold for the encoders of the study.
 
 python -m components.study.claims --claims papers
 """
@@ -21,41 +21,39 @@ from components.core.provenance import git_commit
 from components.core.settings import Settings
 from components.evaluation.results import DEFAULT, Folders
 from components.study import page
-from components.study.results import read_results
-from components.study.rules import CLAIMS, read_claims
+from components.study.results import comparison_over_seeds, rank_for_all_needs, read_results, regressions
+from components.study.rules import CLAIMS, judge, read_claims
 from components.study.seeds import folders_of
-from components.study.summary import comparison_over_seeds, forgotten, rank_for_all_needs
-from components.study.verdicts import judge
 
 REPORTS = Path("reports/claims")
 
 
 def run(
     settings: Settings, name: str, seeds: Mapping[int, Folders], reports: Path = REPORTS, claims: Path = CLAIMS
-) -> page.Content:
-    """Write `<name>.html` and `<name>.md`; returns what they show.
+) -> page.ClaimsPage:
+    """Write `<name>.html` and `<name>.md`; returns their content.
 
     Args:
-        seeds: seed -> where its results are.
+        seeds: seed -> folders of its results.
 
     Raises:
-        InputError: the claims' file is wrong, or an encoder's results are missing.
+        InputError: the file of claims is wrong, or an encoder's results are missing.
     """
-    asked = read_claims(name, claims)
+    rules = read_claims(name, claims)
     results = read_results(
         [BASE.name, *settings.study.encoders, *settings.study.mixes], list(seeds.values()), settings.evaluate
     )
-    comparison = comparison_over_seeds(results, asked.metrics)
-    content = page.Content(
+    comparison = comparison_over_seeds(results, rules.metrics)
+    content = page.ClaimsPage(
         title=name,
         world=settings.world.name,
         seeds=tuple(seeds),
         commit=git_commit(),
-        judged=[judge(short, claim, results) for short, claim in asked.claims.items()],
+        judged=[judge(short, claim, results) for short, claim in rules.claims.items()],
         comparison=comparison,
-        families=asked.families,
-        needs=rank_for_all_needs(results, asked.families),
-        forgotten=forgotten(comparison),
+        families=rules.families,
+        needs=rank_for_all_needs(results, rules.families),
+        regressions=regressions(comparison),
     )
     for ending, text in (("html", page.page(content)), ("md", page.markdown(content))):
         with atomic_file(reports / f"{name}.{ending}") as temporary:
@@ -63,19 +61,19 @@ def run(
     return content
 
 
-def show(content: page.Content) -> None:
+def show(content: page.ClaimsPage) -> None:
     """Print the claims with their verdicts."""
     table = Table("claim", "verdict", "comparison", "improvement [95%]", title=f"Claims: {content.title}")
     for claim in content.judged:
         for number, part in enumerate(claim.parts):
             first = (claim.claim.says, claim.verdict) if number == 0 else ("", "")
-            table.add_row(*first, page.asked(part), page.measured(part.found) or part.verdict)
+            table.add_row(*first, page.question(part), page.measured(part.found) or part.verdict)
         table.add_section()
     Console().print(table)
 
 
 def main(claims: Annotated[str, typer.Option(help="A file of infra/claims/, without .yaml.")]) -> None:
-    """Judge the claims of a file by the results of all seeds.
+    """Decide the claims of a file by the results of all seeds.
 
     Example: python -m components.study.claims --claims papers
     """

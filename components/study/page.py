@@ -1,4 +1,4 @@
-"""What the study found, as one self-contained HTML page and as Markdown."""
+"""Results of the study as one self-contained HTML page and as Markdown."""
 
 from __future__ import annotations
 
@@ -21,36 +21,35 @@ from components.report.comparison import (
 )
 from components.report.page.assets import asset
 from components.report.plots import Plot, pareto_plot, plotly_script
-from components.study.results import Found
-from components.study.summary import AllNeeds
-from components.study.verdicts import JudgedClaim, JudgedPart
+from components.study.results import AllNeeds, Found
+from components.study.rules import JudgedClaim, JudgedPart
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEGEND = (
     "Means over the seeds, times 100, ± half of the 95% interval over seeds and queries; differences to {reference}, "
-    "▲ better or ▼ worse where their interval excludes 0."
+    "▲ better or ▼ worse if their interval excludes 0."
 )
 RULE = (
-    "A comparison holds where the whole 95% interval over seeds and queries, and every seed's value, is beyond its "
-    "bound; it does not hold where all of them fall short of it; else it is undecided. A claim holds where all of its "
-    "comparisons do, and does not where one does not."
+    "A comparison holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it "
+    "does not hold if all of them fall short of it; otherwise it is undecided. A claim holds if all of its "
+    "comparisons hold, and does not hold if one does not."
 )
 
 
 @dataclass(frozen=True)
-class Content:
-    """Everything that page and Markdown show.
+class ClaimsPage:
+    """The content of page and Markdown.
 
     Attributes:
-        title: the file of claims.
+        title: name of the file of claims.
         world: `world.name`.
-        seeds: the seeds that all encoders were trained with.
-        commit: the code that judged.
+        seeds: training seeds of all encoders.
+        commit: of the code.
         judged: the claims.
         comparison: means over the seeds.
         families: need -> metric.
-        needs: encoders by how well they serve all needs.
-        forgotten: encoder -> metrics that it is worse at than the first one.
+        needs: encoders, ranked by their scores on all needs.
+        regressions: encoder -> metrics on which it is worse than the first one.
     """
 
     title: str
@@ -61,11 +60,11 @@ class Content:
     comparison: Comparison
     families: Mapping[str, str]
     needs: Sequence[AllNeeds]
-    forgotten: Mapping[str, Sequence[tuple[str, Interval]]]
+    regressions: Mapping[str, Sequence[tuple[str, Interval]]]
 
 
-def page(content: Content) -> str:
-    """The page's HTML, which needs nothing beyond itself."""
+def page(content: ClaimsPage) -> str:
+    """The self-contained HTML page."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -77,7 +76,7 @@ def page(content: Content) -> str:
         plots=_plots(content),
         rule=RULE,
         legend=_LEGEND.format(reference=content.comparison.reference),
-        asked=asked,
+        question=question,
         measured=measured,
         seeds_text=seeds_text,
         value_text=value_text,
@@ -87,7 +86,7 @@ def page(content: Content) -> str:
     )
 
 
-def _plots(content: Content) -> list[Plot]:
+def _plots(content: ClaimsPage) -> list[Plot]:
     """The first family's metric against each other one's."""
     metrics = [metric for metric in content.families.values() if metric in content.comparison.cells]
     return [
@@ -96,8 +95,8 @@ def _plots(content: Content) -> list[Plot]:
     ]
 
 
-def asked(judged: JudgedPart) -> str:
-    """What a part asks, such as `paraclip better than base by more than 1.0`."""
+def question(judged: JudgedPart) -> str:
+    """The comparison of a part, such as `paraclip better than base by more than 1.0`."""
     part = judged.part
     less = f" less {part.less}" if part.less else ""
     other = part.other if isinstance(part.other, str) else f"{100 * part.other:.1f}"
@@ -116,14 +115,14 @@ def seeds_text(found: Found | None) -> str:
     return ", ".join(map(signed, found.each)) if found is not None else ""
 
 
-def markdown(content: Content) -> str:
-    """The claims with their verdicts, all encoders, and who serves all needs."""
+def markdown(content: ClaimsPage) -> str:
+    """The claims with their verdicts, all encoders, and their scores on all needs."""
     lines = [f"# Claims: {content.title}, {content.world} world", "", RULE, ""]
     lines += [markdown_line(["claim", "verdict", "measured"]), markdown_line(["---"] * 3)]
     for claim in content.judged:
-        found = "; ".join(f"{asked(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
+        parts = "; ".join(f"{question(part)}: {measured(part.found) or part.verdict}" for part in claim.parts)
         other = claim.claim.conditions and f" Other conditions than the paper's: {claim.claim.conditions}"
-        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper}){other}", claim.verdict, found]))
+        lines.append(markdown_line([f"{claim.claim.says} ({claim.claim.paper}){other}", claim.verdict, parts]))
     lines += ["", "## All encoders", "", _LEGEND.format(reference=content.comparison.reference), ""]
     metrics = list(content.comparison.cells)
     lines += [markdown_line(["encoder", *metrics]), markdown_line(["---"] * (len(metrics) + 1))]
@@ -141,6 +140,6 @@ def markdown(content: Content) -> str:
 
 
 def _need_text(one: AllNeeds, need: str) -> str:
-    found = one.needs[need]
-    text = f"{100 * found.value.value:.1f}"
-    return f"**{text}**" if found.is_met else text
+    score = one.needs[need]
+    text = f"{100 * score.value.value:.1f}"
+    return f"**{text}**" if score.could_be_best else text

@@ -1,4 +1,4 @@
-"""Stage `repeat`: one method once more, on the base of another seed, and its results.
+"""Stage `repeat`: trains and scores one method on the base of another seed.
 
 python -m components.study.repeat --seed 1 --encoder paraclip
 """

@@ -1,4 +1,4 @@
-"""Stage `repeat_mix`: one mix once more, of the encoders of another seed, and its results.
+"""Stage `repeat_mix`: scores one mix of the encoders of another seed.
 
 python -m components.study.repeat_mix --seed 1 --mix all_needs
 """
@@ -22,7 +22,7 @@ from components.study.seeds import folders_of, seeded
 
 
 def run(settings: Settings, seed: int, name: str, folders: Folders) -> None:
-    """Write the results of a mix; the encoder itself can be made again in a second and is not kept.
+    """Write the results of a mix; the encoder is not kept, because mixing takes a second.
 
     Raises:
         InputError: as the stages `mix` and `evaluate`.
@@ -37,7 +37,7 @@ def main(
     seed: Annotated[int, typer.Option(help="One of study.seeds.")],
     name: Annotated[str, typer.Option("--mix", help="An entry of mixes, such as all_needs.")],
 ) -> None:
-    """Mix the encoders of another seed, and score what comes out.
+    """Mix the encoders of another seed, and score the mix.
 
     Example: python -m components.study.repeat_mix --seed 1 --mix all_needs
     """

@@ -1,4 +1,4 @@
-"""The results of all encoders of the study, seed by seed, and differences between two of them."""
+"""Results of all encoders of the study, seed by seed: differences, a table, ranks over all needs, and regressions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
 from components.core.settings import Evaluate
 from components.evaluation.results import Folders, Report, read_report, read_scores
+from components.report.comparison import Cell, Comparison
 
 Column = Reals | Correlation
 """A metric's values per query, or the two columns of a correlation."""
@@ -20,13 +21,13 @@ Column = Reals | Correlation
 
 @dataclass(frozen=True)
 class Found:
-    """A value, or how much better one encoder is than another, over seeds.
+    """A value, or the improvement of one encoder over another, over seeds.
 
     Attributes:
         mean: over the seeds, with its 95% interval over seeds and queries.
         each: the value of each seed.
-        p: of the paired permutation test over queries, of each query's mean over the seeds; None where there is none:
-            of correlations, of queries about two pictures, and against a number.
+        p: of the paired permutation test over queries, of each query's mean over the seeds; None for correlations,
+            queries about two pictures, and comparisons with a number.
     """
 
     mean: Interval
@@ -39,8 +40,8 @@ class Results:
     """All encoders' results.
 
     Attributes:
-        reports, scores: encoder -> those of each seed, the seeds of all encoders in the same order.
-        evaluate: how intervals are drawn.
+        reports, scores: encoder -> those of each seed, with the same order of seeds for all encoders.
+        evaluate: settings of the intervals.
     """
 
     reports: Mapping[str, Sequence[Report]]
@@ -54,11 +55,11 @@ class Results:
 
     @property
     def seeds(self) -> int:
-        """How many seeds each was trained with."""
+        """Number of seeds of each encoder."""
         return len(next(iter(self.reports.values())))
 
     def measures(self, encoder: str, metric: str) -> bool:
-        """Whether the encoder has values of the metric that intervals can be drawn of."""
+        """Whether the encoder has values of the metric that can be resampled."""
         if encoder not in self.scores:
             return False
         first = self.scores[encoder][0]
@@ -73,10 +74,10 @@ class Results:
         return self.difference(encoder, 0.0, metric)
 
     def improvement(self, encoder: str, other: str | float, metric: str, less: str = "") -> Found:
-        """How much better an encoder is than another one, or than a number: positive is better.
+        """The improvement of an encoder over another one, or over a number: positive is better.
 
         Args:
-            less: a metric of the same queries that is taken off `metric` on both sides first.
+            less: a metric of the same queries that is first subtracted from `metric` on both sides.
         """
         found = self.difference(encoder, other, metric, less)
         if self.higher_is_better(metric):
@@ -86,34 +87,34 @@ class Results:
 
     def difference(self, encoder: str, other: str | float, metric: str, less: str = "") -> Found:
         """An encoder's value less another one's, or less a number; arguments as in `improvement`."""
-        own = self._columns(encoder, metric, less)
+        columns = self._columns(encoder, metric, less)
         if isinstance(other, str):
             theirs = self._columns(other, metric, less)
         else:
-            theirs = [_constant(column, other) for column in own]
+            theirs = [_constant(column, other) for column in columns]
         first = self.scores[encoder][0]
         about = first.strata.get(metric), first.pictures.get(metric)
         resampling = self.evaluate.bootstrap, self.evaluate.seed
-        mean = difference_over_seeds(own, theirs, *resampling, *about)
+        mean = difference_over_seeds(columns, theirs, *resampling, *about)
         each = tuple(
             difference_over_seeds([one], [another], 1, 0, *about).value
-            for one, another in zip(own, theirs, strict=True)
+            for one, another in zip(columns, theirs, strict=True)
         )
-        p = _p(own, theirs, resampling, *about) if isinstance(other, str) else None
+        p = _p(columns, theirs, resampling, *about) if isinstance(other, str) else None
         return Found(mean, each, p)
 
     def _columns(self, encoder: str, metric: str, less: str) -> list[Column]:
-        found: list[Column] = []
+        columns: list[Column] = []
         for scores in self.scores[encoder]:
             if not less:
-                found.append(scores.values[metric] if metric in scores.values else scores.correlations[metric])
+                columns.append(scores.values[metric] if metric in scores.values else scores.correlations[metric])
             else:
-                found.append(scores.values[metric] - scores.values[less])
-        return found
+                columns.append(scores.values[metric] - scores.values[less])
+        return columns
 
 
 def _constant(column: Column, number: float) -> Column:
-    """What has this value for every query, to be compared with; of correlations only 0 is known."""
+    """The number for every query; correlations can only be compared with 0."""
     if not isinstance(column, Correlation):
         return np.full(len(column), number)
     if number:
@@ -122,24 +123,24 @@ def _constant(column: Column, number: float) -> Column:
 
 
 def _p(
-    own: Sequence[Column],
-    theirs: Sequence[Column],
+    first: Sequence[Column],
+    second: Sequence[Column],
     resampling: tuple[int, int],
     strata: Indices | None,
     pictures: Indices | None,
 ) -> float | None:
-    values = [[column for column in columns if not isinstance(column, Correlation)] for columns in (own, theirs)]
+    values = [[column for column in columns if not isinstance(column, Correlation)] for columns in (first, second)]
     if not all(values) or (pictures is not None and pictures.ndim > 1):
         return None
-    first, second = (np.mean(columns, axis=0) for columns in values)
-    return sign_flip_p(first, second, *resampling, strata, pictures)
+    means = [np.mean(columns, axis=0) for columns in values]
+    return sign_flip_p(means[0], means[1], *resampling, strata, pictures)
 
 
 def read_results(encoders: Sequence[str], seeds: Sequence[Folders], evaluate: Evaluate) -> Results:
     """The results of all encoders in the folders of all seeds.
 
     Raises:
-        InputError: an encoder has none for a seed, or two were scored on different data or by different protocols.
+        InputError: an encoder lacks results of a seed, or two encoders have different data or protocols.
     """
     reports = {name: [read_report(name, folders.metrics) for folders in seeds] for name in encoders}
     first = next(iter(reports.values()))[0]
@@ -155,3 +156,101 @@ def read_results(encoders: Sequence[str], seeds: Sequence[Folders], evaluate: Ev
         for name, found in reports.items()
     }
     return Results(reports, scores, evaluate)
+
+
+def comparison_over_seeds(results: Results, metrics: Sequence[str]) -> Comparison:
+    """Means over the seeds and differences to the first encoder, of the metrics that every encoder has."""
+    reference = results.encoders[0]
+    cells: dict[str, dict[str, Cell]] = {}
+    for metric in metrics:
+        if not _measured(results, metric):
+            continue
+        higher = results.higher_is_better(metric)
+        cells[metric] = {
+            encoder: Cell(
+                results.value(encoder, metric).mean,
+                results.difference(encoder, reference, metric).mean if encoder != reference else None,
+                higher,
+            )
+            for encoder in results.encoders
+        }
+    return Comparison(tuple(results.encoders), cells)
+
+
+@dataclass(frozen=True)
+class NeedScore:
+    """One encoder's score on one need of users.
+
+    Attributes:
+        value: mean over the seeds.
+        shortfall: the gap to the best encoder on this need, with its interval; 0 for the best.
+    """
+
+    value: Interval
+    shortfall: Interval
+
+    @property
+    def could_be_best(self) -> bool:
+        """Whether the interval of its shortfall includes 0."""
+        return self.shortfall.low <= 0
+
+
+@dataclass(frozen=True)
+class AllNeeds:
+    """One encoder's scores on all needs."""
+
+    encoder: str
+    needs: Mapping[str, NeedScore]
+
+    @property
+    def worst(self) -> float:
+        """The largest shortfall, by which encoders are ranked; smaller is better."""
+        return max(need.shortfall.value for need in self.needs.values())
+
+    @property
+    def possibly_best(self) -> int:
+        """Number of needs on which it could be the best."""
+        return sum(need.could_be_best for need in self.needs.values())
+
+
+def rank_for_all_needs(results: Results, families: Mapping[str, str]) -> list[AllNeeds]:
+    """All encoders, the smallest largest shortfall first.
+
+    Args:
+        families: need -> metric; metrics without values are skipped.
+    """
+    measured = {need: metric for need, metric in families.items() if _measured(results, metric)}
+    best = {need: _best(results, metric) for need, metric in measured.items()}
+    ranked = [
+        AllNeeds(
+            encoder,
+            {
+                need: NeedScore(
+                    results.value(encoder, metric).mean, results.improvement(best[need], encoder, metric).mean
+                )
+                for need, metric in measured.items()
+            },
+        )
+        for encoder in results.encoders
+    ]
+    return sorted(ranked, key=lambda one: one.worst) if measured else []
+
+
+def _measured(results: Results, metric: str) -> bool:
+    return all(results.measures(encoder, metric) for encoder in results.encoders)
+
+
+def _best(results: Results, metric: str) -> str:
+    return max(results.encoders, key=lambda encoder: results.improvement(encoder, 0.0, metric).mean.value)
+
+
+def regressions(comparison: Comparison) -> dict[str, list[tuple[str, Interval]]]:
+    """Encoder -> metrics on which it is significantly worse than the first encoder, largest loss first."""
+    losses_of: dict[str, list[tuple[str, Interval]]] = {}
+    for encoder in comparison.encoders[1:]:
+        losses = [
+            (metric, row[encoder].delta) for metric, row in comparison.cells.items() if row[encoder].verdict == "worse"
+        ]
+        measured = [(metric, delta) for metric, delta in losses if delta is not None]
+        losses_of[encoder] = sorted(measured, key=lambda loss: -abs(loss[1].value))
+    return losses_of

@@ -1,9 +1,16 @@
-"""Claims of papers as comparisons that can be decided: files of infra/claims/, written before anything was measured."""
+"""Claims of papers as comparisons that can be decided, in files of infra/claims/, and their verdicts.
+
+A part holds if the whole 95% interval over seeds and queries and every seed's value exceed its bound; it does not hold
+if all of them fall short of it; otherwise it is undecided. A claim holds if all of its parts hold, and does not hold if
+one does not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, NonNegativeFloat, ValidationError, model_validator
@@ -12,20 +19,21 @@ from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.settings import Block, explain_fault
 from components.core.settings.yaml_text import explain_yaml, read_yaml
+from components.study.results import Found, Results
 
 CLAIMS = Path("infra/claims")
 
 
-class Part(Block):
-    """One comparison that a claim stands on: an encoder's metric against another encoder's, or against a number.
+class ClaimPart(Block):
+    """One comparison of a claim: an encoder's metric against another encoder's, or against a number.
 
     Attributes:
         metric: full name.
-        less: another metric of the same queries, taken off `metric` for both sides: what the one gives over the other.
-        encoder: whose value it is.
-        better_than: an encoder, or a number such as what guessing gives; the value must be better by more than `by`.
+        less: another metric of the same queries, which is subtracted from `metric` on both sides.
+        encoder: the encoder whose value is compared.
+        better_than: an encoder, or a number such as chance; the value must be better by more than `by`.
         not_worse_than: an encoder, or a number; the value may be worse by less than `by`.
-        by: how much in the metric's own unit; a share of 0.01 is a point.
+        by: margin in the metric's unit; a share of 0.01 is a point.
     """
 
     metric: str
@@ -36,21 +44,21 @@ class Part(Block):
     by: NonNegativeFloat
 
     @model_validator(mode="after")
-    def _has_one_side(self) -> Part:
+    def _has_one_side(self) -> ClaimPart:
         if (self.better_than is None) == (self.not_worse_than is None):
             raise ValueError("give one of better_than and not_worse_than")
         return self
 
     @property
     def other(self) -> str | float:
-        """What it is compared with."""
-        found = self.better_than if self.better_than is not None else self.not_worse_than
-        assert found is not None
-        return found
+        """The encoder or number that it is compared with."""
+        other = self.better_than if self.better_than is not None else self.not_worse_than
+        assert other is not None
+        return other
 
     @property
     def bound(self) -> float:
-        """What the improvement must exceed."""
+        """The value that the improvement must exceed."""
         return self.by if self.better_than is not None else -self.by
 
     @property
@@ -60,19 +68,19 @@ class Part(Block):
 
 
 class Claim(Block):
-    """What a paper says, and the comparisons that decide whether it holds here.
+    """A claim of a paper, and the comparisons that decide whether it holds here.
 
     Attributes:
-        paper: short name, and where in it.
-        says: in one sentence.
+        paper: short name, and the place in it.
+        says: the claim in one sentence.
         parts: all of them must hold.
-        conditions: how encoders and data differ from the paper's, so that its figures need not be met.
-        note: what was tried where it does not hold, and the likely cause. Neither changes a verdict.
+        conditions: differences of encoders and data from the paper's, so that figures may differ.
+        note: attempts and the likely cause, if it does not hold. Neither changes a verdict.
     """
 
     paper: str
     says: str
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[tuple[ClaimPart, ...], Field(min_length=1)]
     conditions: str = ""
     note: str = ""
 
@@ -81,8 +89,8 @@ class Claims(Block):
     """A file of claims.
 
     Attributes:
-        families: what users need -> the metric that stands for it; one encoder for all needs is judged by them.
-        metrics: what the table of all encoders shows.
+        families: need of users -> its metric; one encoder for all needs is judged by them.
+        metrics: columns of the table of all encoders.
         claims: short name -> claim.
     """
 
@@ -95,12 +103,63 @@ def read_claims(name: str, folder: Path = CLAIMS) -> Claims:
     """A file of claims.
 
     Raises:
-        InputError: there is no such file, or it has an unknown, missing or ill-typed key.
+        InputError: the file does not exist, or has an unknown, missing or ill-typed key.
     """
-    path = folder / f"{choose(sorted(found.stem for found in folder.glob('*.yaml')), name, 'claims')}.yaml"
+    path = folder / f"{choose(sorted(file.stem for file in folder.glob('*.yaml')), name, 'claims')}.yaml"
     try:
         return Claims.model_validate(read_yaml(path.read_text("utf-8")))
     except yaml.YAMLError as error:
-        raise InputError(f"{path} is no valid YAML: {explain_yaml(error)}") from None
+        raise InputError(f"{path} is not valid YAML: {explain_yaml(error)}") from None
     except ValidationError as error:
         raise InputError(f"{path}: {explain_fault(error, Claims)}") from None
+
+
+Verdict = Literal["holds", "does not hold", "undecided", "not measured"]
+
+
+@dataclass(frozen=True)
+class JudgedPart:
+    """A part with its measurement; None if an encoder or the metric is not in the study."""
+
+    part: ClaimPart
+    found: Found | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of this part."""
+        if self.found is None:
+            return "not measured"
+        mean, each, bound = self.found.mean, self.found.each, self.part.bound
+        if mean.low > bound and min(each) > bound:
+            return "holds"
+        if mean.high < bound and max(each) < bound:
+            return "does not hold"
+        return "undecided"
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim with its parts."""
+
+    name: str
+    claim: Claim
+    parts: tuple[JudgedPart, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the claim."""
+        verdicts = {part.verdict for part in self.parts}
+        order: Sequence[Verdict] = ("does not hold", "not measured", "undecided")
+        return next((verdict for verdict in order if verdict in verdicts), "holds")
+
+
+def judge(name: str, claim: Claim, results: Results) -> JudgedClaim:
+    """Measure every part of a claim."""
+    return JudgedClaim(name, claim, tuple(JudgedPart(part, _measure(part, results)) for part in claim.parts))
+
+
+def _measure(part: ClaimPart, results: Results) -> Found | None:
+    metrics = [part.metric, *([part.less] if part.less else [])]
+    if not all(results.measures(encoder, metric) for encoder in part.encoders for metric in metrics):
+        return None
+    return results.improvement(part.encoder, part.other, part.metric, part.less)

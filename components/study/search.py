@@ -1,8 +1,8 @@
-"""Searches the shares of a mix (`components.mixing`) that serves all needs, on the validation split.
+"""Searches the shares of a mix (`components.mixing`) for all needs, on the validation split.
 
-Tried are all pairs of the encoders given, by Optuna's tree-structured Parzen estimator from `train.seed`. A mix is as
-bad as its largest shortfall: over all families of a claims file, how much worse it is than the best of the encoders
-given and the base. No test picture or text is looked at; what the mix found is worth on those, stage `evaluate` says.
+Optuna's tree-structured Parzen estimator, with seed `train.seed`, tries all pairs of the given encoders. The objective
+is the largest shortfall: over all families of a claims file, the gap to the best of the given encoders and the base. No
+test picture or text is used; stage `evaluate` scores the best mix on those.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from components.tracking import PARENT_RUN, TrackedRun, tracked_run
 
 STORE = "sqlite:///state/search.db"
 _ONE_RESAMPLE = 1
-"""A trial needs values and no intervals."""
+"""A trial does not need intervals."""
 
 
 @dataclass(frozen=True)
-class Judge:
-    """What encoders of one image tower are worth on the validation split.
+class MixEvaluator:
+    """Scores encoders of one image tower on the validation split.
 
     Attributes:
         families: need -> metric, in the order shown.
@@ -51,8 +51,8 @@ class Judge:
     image_features: Features
 
     @staticmethod
-    def of(settings: Settings, families: Mapping[str, str], encoder: Encoder) -> Judge:
-        """A judge that shows every encoder the pictures as this one sees them.
+    def of(settings: Settings, families: Mapping[str, str], encoder: Encoder) -> MixEvaluator:
+        """An evaluator with the image features of this encoder.
 
         Raises:
             InputError: a family's benchmark is not in `evaluate.benchmarks`, or its table is missing.
@@ -61,25 +61,25 @@ class Judge:
         chosen = {name for metric in families.values() for name in names if metric.split("/")[0].startswith(name)}
         for metric in families.values():
             if not any(metric.split("/")[0].startswith(name) for name in chosen):
-                raise InputError(f"params.yaml: evaluate.benchmarks lacks what measures {metric}: add it")
+                raise InputError(f"params.yaml: evaluate.benchmarks lacks the benchmark of {metric}: add it")
         benchmarks = [find_benchmark(name) for name in names if name in chosen]
         table_files(benchmarks, EVALUATION / VALIDATION)
         ids, features = image_features(encoder, EMBEDDINGS, PAIRS / "val.parquet", settings.embed.batch_size)
-        return Judge(settings, families, benchmarks, ids, features)
+        return MixEvaluator(settings, families, benchmarks, ids, features)
 
-    def worth(self, encoder: Encoder) -> dict[str, float]:
+    def scores(self, encoder: Encoder) -> dict[str, float]:
         """Need -> value, higher being better."""
         under_test = EncoderUnderTest(encoder.sidecar.name, _Quiet(encoder), "")
         evaluate = self.settings.evaluate.model_copy(update={"bootstrap": _ONE_RESAMPLE})
         places = EVALUATION / VALIDATION, evaluate.ks, self.image_ids, self.image_features
         _, results = score(self.benchmarks, EmbeddedContext(under_test, *places), evaluate)
-        found = {need: results[metric] for need, metric in self.families.items()}
-        return {need: one.value if one.higher_is_better else -one.value for need, one in found.items()}
+        by_need = {need: results[metric] for need, metric in self.families.items()}
+        return {need: one.value if one.higher_is_better else -one.value for need, one in by_need.items()}
 
 
 @dataclass(frozen=True)
 class _Quiet:
-    """An encoder without a progress bar of its own."""
+    """An encoder without a progress bar."""
 
     encoder: Encoder
 
@@ -88,19 +88,19 @@ class _Quiet:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MixSearchResult:
     """The best mix of a search.
 
     Attributes:
         mix: as an entry of `mixes`.
-        worth: need -> value on the validation split.
-        best: need -> the best value of the encoders given and the base, and whose it is.
+        scores: need -> value on the validation split.
+        best: need -> the best value of the given encoders and the base, and the name of the encoder.
         shortfall: the mix's largest.
-        trials: how many mixes were tried, those of earlier runs of the same search included.
+        trials: number of mixes, including those of earlier runs of the same search.
     """
 
     mix: Mix
-    worth: dict[str, float]
+    scores: dict[str, float]
     best: dict[str, tuple[float, str]]
     shortfall: float
     trials: int
@@ -108,11 +108,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Members:
-    """The base, an encoder that becomes one mix after the other, and what the members' weights are."""
+    """The base, the members' weights, and an encoder that takes the weights of one mix after another."""
 
     encoder: Encoder
     base: Mapping[str, Tensor]
-    learnt: Mapping[str, Mapping[str, Tensor]]
+    weights: Mapping[str, Mapping[str, Tensor]]
     hashes: Sequence[str]
 
     @staticmethod
@@ -124,25 +124,25 @@ class Members:
         """
         if len(names) < 2:
             raise InputError("give at least two encoders to mix: --from paraclip --from semclip")
-        encoder, made = Encoder.load(models / BASE.name), {name: Encoder.load(models / name) for name in names}
-        check_members(made)
-        base = {name: weights.clone() for name, weights in weights_of(encoder).items()}
-        learnt = {name: weights_of(one) for name, one in made.items()}
-        mixed(base, learnt, (0.0,) * len(learnt))
-        return Members(encoder, base, learnt, [one.sidecar.weights_sha256 for one in (encoder, *made.values())])
+        encoder, members = Encoder.load(models / BASE.name), {name: Encoder.load(models / name) for name in names}
+        check_members(members)
+        base = {name: tensor.clone() for name, tensor in weights_of(encoder).items()}
+        weights = {name: weights_of(one) for name, one in members.items()}
+        mixed(base, weights, (0.0,) * len(weights))
+        return Members(encoder, base, weights, [one.sidecar.weights_sha256 for one in (encoder, *members.values())])
 
     def become(self, mix: Mix) -> Encoder:
         """The encoder of a mix."""
-        members = {name: self.learnt[name] for name in (mix.first, mix.second)}
+        members = {name: self.weights[name] for name in (mix.first, mix.second)}
         self.encoder.model.load_state_dict(mixed(self.base, members, mix.shares))
         return self.encoder
 
-    def best_alone(self, judge: Judge) -> dict[str, tuple[float, str]]:
-        """Need -> the best value of the members and the base, and whose it is."""
+    def best_single(self, evaluator: MixEvaluator) -> dict[str, tuple[float, str]]:
+        """Need -> the best value of the members and the base, and the encoder's name."""
         best: dict[str, tuple[float, str]] = {}
-        for name, weights in {BASE.name: self.base, **self.learnt}.items():
+        for name, weights in {BASE.name: self.base, **self.weights}.items():
             self.encoder.model.load_state_dict(dict(weights))
-            for need, value in judge.worth(self.encoder).items():
+            for need, value in evaluator.scores(self.encoder).items():
                 best[need] = max(best.get(need, (value, name)), (value, name))
         return best
 
@@ -154,27 +154,27 @@ def search(
     trials: int,
     store: str = STORE,
     models: Path = BASE.parent,
-) -> Outcome:
-    """Try mixes until there are `trials` of them; a search that was stopped goes on.
+) -> MixSearchResult:
+    """Try mixes until there are `trials` of them; an interrupted search resumes.
 
     Raises:
         InputError: fewer than two encoders are named, one is missing or has other towers, or the validation tables
             are missing.
     """
     members = Members.load(names, models)
-    judge = Judge.of(settings, families, members.encoder)
-    best = members.best_alone(judge)
-    question = content_hash(*members.hashes, repr(sorted(families.items())))
-    study = _study(store, names, settings.train.seed, question)
+    evaluator = MixEvaluator.of(settings, families, members.encoder)
+    best = members.best_single(evaluator)
+    inputs = content_hash(*members.hashes, repr(sorted(families.items())))
+    study = _study(store, names, settings.train.seed, inputs)
     left = max(0, trials - len(_finished(study)))
     with _parent(settings, names, trials) as parent:
         for _ in track(range(left), "search", left, "trial"):
-            _try_one(settings, study, names, members, judge, best)
-        found = study.best_trial
-        assert found.value is not None
-        parent.log_metrics({"shortfall": found.value})
-    worth = {need: float(found.user_attrs[need]) for need in families}
-    return Outcome(_suggested(found, names), worth, best, found.value, len(_finished(study)))
+            _try_one(settings, study, names, members, evaluator, best)
+        winner = study.best_trial
+        assert winner.value is not None
+        parent.log_metrics({"shortfall": winner.value})
+    scores = {need: float(winner.user_attrs[need]) for need in families}
+    return MixSearchResult(_suggested(winner, names), scores, best, winner.value, len(_finished(study)))
 
 
 def _try_one(
@@ -182,22 +182,22 @@ def _try_one(
     study: optuna.Study,
     names: Sequence[str],
     members: Members,
-    judge: Judge,
+    evaluator: MixEvaluator,
     best: Mapping[str, tuple[float, str]],
 ) -> None:
     trial = study.ask()
     mix = _suggested(trial, names)
-    worth = judge.worth(members.become(mix))
-    shortfall = max(best[need][0] - value for need, value in worth.items())
+    scores = evaluator.scores(members.become(mix))
+    shortfall = max(best[need][0] - value for need, value in scores.items())
     with tracked_run("search", f"mix-{trial.number}", settings, mix.model_dump(mode="json"), {}) as run:
-        run.log_metrics({"shortfall": shortfall} | {f"validation/{need}": value for need, value in worth.items()})
-    for need, value in worth.items():
+        run.log_metrics({"shortfall": shortfall} | {f"validation/{need}": value for need, value in scores.items()})
+    for need, value in scores.items():
         trial.set_user_attr(need, value)
     study.tell(trial, shortfall)
 
 
 def _suggested(trial: Any, names: Sequence[str]) -> Mix:
-    """The mix of a trial that is asked for, or that was finished."""
+    """The mix of a new or finished trial."""
     pairs = [f"{first}+{second}" for first, second in combinations(names, 2)]
     if isinstance(trial, optuna.trial.FrozenTrial):
         chosen, shares = trial.params["pair"], (trial.params["first_share"], trial.params["second_share"])
@@ -208,12 +208,12 @@ def _suggested(trial: Any, names: Sequence[str]) -> Mix:
     return Mix(first=first, second=second, shares=(round(shares[0], 4), round(shares[1], 4)))
 
 
-def _study(store: str, names: Sequence[str], seed: int, question: str) -> optuna.Study:
-    """The search's record in the store; another one once an encoder or what is asked is another one."""
+def _study(store: str, names: Sequence[str], seed: int, inputs: str) -> optuna.Study:
+    """The search's study in the store; other encoders, families or seeds have another one."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if store.startswith("sqlite:///"):
         Path(store.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    name = f"mix-{content_hash(*names, question, str(seed))[:16]}"
+    name = f"mix-{content_hash(*names, inputs, str(seed))[:16]}"
     sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(study_name=name, storage=store, sampler=sampler, load_if_exists=True)
     if not study.trials:
@@ -229,7 +229,7 @@ def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 
 @contextmanager
 def _parent(settings: Settings, names: Sequence[str], trials: int) -> Iterator[TrackedRun]:
-    """The MLflow run that the runs of all trials are nested under."""
+    """The MLflow run that contains the runs of all trials."""
     with tracked_run("search", "search", settings, {"from": ",".join(names), "trials": trials}, {}) as parent:
         before = os.environ.get(PARENT_RUN)
         os.environ[PARENT_RUN] = parent.id

@@ -1,4 +1,4 @@
-"""Stage `seed`: the base encoder once more with another seed, its image embeddings and its results.
+"""Stage `seed`: trains, embeds and scores the base encoder with another seed.
 
 python -m components.study.seed --seed 1
 """

@@ -1,4 +1,4 @@
-"""Where the encoders of each seed are, and how stages are told to use another seed."""
+"""Folders of each seed of the study, and settings of stages for another seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from components.evaluation.results import Folders
 
 
 def folders_of(seed: int) -> Folders:
-    """The folders of a seed of `study.seeds`; pairs and benchmark tables are those of all seeds."""
+    """The folders of a seed of `study.seeds`; all seeds share pairs and benchmark tables."""
     return Folders(
         models=Path("models/study") / str(seed),
         embeddings=Path("data/study") / str(seed) / "embeddings",
@@ -18,9 +18,9 @@ def folders_of(seed: int) -> Folders:
 
 
 def seeded(settings: Settings, seed: int) -> Settings:
-    """The settings with which a stage trains and embeds for another seed; the worlds and tables keep theirs.
+    """The settings of a stage that trains and embeds for another seed; data and tables are unchanged.
 
-    Its runs in MLflow are in the world's experiment `<world>-study`, away from those that may be promoted.
+    Its MLflow runs are in the experiment `<world>-study`, separate from those that may be promoted.
     """
     train = settings.train.model_copy(update={"seed": seed, "state": settings.train.state / "study" / str(seed)})
     world = settings.world.model_copy(update={"name": f"{settings.world.name}-study"})

@@ -18,7 +18,7 @@ from components.benchmarks.encoding.context import EncoderUnderTest
 from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.encoding.sentence_encoder import load_sentence_encoder
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sugar_crepe import SUBSETS
+from components.test_sets.readers.sugar_crepe import SUBSETS
 from tests.support import minilm_reference
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

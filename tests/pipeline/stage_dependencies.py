@@ -31,19 +31,11 @@ NO_RESULT = {
     "components.core.retry": "repeats calls that failed",
 }
 """Modules that no stage declares, and why what they do cannot change a result."""
-TEST_SETS = (
-    "components.benchmarks.encoding.published_context",
-    "components.benchmarks.files",
-    "components.benchmarks.image_sets",
-    "components.benchmarks.published",
-    "components.benchmarks.test_sets",
-)
-"""What `prepare` reads of the benchmarks, all of which it imports: it lists what test sets hold and scores nothing."""
 _SETTINGS = "components.core.settings"
 """Builds every block; a stage declares the files of the blocks that its `params` name."""
 ASSETS = {
     "components/base/assets": "components.base.shipped",
-    "components/benchmarks/image_sets/assets": "components.benchmarks.image_sets.facts",
+    "components/test_sets/image_sets/assets": "components.test_sets.image_sets.image_set",
     "components/captions/assets": "components.captions.synthesize",
     "components/costing/rates.yaml": "components.costing.rates",
     "components/data/world/description/lexicon.yaml": "components.data.world.description.lexicon",
@@ -147,10 +139,6 @@ def _closure(start: Iterable[str]) -> set[str]:
         seen.add(module)
         if module != _SETTINGS:
             imported = graph.find_modules_directly_imported_by(module)
-            benchmarks = {name for name in imported if name.startswith("components.benchmarks.")}
-            if benchmarks and module.startswith("components.data."):
-                seen |= {name for folder in TEST_SETS for name in (folder, *graph.find_descendants(folder))}
-                imported -= benchmarks
             waiting += imported
         waiting += [parent for parent in _parents(module) if not _is_empty(_path(parent, absolute=True))]
         waiting += _scanned(module)

@@ -6,9 +6,9 @@ from itertools import permutations
 
 import numpy as np
 
-from components.benchmarks.captioning.examples import Examples
-from components.benchmarks.captioning.pairs import Vocabulary, split_words
 from components.core.metrics import Features
+from components.experiments.parts.captioned_pairs import Vocabulary, split_words
+from components.experiments.parts.clip4idc_model import CaptionedPairs
 
 COLOURS = ("red", "green", "blue", "white")
 DIM = 16
@@ -20,7 +20,7 @@ def vectors_of(words: tuple[str, ...]) -> Features:
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), dtype=np.float32)
 
 
-def colour_examples(seed: int, times: int) -> Examples:
+def colour_examples(seed: int, times: int) -> CaptionedPairs:
     """Every change of colour `times` times; pictures are noisy, sentences the same in every split."""
     rng = np.random.default_rng(seed)
     changes = [change for _ in range(times) for change in permutations(COLOURS, 2)]
@@ -33,7 +33,7 @@ def colour_examples(seed: int, times: int) -> Examples:
     ]
     features = np.array([_text(sentence) for sentence in sentences], dtype=np.float32)
     pair = np.repeat(np.arange(len(changes)), 2)
-    return Examples(before, after, tuple(sentences), features, pair.astype(np.int64))
+    return CaptionedPairs(before, after, tuple(sentences), features, pair.astype(np.int64))
 
 
 def first_words(vocabulary: Vocabulary) -> Features:

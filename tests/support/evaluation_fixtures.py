@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from components.benchmarks.embedded.typos import ERRORS, misspelt
+from components.benchmarks.embedded.typos import ERRORS, with_typing_errors
 from components.core.files import file_hash
 from components.core.records import (
     CAPTION_QUERIES,
@@ -106,7 +106,7 @@ def vectors() -> dict[str, Sequence[float]]:
     misspelt_texts = {
         text: VECTORS[other if number < wrong else query]
         for query, wrong, other in (("a query", 0, ""), ("c query", 1, "d query"), ("d query", 2, "a query"))
-        for number, text in enumerate(misspelt(query, ERRORS))
+        for number, text in enumerate(with_typing_errors(query, ERRORS))
     }
     return VECTORS | prompts | misspelt_texts
 

@@ -10,6 +10,8 @@ from typing import Any
 import webdataset
 from PIL import Image
 
+from components.core.records import CLASS_DIFFERENCES
+
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
@@ -36,3 +38,15 @@ def write_shards(
     (folder / split / "nshards.txt").write_text(f"{shards}\n")
     (folder / "classnames.txt").write_text("\n".join(names) + "\n")
     (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\nthe {c}\n")
+
+
+def write_differences(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    """Write a table of class differences: class, other class and text of each row."""
+    classes, others, texts = (list(column) for column in zip(*rows, strict=True))
+    CLASS_DIFFERENCES.write(
+        path,
+        {
+            "id": classes, "other_id": others, "sample": [0] * len(rows),
+            "class_name": classes, "other_class_name": others, "difference": texts,
+        },
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Benchmarks, one file each; a file's name is the benchmark's name in `evaluate.benchmarks`."""
+"""Benchmarks on synthetic scenes, one file each; the file name is the benchmark's name in `evaluate.benchmarks`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def benchmark_names() -> list[str]:
 
 
 def table_files(benchmarks: Iterable[EmbeddedBenchmark], folder: Path) -> list[Path]:
-    """The tables that the benchmarks read from `folder`, sorted, each once.
+    """The tables that the benchmarks read from `folder`, sorted, without repetition.
 
     Raises:
         InputError: one is missing.
@@ -29,8 +29,8 @@ def table_files(benchmarks: Iterable[EmbeddedBenchmark], folder: Path) -> list[P
     for benchmark in benchmarks:
         for need in benchmark.missing(folder):
             raise InputError(
-                f"{folder / need.path} is missing, benchmark '{benchmark.name}' needs it: run `dvc repro prepare`, "
-                f"or take '{benchmark.name}' out of evaluate.benchmarks in params.yaml"
+                f"{folder / need.path} is missing, benchmark '{benchmark.name}' requires it: run `dvc repro prepare`, "
+                f"or remove '{benchmark.name}' from evaluate.benchmarks in params.yaml"
             )
     return sorted({folder / need.path for benchmark in benchmarks for need in benchmark.needs})
 
@@ -39,7 +39,7 @@ def find_benchmark(name: str) -> EmbeddedBenchmark:
     """The benchmark in `benchmarks/<name>.py`.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: there is none; the message lists the existing ones.
     """
     what = "params.yaml: evaluate.benchmarks has"
     benchmark: EmbeddedBenchmark = find(__name__, benchmark_names(), name, "BENCHMARK", what)

@@ -1,19 +1,20 @@
-"""Do similarities of images and captions follow what people think of them? (CLIPScore: Hessel et al. 2021, section 4)
+"""Do similarities of images and captions follow human ratings? (CLIPScore: Hessel et al. 2021, section 4)
 
-Kendall's tau-c of the cosine with experts' ratings from 1 to 4, each judgement by itself. Captions stand behind
-"A photo depicts", as in the paper; its clamp of negative cosines, which CLIP does not have, is left out, because it
-would take their order from encoders that do.
+Kendall's tau-c of the cosine with experts' ratings from 1 to 4, one row per rating. Captions get the prefix "A photo
+depicts", as in the paper. The paper's clamp of negative cosines is omitted: CLIP has none, but encoders with negative
+cosines would lose their order.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import row_cosine
 from components.benchmarks.scores import Correlation, Scores, metrics
 from components.core.records import CAPTION_RATINGS
+from components.test_sets.files import RequiredFile
 
 NAME = "caption_ratings"
 FILE = "caption_ratings.parquet"
@@ -25,16 +26,16 @@ def score(context: EmbeddedContext) -> Scores:
     table = context.read(CAPTION_RATINGS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
     texts = context.texts([PROMPT.format(caption=caption) for caption in table["caption"].to_pylist()])
-    found = row_cosine(context.image_features[gold], texts).astype(np.float64)
-    correlation = Correlation("tau_c", table["rating"].to_numpy().astype(np.float64), found)
+    cosines = row_cosine(context.image_features[gold], texts).astype(np.float64)
+    correlation = Correlation("tau_c", table["rating"].to_numpy().astype(np.float64), cosines)
     return Scores({}, correlations={f"{NAME}/tau_c": correlation}, pictures={f"{NAME}/tau_c": gold})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
-    metrics=metrics("two rows that tie in either column are neither in order nor out of it", "tau_c"),
+    needs=(RequiredFile(FILE),),
+    metrics=metrics("pairs of rows that tie in either column count neither as concordant nor as discordant", "tau_c"),
     score=score,
     key_metrics=(f"{NAME}/tau_c",),
 )

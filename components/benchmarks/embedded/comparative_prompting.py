@@ -1,16 +1,16 @@
-"""Comparative prompting: classes told apart by how they differ (PC-CLIP, section 3.4, equation 3, and table 3).
+"""Comparative prompting: prompts corrected by differences of classes (PC-CLIP, section 3.4, equation 3, and table 3).
 
-The prompt of a class A moves to what a similar class B's prompt less the text "how B differs from A" says. The paper
-takes the three pairs that are most often confused on images that then do not count. Of a thing this world has two
-pictures, too few to set some aside: every class is corrected by the class whose prompt is most similar to its own,
-which is known without pictures. Differences are sentences as in the benchmark `differences`.
+The prompt of a class A moves towards a similar class B's prompt less the text "how B differs from A". The paper takes
+the three pairs that are most often confused on held-out images. Synthetic scenes have two pictures of a class, too few
+to hold some out: every class is corrected by the class with the most similar prompt, which needs no pictures.
+Differences are sentences as in the benchmark `differences`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.embedded.zero_shot import FILE, PROMPT
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.zero_shot import comparative_weights, top_accuracy
@@ -18,14 +18,15 @@ from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import Features, Indices, top_k
 from components.core.records import LABELS
 from components.data.world.description.difference_text import object_difference
+from components.test_sets.files import RequiredFile
 
 NAME = "comparative_prompting"
 ALPHA = 0.9
-"""How much of a prompt stays; the paper's tables are of it."""
+"""Weight of the original prompt; the paper's tables use it."""
 
 
 def score(context: EmbeddedContext) -> Scores:
-    """Top-1 accuracy of corrected prompts per image, and by how much it is higher than that of the prompts alone."""
+    """Top-1 accuracy of corrected prompts per image, and its gain over the plain prompts."""
     table = context.read(LABELS, FILE)
     labels = table["label"].to_pylist()
     gold = context.rows(table["image_id"].to_pylist(), FILE)
@@ -33,27 +34,28 @@ def score(context: EmbeddedContext) -> Scores:
     truth = np.array([classes.index(label) for label in labels], dtype=np.int64)
     images, prompts = context.image_features[gold], context.texts([PROMPT.format(label=label) for label in classes])
     nearest = most_similar(prompts)
-    texts = context.texts([object_difference(classes[other], own) for own, other in zip(classes, nearest, strict=True)])
+    texts = context.texts(
+        [object_difference(classes[other], name) for name, other in zip(classes, nearest, strict=True)]
+    )
     corrected = comparative_weights(prompts, texts, nearest, np.arange(len(classes), dtype=np.int64), ALPHA)
-    plain, found = (top_accuracy(images, weights, truth) for weights in (prompts, corrected))
-    return grouped(NAME, {"top1": found, "gain": found - plain}, gold)
+    before, after = (top_accuracy(images, weights, truth) for weights in (prompts, corrected))
+    return grouped(NAME, {"top1": after, "gain": after - before}, gold)
 
 
 def most_similar(prompts: Features) -> Indices:
-    """The other class with the most similar prompt, of equal ones the first `[classes]`.
+    """The other class with the most similar prompt, the first of equal ones `[classes]`.
 
     Args:
         prompts: unit features of two classes or more `[classes, dim]`.
     """
     best = top_k(prompts, prompts, 2)
-    own = np.arange(len(prompts))
-    return np.where(best[:, 0] == own, best[:, 1], best[:, 0])
+    return np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=metrics("the class that is first in alphabetical order", "top1", "gain"),
     score=score,
 )

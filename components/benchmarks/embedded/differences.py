@@ -1,9 +1,9 @@
-"""Does the difference of two images point where a text about it does? (PC-CLIP, section 3.3 and table 1)
+"""Does the difference of two images have the direction of a text about it? (PC-CLIP, section 3.3 and table 1)
 
-`accuracy` asks whether the true sentence is nearer to the difference than the one that is true of the pictures
-exchanged. `sign_accuracy` is the paper's own rule (equation 2), which knows the true sentence alone.
-`size_ordering_accuracy` shows every pair of pictures in which a thing has two sizes the same sentence, "the first shows
-the larger": how well it orders pictures by size. Chance is one half everywhere.
+`accuracy`: the true sentence is nearer to the difference than the one about the swapped pictures. `sign_accuracy` is
+the paper's rule (equation 2), which only uses the true sentence. `size_ordering_accuracy` compares every pair of
+pictures that show a thing in two sizes with the same sentence, "the first shows the larger". Chance is one half for
+all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import group_numbers
 from components.benchmarks.protocols.geometry import classified, margins
@@ -19,6 +19,7 @@ from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import COMPARISONS
+from components.test_sets.files import RequiredFile
 
 NAME = "differences"
 FILE = "comparisons.parquet"
@@ -39,7 +40,7 @@ def score(context: EmbeddedContext) -> Scores:
     kinds = _checked(context, table["kind"].to_pylist(), "kind", KINDS)
     answers = _checked(context, table["answer"].to_pylist(), "answer", ANSWERS)
     overall = {"accuracy": strictly_greater(true, false), "sign_accuracy": classified(true, "wrong")}
-    # Where the second picture is the larger one, the sentence about the first is the false one and must point away.
+    # If the second picture shows the larger thing, the sentence is false and must have the opposite direction.
     ordered = np.where(answers == "first", classified(true, "wrong"), classified(-false, "wrong"))
 
     pictures = np.stack(shown, axis=1)
@@ -56,17 +57,17 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-def _checked(context: EmbeddedContext, found: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
+def _checked(context: EmbeddedContext, words: list[str], column: str, known: tuple[str, ...]) -> npt.NDArray[np.str_]:
     """The words of a column `[rows]`; an `InputError` names one that is not `known`."""
-    for word in sorted(set(found) - set(known)):
+    for word in sorted(set(words) - set(known)):
         raise InputError(f"{context.folder / FILE}: {column} '{word}' is unknown: use one of {', '.join(known)}")
-    return np.array(found)
+    return np.array(words)
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=(
         *metrics("a tie is a failure", "accuracy"),
         *metrics(_ZERO, "sign_accuracy"),

@@ -1,22 +1,23 @@
-"""How features lie in their space; every value is one of a pair or of an item, so that its mean has an interval.
+"""Geometry of features; every value belongs to a pair or an item, so that its mean has an interval.
 
 `geometry/caption_difference/...` and `geometry/image_difference/...` hold the difference f_A - f_B of two captions or
 of two images against the text f_{A-B} about it (PC-CLIP, table 7). `antisymmetry` compares f_{A-B} with f_{B-A}.
 `alignment` is Wang and Isola's (2020, arXiv 2005.10242, section 4.1) of images with their captions and of captions with
 their paraphrases. Their uniformity is the logarithm of the mean of `gaussian_potential`, which is a mean over items.
-Values are distances: they are no shares and may exceed 1.
+Values are distances: they are not shares and may exceed 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.protocols import geometry
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import BLOCK, Features, Indices, Reals, finite
 from components.core.records import COMPARISONS, PARAPHRASE_QUERIES
+from components.test_sets.files import RequiredFile
 
 NAME = "geometry"
 FILE = "comparisons.parquet"
@@ -34,17 +35,17 @@ def _differences(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
     """Values of pairs, and the two pictures of each."""
     table = context.read(COMPARISONS, FILE)
     ids = [table[column].to_pylist() for column in ("first_id", "second_id")]
-    told, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
+    texts, opposite = (context.texts(table[column].to_pylist()) for column in ("true_difference", "false_difference"))
     shown = [context.rows(column, FILE) for column in ids]
     images = [context.image_features[rows] for rows in shown]
     captions = [context.texts_of("query", column, FILE) for column in ids]
     values: dict[str, Reals] = {}
     for what, (first, second) in (("caption", captions), ("image", images)):
         group = f"{what}_difference"
-        values[f"{group}/distance"] = geometry.comparison_distance(first, second, told)
-        # The sentence about the exchanged pair is its own text here; the negated difference would add nothing.
+        values[f"{group}/distance"] = geometry.comparison_distance(first, second, texts)
+        # The reverse uses the sentence about the swapped pair, because the negated difference would add nothing.
         values[f"{group}/reverse_distance"] = geometry.comparison_distance(first, second, opposite)
-    values["difference_text/antisymmetry"] = geometry.antisymmetry(told, opposite)
+    values["difference_text/antisymmetry"] = geometry.antisymmetry(texts, opposite)
     return values, np.stack(shown, axis=1)
 
 
@@ -64,7 +65,7 @@ def _spread(context: EmbeddedContext) -> tuple[dict[str, Reals], Indices]:
 
 
 def gaussian_potential(features: Features) -> Reals:
-    """Mean of exp(-2 |f_i - f_j|^2) over all other items j, per item; 1 where all features are the same.
+    """Mean of exp(-2 |f_i - f_j|^2) over all other items j, per item; 1 if all features are the same.
 
     Args:
         features: unit features `[items, dim]`.
@@ -73,19 +74,19 @@ def gaussian_potential(features: Features) -> Reals:
         `[items]`, zeros for a single item; the logarithm of their mean is l_uniform for t = 2.
     """
     finite(features)
-    found = np.zeros(len(features), dtype=np.float64)
+    means = np.zeros(len(features), dtype=np.float64)
     for start in range(0, len(features), BLOCK):
         rows = features[start : start + BLOCK].astype(np.float64)
         potential = np.exp(4 * (rows @ features.T - 1))
-        own = potential[np.arange(len(rows)), start + np.arange(len(rows))]
-        found[start : start + BLOCK] = (potential.sum(axis=1) - own) / max(1, len(features) - 1)
-    return found
+        diagonal = potential[np.arange(len(rows)), start + np.arange(len(rows))]
+        means[start : start + BLOCK] = (potential.sum(axis=1) - diagonal) / max(1, len(features) - 1)
+    return means
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE), Need(QUERIES_FILE)),
+    needs=(RequiredFile(FILE), RequiredFile(QUERIES_FILE)),
     metrics=(
         *metrics(_NONE, "distance", higher_is_better=False),
         *metrics(_NONE, "reverse_distance", "antisymmetry"),

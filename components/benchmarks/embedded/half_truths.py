@@ -1,17 +1,18 @@
-"""Does a false thing said in addition make a caption less similar to its image? (Kargi et al. 2026, arXiv 2602.23906)
+"""Does an added false detail make a caption less similar to its image? (Kargi et al. 2026, arXiv 2602.23906)
 
-Chance is one half for `accuracy` and one sixth for `ordered_accuracy`. An encoder that takes every longer text for the
-worse one has the first right; the second, which also has a longer truth, it has not. Values are also given per kind of
-thing said.
+Chance is one half for `accuracy` and one sixth for `ordered_accuracy`. An encoder that prefers shorter texts has a high
+`accuracy`, but not a high `ordered_accuracy`, which also includes a longer true caption. Values are also reported per
+kind of detail.
 """
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import half_truth_choices
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.records import HALF_TRUTHS
+from components.test_sets.files import RequiredFile
 
 NAME = "half_truths"
 FILE = "half_truths.parquet"
@@ -22,14 +23,14 @@ def score(context: EmbeddedContext) -> Scores:
     table = context.read(HALF_TRUTHS, FILE)
     gold = context.rows(table["image_id"].to_pylist(), FILE)
     texts = (context.texts(table[column].to_pylist()) for column in ("truth", "half_truth", "full_truth"))
-    found = half_truth_choices(context.image_features[gold], *texts)
-    return grouped(NAME, found, gold, {"kind": table["kind"].to_pylist()})
+    columns = half_truth_choices(context.image_features[gold], *texts)
+    return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=metrics("a tie is a failure", "accuracy", "ordered_accuracy"),
     score=score,
     key_metrics=(f"{NAME}/accuracy",),

@@ -1,20 +1,21 @@
-"""Is a caption told from its negation, and do caption and paraphrase find its image? (SemCLIP, section 4; CC-Neg)
+"""Is a caption distinguished from its negation, and do caption and paraphrase retrieve its image? (SemCLIP, CC-Neg)
 
-`composite` is SemCLIP's equation 8, whose clamp is of a mean: below an accuracy of one half over negations every query
-counts 0 for its negation. Its mean is the published score; its interval takes the side of the clamp as given.
-Values over negations are also given per cue.
+`composite` is SemCLIP's equation 8 (section 4), which clamps a mean: below an accuracy of one half over negations every
+query counts 0 for its negation. Its mean is the published score; its interval treats the side of the clamp as fixed.
+Values over negations are also reported per cue.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import original_over_negation, row_cosine
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import Reals, gold_ranks, hit_at_k, strictly_greater
 from components.core.records import NEGATION_QUERIES
+from components.test_sets.files import RequiredFile
 
 NAME = "negations"
 FILE = "negations.parquet"
@@ -33,12 +34,12 @@ def score(context: EmbeddedContext) -> Scores:
             row_cosine(captions, paraphrases), row_cosine(captions, negations)
         ),
     }
-    found = {
+    top = {
         f"{name}_top1": hit_at_k(gold_ranks(texts, context.image_features, gold), 1)
         for name, texts in (("caption", captions), ("paraphrase", paraphrases))
     }
-    composite = (found["caption_top1"] + found["paraphrase_top1"] + _rescaled(over["original_over_negation"])) / 3
-    overall = over | found | {"composite": composite}
+    composite = (top["caption_top1"] + top["paraphrase_top1"] + _rescaled(over["original_over_negation"])) / 3
+    overall = over | top | {"composite": composite}
     return grouped(NAME, overall, gold, {"cue": table["cue"].to_pylist()}, within=over)
 
 
@@ -50,7 +51,7 @@ def _rescaled(correct: Reals) -> Reals:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=(
         *metrics("a tie is a failure, as in SemCLIP's code; CC-Neg's own counts it right", "original_over_negation"),
         *metrics("a tie is a failure", "paraphrase_over_negation"),

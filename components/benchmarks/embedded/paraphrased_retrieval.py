@@ -1,15 +1,16 @@
-"""Does a paraphrase find the images that the query finds? (Cheng et al. 2024; ParaCLIP, section 3 and appendix B)
+"""Does a paraphrase retrieve the images that the query retrieves? (Cheng et al. 2024; ParaCLIP, section 3)
 
-Values are given over all queries, per tier of the paraphrase's hardest word, and per what training never saw.
+Values are reported over all queries, per tier of the paraphrase's hardest word, and per kind of held-out content.
 """
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import average_overlap, gold_ranks, hit_at_k, jaccard_similarity, top_k
 from components.core.records import PARAPHRASE_QUERIES
+from components.test_sets.files import RequiredFile
 
 NAME = "paraphrased_retrieval"
 FILE = "paraphrase_queries.parquet"
@@ -36,7 +37,7 @@ def score(context: EmbeddedContext) -> Scores:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=(
         *metrics("the earlier image of the test split first, in both lists", "ao_at_k", "js_at_k"),
         *metrics("the earlier image of the test split first", "paraphrase_recall_at_k"),

@@ -1,17 +1,18 @@
 """Does a paraphrase rank the whole gallery as the query does? (PRSM: Schlegel et al., MMM 2026, arXiv 2511.11141)
 
 PRSM has two sides: Spearman's correlation of two whole rankings (global) and the shared part of their top k (local).
-The paper scores counterfactual portraits and its authors publish no code; how it averages over several paraphrases of
-one query could not be read, so here each pair of query and paraphrase is a row, and rows count alike.
+The paper scores counterfactual portraits, publishes no code and does not state how it averages over several paraphrases
+of one query; here each pair of query and paraphrase is a row, and rows have equal weight.
 """
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.metrics import rank_correlation, shared_of_top, top_k
 from components.core.records import PARAPHRASE_QUERIES
+from components.test_sets.files import RequiredFile
 
 NAME = "ranking_stability"
 
@@ -30,7 +31,7 @@ def score(context: EmbeddedContext) -> Scores:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(QUERIES_FILE),),
+    needs=(RequiredFile(QUERIES_FILE),),
     metrics=(
         *metrics("equally similar images share their mean rank", "rank_correlation"),
         *metrics("the earlier image of the test split first, in both lists", "overlap_at_k"),

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Indices, Reals, gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES
+from components.test_sets.files import RequiredFile
 
 FILE = "caption_queries.parquet"
 
@@ -47,7 +48,7 @@ def _ranks(context: EmbeddedContext, texts: Sequence[str], gold: Indices) -> dic
 BENCHMARK = Benchmark(
     name="retrieval",
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=(
         *metrics("the earlier image of the test split first", "t2i_recall_at_k"),
         *metrics("the earlier text of the table first", "i2t_recall_at_k"),

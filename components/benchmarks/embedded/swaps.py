@@ -1,18 +1,19 @@
-"""Is the true caption closer to the image than one with two things exchanged? (ARO: Yuksekgonul et al. 2023)
+"""Is the true caption closer to the image than one with two things swapped? (ARO: Yuksekgonul et al. 2023)
 
-Micro accuracy counts every row alike; macro accuracy is the mean over the table's groups (ARO's own average).
+Micro accuracy is the mean over rows; macro accuracy is the mean over the table's groups (ARO's own average).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import strictly_greater
 from components.core.records import SWAPS
+from components.test_sets.files import RequiredFile
 
 FILE = "swaps.parquet"
 KINDS = ("relation", "attribute")
@@ -45,7 +46,7 @@ def score(context: EmbeddedContext) -> Scores:
 BENCHMARK = Benchmark(
     name="swaps",
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=metrics("a tie is a failure", "relation_accuracy", "attribute_accuracy", "relation_macro_accuracy"),
     score=score,
     key_metrics=("swaps/attribute_accuracy", "swaps/relation_accuracy"),

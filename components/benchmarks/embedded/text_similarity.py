@@ -1,41 +1,42 @@
-"""Are two sentences as similar as what they say? (semantic textual similarity, as in ParaCLIP's table 1)
+"""Are two sentences as similar as their meanings? (semantic textual similarity, as in ParaCLIP's table 1)
 
-Spearman's correlation of the cosine of two sentences with the share of their facts that both say, over all pairs and
-per tier of the hardest word of either. People score the pairs of STS; here the facts of drawn scenes do, which are
-objects, their sizes, place, count and the background.
+Spearman's correlation of the cosine of two sentences with the share of facts that they have in common, over all pairs
+and per tier of the hardest word of either. STS has human scores; synthetic scenes have facts: objects, their sizes,
+place, count and the background.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.retrieval import pair_cosines
 from components.benchmarks.scores import Correlation, Scores, metrics
 from components.core.records import TEXT_PAIRS
+from components.test_sets.files import RequiredFile
 
 NAME = "text_similarity"
 FILE = "text_pairs.parquet"
 
 
 def score(context: EmbeddedContext) -> Scores:
-    """The correlation over all pairs and per tier; pairs are of different scenes, so each is a draw of its own."""
+    """The correlation over all pairs and per tier; pairs are of different scenes and so independent."""
     table = context.read(TEXT_PAIRS, FILE)
     first, second = (context.texts(table[column].to_pylist()) for column in ("sentence", "other_sentence"))
-    found, gold = pair_cosines(first, second), table["shared"].to_numpy().astype(np.float64)
+    cosines, gold = pair_cosines(first, second), table["shared"].to_numpy().astype(np.float64)
     tiers = np.array(table["tier"].to_pylist())
     chosen = {"": np.ones(len(gold), dtype=np.bool_)} | {
         f"tier_{tier}/": tiers == tier for tier in dict.fromkeys(tiers)
     }
-    columns = {group: Correlation("spearman", gold[rows], found[rows]) for group, rows in chosen.items()}
+    columns = {group: Correlation("spearman", gold[rows], cosines[rows]) for group, rows in chosen.items()}
     return Scores({}, correlations={f"{NAME}/{group}spearman": column for group, column in columns.items()})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=metrics("similarities equal to six decimals share the mean of their ranks", "spearman"),
     score=score,
     key_metrics=(f"{NAME}/spearman",),

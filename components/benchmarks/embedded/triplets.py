@@ -1,16 +1,17 @@
-"""Do two captions that say the same beat one with two things exchanged? (SugarCrepe++: Dumpala et al. 2024, section 4)
+"""Do two captions with the same meaning beat one with two things swapped? (SugarCrepe++: Dumpala et al. 2024)
 
 P1 is a swap's true caption, P2 the paraphrase of the same image, N the swap's false caption, which has the words of P1.
-`itt` compares both with N at the image, `tot` compares the texts alone. Values are also given per kind of swap.
+`itt` compares both with N at the image, `tot` only compares the texts. Values are also reported per kind of swap.
 """
 
 from __future__ import annotations
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import QUERIES_FILE, EmbeddedContext
 from components.benchmarks.protocols.choices import image_triplets, text_triplets
 from components.benchmarks.scores import Scores, grouped, metrics
 from components.core.records import SWAPS
+from components.test_sets.files import RequiredFile
 
 NAME = "triplets"
 FILE = "swaps.parquet"
@@ -24,14 +25,14 @@ def score(context: EmbeddedContext) -> Scores:
     images = context.image_features[gold]
     first, negative = (context.texts(table[column].to_pylist()) for column in ("true_caption", "false_caption"))
     second = context.texts_of("paraphrase", image_ids, FILE)
-    found = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
-    return grouped(NAME, found, gold, {"kind": table["kind"].to_pylist()})
+    columns = image_triplets(images, first, second, negative) | {"tot": text_triplets(first, second, negative)}
+    return grouped(NAME, columns, gold, {"kind": table["kind"].to_pylist()})
 
 
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE), Need(QUERIES_FILE)),
+    needs=(RequiredFile(FILE), RequiredFile(QUERIES_FILE)),
     metrics=metrics("a tie is a failure", "itt", "i_p1_n", "i_p2_n", "tot"),
     score=score,
     key_metrics=(f"{NAME}/itt",),

@@ -1,8 +1,8 @@
-"""Does a query with one typing error still find its image? (LEAF: Abad Rocamora et al., NeurIPS 2025, arXiv 2506.03355)
+"""Does a query with one typing error still retrieve its image? (LEAF: Abad Rocamora et al. 2025, arXiv 2506.03355)
 
-An error is one character inserted, left out or replaced: Levenshtein distance one. LEAF searches the error that moves a
-text most, which costs hundreds of texts a query; here every plain query gets a few errors at random, the same for all
-encoders, and `worst` asks that all of them find the image.
+An error is one character inserted, deleted or replaced: Levenshtein distance one. LEAF searches the error that moves a
+text most, which costs hundreds of texts per query; here every plain query gets a few random errors, the same for all
+encoders, and `worst` requires that all of them retrieve the image.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import string
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.embedded.retrieval import FILE
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import gold_ranks, hit_at_k
 from components.core.records import CAPTION_QUERIES
+from components.test_sets.files import RequiredFile
 
 NAME = "typos"
 ERRORS = 3
@@ -29,7 +30,7 @@ def score(context: EmbeddedContext) -> Scores:
     table = context.read(CAPTION_QUERIES, FILE)
     plain = [row for row in table.to_pylist() if row["register"] == "plain"]
     gold = context.rows([row["image_id"] for row in plain], FILE)
-    texts = [text for row in plain for text in misspelt(row["text"], ERRORS)]
+    texts = [text for row in plain for text in with_typing_errors(row["text"], ERRORS)]
     ranks = gold_ranks(context.texts(texts), context.image_features, np.repeat(gold, ERRORS)).reshape(-1, ERRORS)
     hits = {k: hit_at_k(ranks, k) for k in context.ks}
     values = {f"{NAME}/t2i_recall_at_{k}": hit.mean(axis=1) for k, hit in hits.items()}
@@ -37,24 +38,23 @@ def score(context: EmbeddedContext) -> Scores:
     return Scores(values, pictures=dict.fromkeys(values, gold))
 
 
-def misspelt(text: str, count: int) -> list[str]:
-    """`count` texts at Levenshtein distance one, all different; the same for the same text.
+def with_typing_errors(text: str, count: int) -> list[str]:
+    """`count` different texts at Levenshtein distance one, deterministic for a text.
 
-    A character is replaced or left out where there is one that is no space, so that words change and not their number
-    alone; letters that come in are of a to z.
+    Errors are at characters other than spaces, so that words change; new letters are a to z.
 
     Raises:
-        ValueError: the text is nothing but spaces.
+        ValueError: the text consists of spaces.
     """
     if not text.strip():
-        raise ValueError("a text without a character cannot be misspelt")
+        raise ValueError("a text of spaces cannot have typing errors")
     rng = random.Random(f"typos-{text}")
-    found: dict[str, None] = {}
-    while len(found) < count:
-        wrong = _with_error(text, rng)
-        if wrong != text:
-            found[wrong] = None
-    return list(found)
+    wrong: dict[str, None] = {}
+    while len(wrong) < count:
+        changed = _with_error(text, rng)
+        if changed != text:
+            wrong[changed] = None
+    return list(wrong)
 
 
 def _with_error(text: str, rng: random.Random) -> str:
@@ -67,7 +67,7 @@ def _with_error(text: str, rng: random.Random) -> str:
 BENCHMARK = Benchmark(
     name=NAME,
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=metrics("the earlier image of the test split first", "t2i_recall_at_k", "worst_t2i_recall_at_k"),
     score=score,
     key_metrics=(f"{NAME}/t2i_recall_at_5",),

@@ -1,19 +1,21 @@
 """Zero-shot classification: the class whose prompt is most similar to the image (Radford et al. 2021, section 3.1).
 
 Classes are the distinct labels of the table. `zero_shot/...` uses one prompt per class, `zero_shot/ensemble/...`
-the renormalised mean of the features of all prompts. `zero_shot/semclip/top1_negated` is of the negated prompt, which
-should not be nearest, and `delta` by how much accuracy is higher without the negation (SemCLIP, section 4, figure 2).
+the renormalised mean of the features of all prompts. `zero_shot/semclip/top1_negated` uses the negated prompt, which
+should not be nearest, and `delta` is the accuracy without minus with negation (SemCLIP, section 4, figure 2).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import EmbeddedContext
+from components.benchmarks.protocols.zero_shot import prompt_ensemble
 from components.benchmarks.scores import Scores, grouped, metrics
-from components.core.metrics import Features, gold_ranks, hit_at_k
+from components.core.metrics import gold_ranks, hit_at_k
 from components.core.records import LABELS
+from components.test_sets.files import RequiredFile
 
 FILE = "labels.parquet"
 PROMPT = "a picture of a {label}"
@@ -34,7 +36,7 @@ def score(context: EmbeddedContext) -> Scores:
     texts = [template.format(label=label) for template in ENSEMBLE for label in classes]
     prompts = context.texts(texts).reshape(len(ENSEMBLE), len(classes), -1)
     scores = Scores({})
-    for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", _mean_direction(prompts))):
+    for prefix, features in (("zero_shot", prompts[0]), ("zero_shot/ensemble", prompt_ensemble(prompts))):
         ranks = gold_ranks(images, features, truth)
         scores.update(grouped(prefix, {f"top{depth}": hit_at_k(ranks, depth) for depth in DEPTHS}, gold))
     negated = gold_ranks(images, context.texts([NEGATED.format(label=label) for label in classes]), truth)
@@ -44,17 +46,10 @@ def score(context: EmbeddedContext) -> Scores:
     return scores
 
 
-def _mean_direction(prompts: Features) -> Features:
-    """Unit mean of unit features, `[templates, classes, dim]` -> `[classes, dim]`."""
-    mean = prompts.mean(axis=0)
-    norm = np.linalg.norm(mean, axis=-1, keepdims=True)
-    return np.asarray(mean / np.maximum(norm, np.finfo(np.float32).tiny), dtype=np.float32)
-
-
 BENCHMARK = Benchmark(
     name="zero_shot",
     version=1,
-    needs=(Need(FILE),),
+    needs=(RequiredFile(FILE),),
     metrics=(
         *metrics(_TIE, "top1", "top5", "delta"),
         *metrics(_TIE, "top1_negated", higher_is_better=False),

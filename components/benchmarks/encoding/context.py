@@ -1,4 +1,4 @@
-"""The encoder under test, and what every benchmark is given of it; in the embedded world also the gallery."""
+"""The encoder under test, its text features, and for synthetic scenes the gallery of test images."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class TextEncoder(Protocol):
 
 
 def embed_new(encoder: TextEncoder, texts: Sequence[str], known: dict[str, Features]) -> Features:
-    """Unit features `[texts, dim]`; texts that `known` lacks are embedded, each once, and kept in it.
+    """Unit features `[texts, dim]`; texts missing from `known` are embedded once and added to it.
 
     Raises:
-        InputError: the encoder returns a non-finite feature.
+        InputError: a feature is not finite.
     """
     new = list(dict.fromkeys(text for text in texts if text not in known))
     if new:
@@ -47,7 +47,7 @@ def embed_new(encoder: TextEncoder, texts: Sequence[str], known: dict[str, Featu
 
 @runtime_checkable
 class ImageEncoder(TextEncoder, Protocol):
-    """An encoder that also sees."""
+    """An encoder that also embeds images."""
 
     def embed_pixels(self, pixels: Tensor) -> Features:
         """Unit vectors `[images, dim]` of RGB pixels, uint8 or already normalised float32 `[images, 3, size, size]`."""
@@ -55,7 +55,7 @@ class ImageEncoder(TextEncoder, Protocol):
 
 @runtime_checkable
 class RawEncoder(ImageEncoder, Protocol):
-    """An encoder that also gives features as its towers do, of any length; released code uses them in places."""
+    """An encoder that also returns features that are not normalised, which some released code uses."""
 
     def raw_texts(self, texts: Sequence[str]) -> Features:
         """Features `[texts, dim]`."""
@@ -69,13 +69,13 @@ class EncoderUnderTest:
     """An encoder with what identifies it.
 
     Attributes:
-        name: how the user called it, fit for a file's name.
+        name: the user's name for it, safe as a file name.
         encoder: embeds texts and, if it has an image tower, images.
-        sha256: hash of everything that its results depend on.
-        image_tower_sha256: hash of everything that its image features depend on; None for a text encoder.
-        image_size: pixels of a side that its image tower sees; 0 for a text encoder.
-        folder: where it was loaded from, if that is an encoder's folder of this project.
-        precision: what its towers compute in, `fp32` or `bf16`; both hashes change with it.
+        sha256: hash of everything that determines its results.
+        image_tower_sha256: hash of everything that determines its image features; None for a text encoder.
+        image_size: side length of its image tower's input in pixels; 0 for a text encoder.
+        folder: the folder that it was loaded from, if it is an encoder of this project.
+        precision: `fp32` or `bf16`; both hashes change with it.
     """
 
     name: str
@@ -89,11 +89,11 @@ class EncoderUnderTest:
 
 @dataclass
 class Context:
-    """One encoder before the benchmarks of one folder.
+    """One encoder, and the folder of a benchmark.
 
     Attributes:
         under_test: the encoder.
-        folder: the benchmark's files.
+        folder: of the benchmark's files.
         ks: depths of ranking metrics.
     """
 
@@ -113,7 +113,7 @@ class Context:
 
 @dataclass
 class EmbeddedContext(Context):
-    """One encoder before the gallery of all test images.
+    """One encoder, and the gallery of all test images.
 
     Attributes:
         image_ids: ids of the test images in gallery order.
@@ -137,13 +137,13 @@ class EmbeddedContext(Context):
         Raises:
             InputError: it is missing, damaged or empty.
         """
-        found = table.read(self.folder / file)
-        if not found.num_rows:
+        rows = table.read(self.folder / file)
+        if not rows.num_rows:
             raise InputError(f"{self.folder / file} has no rows: raise prepare.counts.test and run `dvc repro prepare`")
-        return found
+        return rows
 
     def texts_of(self, column: Literal["query", "paraphrase"], image_ids: Sequence[str], table: str) -> Features:
-        """Features of the query or paraphrase of each image `[ids, dim]`; the first where an image has several.
+        """Features of the query or paraphrase of each image `[ids, dim]`; the first if an image has several.
 
         Args:
             column: which sentence of the paraphrase queries.

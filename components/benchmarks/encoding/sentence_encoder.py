@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _READ = {".safetensors", ".json", ".jinja", ".txt", ".model"}
-"""Endings of the files that features depend on: weights, settings, vocabularies."""
+"""Suffixes of the files that determine features: weights, settings, vocabularies."""
 _PICKLED = {".bin", ".pt", ".pth", ".ckpt", ".pkl"}
 _BATCH = 32
-"""Texts that go through the model at once: longer batches of texts of like length are no faster on a CPU."""
+"""Texts that go through the model at once: larger batches of texts of similar length are not faster on a CPU."""
 _SHARE = 2_048
-"""Texts that are sorted by length together, and between which the progress bar moves."""
+"""Texts that are sorted by length together, and steps of the progress bar."""
 
 
 class SentenceEncoder:
-    """Embeds texts with the modules that the folder lists, or with the mean of the token states where it lists none.
+    """Embeds texts with the modules that the folder lists, or with the mean of the token states if it lists none.
 
     Args:
         model: with its weights.
@@ -58,22 +58,22 @@ class SentenceEncoder:
                 )
                 if progress is not None:
                     progress.update(len(rows))
-        # What was scaled in bfloat16 has length one to three digits.
+        # Vectors that were normalised in bfloat16 have length one to three digits.
         return vectors if self.autocast is None else unit_rows(vectors)[0]
 
 
 def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
-    """The sentence encoder in `folder`, as `SentenceTransformer.save` or `save_pretrained` wrote it.
+    """The sentence encoder in `folder`, written by `SentenceTransformer.save` or `save_pretrained`.
 
     Args:
         folder: holds `modules.json`, or only a model's `config.json`; weights as safetensors.
 
     Raises:
-        InputError: it is no such folder, has no weights but pickled ones, names code of its own, or is damaged.
+        InputError: it is not such a folder, only has pickled weights, requires its own code, or is damaged.
     """
     folder = folder.resolve()
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise InputError(f"{folder} is no sentence encoder: give a folder with modules.json or config.json")
+        raise InputError(f"{folder} is not a sentence encoder: give a folder with modules.json or config.json")
     _refuse_pickles(folder)
     from sentence_transformers import SentenceTransformer
 
@@ -87,22 +87,22 @@ def load_sentence_encoder(folder: Path) -> EncoderUnderTest:
             model_kwargs={"use_safetensors": True, "dtype": torch.float32},
         ).eval()
     except Exception as error:
-        # Loaders raise whatever a damaged file makes them stumble over.
-        told = " ".join(str(error).split())[:300]
+        # Loaders raise many kinds of errors for damaged files.
+        reason = " ".join(str(error).split())[:300]
         raise InputError(
-            f"{folder} cannot be loaded as a sentence encoder ({told}): fetch or export it again"
+            f"{folder} cannot be loaded as a sentence encoder ({reason}): fetch or export it again"
         ) from None
     return EncoderUnderTest(as_file_name(folder.name), SentenceEncoder(model), _hash(folder))
 
 
 def _refuse_pickles(folder: Path) -> None:
-    """Raise `InputError` where a part of the model has weights in no other form than a pickle."""
+    """Raise `InputError` if a part of the model only has pickled weights."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     safe = {path.parent for path in files if path.suffix == ".safetensors"}
     only_pickled = sorted(path for path in files if path.suffix in _PICKLED and path.parent not in safe)
     if only_pickled or not safe:
-        found = only_pickled[0].relative_to(folder) if only_pickled else "no weights"
-        raise InputError(f"{folder} has {found} and no safetensors beside it: save it again as safetensors")
+        weights = only_pickled[0].relative_to(folder) if only_pickled else "no weights"
+        raise InputError(f"{folder} has {weights} and no safetensors next to it: save it again as safetensors")
 
 
 def _hash(folder: Path) -> str:

@@ -1,7 +1,7 @@
-"""Two-way choices, scored by similarities row by row, and the rows by group.
+"""Choices between captions, scored by similarities row by row.
 
-SugarCrepe++'s two tests are of triplets: captions P1 and P2 that say the same, and N that does not (its section 4).
-SemCLIP reports on originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8).
+SugarCrepe++ tests triplets: captions P1 and P2 with the same meaning, and N with another (its section 4). SemCLIP
+reports on originals, paraphrases and negations (arXiv 2511.16527, section 4 and equation 8).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from components.core.metrics import Features, Indices, Reals, finite, gold_ranks
 def row_cosine(first: Features, second: Features) -> Features:
     """Cosine similarity of each row of `first` with the same row of `second`, both unit features `[rows, dim]`.
 
-    Equal features have equal similarities to the last bit, so ties are seen.
+    Equal features have equal similarities to the last bit, so ties are detected.
 
     Returns:
         `[rows]`.
@@ -38,7 +38,7 @@ def group_numbers(labels: Sequence[str]) -> Indices:
 
 
 def image_triplets(images: Features, first: Features, second: Features, negative: Features) -> dict[str, Reals]:
-    """ITT `itt`, and each caption's own part of it, `i_p1_n` and `i_p2_n`; a tie is a failure.
+    """ITT `itt`, and its two halves, `i_p1_n` and `i_p2_n`; a tie is a failure.
 
     Args:
         images, first, second, negative: unit features `[rows, dim]`.
@@ -63,10 +63,10 @@ def text_triplets(first: Features, second: Features, negative: Features) -> Real
 
 
 def half_truth_choices(images: Features, truth: Features, half: Features, full: Features) -> dict[str, Reals]:
-    """What Kargi et al. (2026, arXiv 2602.23906) ask of a truth and two longer captions; a tie is a failure.
+    """The metrics of Kargi et al. (2026, arXiv 2602.23906) on a truth and two longer captions; a tie is a failure.
 
-    `accuracy` is 1 where an image is closer to the short truth than to the half-truth, which has something false added;
-    `ordered_accuracy`, COR of the released code, where the truth with something true added is closer still.
+    `accuracy` is 1 if an image is closer to the short truth than to the half-truth, which adds a false detail;
+    `ordered_accuracy`, COR of the released code, if the truth with a true detail is also closer than the short one.
 
     Args:
         images, truth, half, full: unit features `[rows, dim]`.
@@ -88,33 +88,10 @@ SEMCLIP_METRICS = (
 )
 
 
-def held_out(rows: int, seed: int = 42, share: float = 0.1) -> Indices:
-    """Numbers of the test rows: the last `share` of all rows, rounded down, shuffled as pandas' `sample` does.
-
-    The paper names a random tenth; the shuffle and its seed are the released code's (src/dataset.py). Rows are split,
-    not images, so an image with several rows may be trained on and tested.
-
-    Returns:
-        `[int(rows * share)]` in shuffled order.
-    """
-    return released_splits(rows, seed, share)["test"]
-
-
-def released_splits(rows: int, seed: int = 42, share: float = 0.1) -> dict[str, Indices]:
-    """Numbers of the rows of `train`, `val` and `test`, shuffled: the last share tests, that before it validates."""
-    shuffled = np.random.RandomState(seed).permutation(rows).astype(np.int64)
-    part = int(rows * share)
-    return {
-        "train": shuffled[: rows - 2 * part],
-        "val": shuffled[rows - 2 * part : rows - part],
-        "test": shuffled[rows - part :],
-    }
-
-
 def caption_recall(captions: Features, images: Features) -> dict[str, Reals]:
-    """`recall_at_k` of each caption's own image among all images, which are in the captions' order.
+    """`recall_at_k` of each caption's image among all images, which are in the captions' order.
 
-    A second row of the same image is another item, so finding it counts as a miss, as in the released code.
+    A second row of the same image is another item, so retrieving it counts as a miss, as in the released code.
 
     Args:
         captions, images: unit features `[rows, dim]`.
@@ -140,7 +117,7 @@ def composite_score(original: float, paraphrased: float, over_negation: float) -
 def semclip_scores(
     name: str, pictures: Indices, images: Features, originals: Features, paraphrases: Features, negations: Features
 ) -> Scores:
-    """All that SemCLIP reports of a data set, as metrics of benchmark `name`.
+    """SemCLIP's metrics of a data set, as metrics of benchmark `name`.
 
     Args:
         name: the benchmark.

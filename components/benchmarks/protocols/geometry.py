@@ -1,7 +1,6 @@
-"""How features lie in their space: differences of pairs, opposites, modality gap, alignment, uniformity, analogies.
+"""Geometry of features: differences of pairs, opposites, modality gap, alignment, uniformity, analogies.
 
-Pure functions on features. Difference-based classification asks whether the difference of two images points where a
-text about it does (PC-CLIP, section 3.3).
+Difference-based classification compares the difference of two images with a text about it (PC-CLIP, section 3.3).
 """
 
 from __future__ import annotations
@@ -57,25 +56,14 @@ def classified(found: Features, ties: Ties) -> Reals:
 
     Args:
         found: `margins`, `[pairs]`.
-        ties: what a margin of zero is: `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
+        ties: a margin of zero counts as `right` by equation 2 of the paper (>=), `wrong` in the released code (>).
     """
     finite(found)
     return (found >= 0 if ties == "right" else found > 0).astype(np.float64)
 
 
-def drawn(items: int, count: int, seed: int) -> Indices:
-    """`count` of `items` numbers without repetition, or all where there are fewer, in the order drawn.
-
-    The generator is the one of the released code, so that the draw is the published one.
-    """
-    import torch
-
-    order = torch.randperm(items, generator=torch.Generator().manual_seed(seed))
-    return np.asarray(order[:count].numpy(), dtype=np.int64)
-
-
 def unlike_pairs(chosen: Indices, groups: Indices) -> Indices:
-    """All pairs of `chosen` items of different groups `[pairs, 2]`; what was drawn earlier stands first.
+    """All pairs of `chosen` items of different groups `[pairs, 2]`; the item drawn earlier is first.
 
     Args:
         chosen: items in the order drawn `[drawn]`.
@@ -100,6 +88,8 @@ def pooled(runs: Sequence[Reals], pictures: Sequence[Indices]) -> Pooled:
 def comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
     """Cosine distance d(f_A - f_B, f_{A-B}) of every pair (PC-CLIP, table 7, "comparison"; small is good).
 
+    With A and B swapped it is "reverse", which is 2 less the other; large is good.
+
     Args:
         first, second: features of A and of B, `[pairs, dim]`.
         difference: features of the text that says how A differs from B `[pairs, dim]`.
@@ -110,15 +100,10 @@ def comparison_distance(first: Features, second: Features, difference: Features)
     return np.asarray(1 - margins(first, second, difference).astype(np.float64))
 
 
-def reverse_comparison_distance(first: Features, second: Features, difference: Features) -> Reals:
-    """Cosine distance d(f_B - f_A, f_{A-B}), which is 2 less the other (table 7, "reverse"; large is good)."""
-    return comparison_distance(second, first, difference)
-
-
 def antisymmetry(difference: Features, opposite: Features) -> Reals:
-    """How opposite f_{A-B} and f_{B-A} are `[pairs]`: 1 where one is the negative of the other, -1 where they are one.
+    """Opposition of f_{A-B} and f_{B-A} `[pairs]`: 1 if one is the negative of the other, -1 if they are equal.
 
-    PC-CLIP's comparative prompting (section 3.4) rests on the two not being the same.
+    PC-CLIP's comparative prompting (section 3.4) requires that the two differ.
     """
     finite(difference, opposite)
     return np.asarray(-np.einsum("nd,nd->n", difference.astype(np.float64), opposite))
@@ -143,7 +128,7 @@ def alignment(first: Features, second: Features) -> Reals:
 
 def uniformity(features: Features) -> float:
     """Logarithm of the mean Gaussian potential of all pairs of `[items, dim]`, l_uniform for t = 2
-    (Wang and Isola 2020, section 4.1); 0 for features that are all the same, -4 for the best that is possible.
+    (Wang and Isola 2020, section 4.1); 0 if all features are the same, -4 at best.
 
     Raises:
         ValueError: there are fewer than two features.
@@ -151,7 +136,7 @@ def uniformity(features: Features) -> float:
     finite(features)
     count = len(features)
     if count < 2:
-        raise ValueError("a single feature is not spread over anything")
+        raise ValueError("uniformity needs at least two features")
     total = 0.0
     for start in range(0, count, BLOCK):
         # Unit vectors: the squared distance is 2 - 2 cos.

@@ -20,10 +20,10 @@ RATE, EPOCHS, BATCH = 1e-3, 10, 32
 
 
 def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -> Indices:
-    """Classes that logistic regression gives the test images `[test]`.
+    """Classes that logistic regression predicts for the test images `[test]`.
 
-    Its strength is the one that is best on a fifth of each class of the training images, drawn by `seed`; it is then
-    fitted to all of them. CLIP's paper has features as the image tower gives them, here they are of unit length.
+    Its strength is chosen on a fifth of each class's training images, drawn by `seed`; it is then fitted to all of
+    them. CLIP's paper uses the image tower's raw features, this function unit features.
 
     Args:
         train: unit features `[train, dim]`.
@@ -32,15 +32,15 @@ def probe_answers(train: Features, labels: Indices, test: Features, seed: int) -
         seed: of the draw.
     """
     finite(train, test)
-    aside = held_out(labels, HELD_OUT, seed)
-    # Classes too small to set one image aside leave nothing to choose by.
-    chosen = 0.0 if not aside.any() else best_exponent(_accuracy(train, labels, aside))
+    chosen_by = held_out(labels, HELD_OUT, seed)
+    # Small classes may not have an image to hold out.
+    chosen = 0.0 if not chosen_by.any() else best_exponent(_accuracy(train, labels, chosen_by))
     answers: Indices = _fitted(train, labels, chosen).predict(test)
     return answers
 
 
 def few_of_each(labels: Indices, count: int, seed: int, share: float = 1.0) -> Indices:
-    """Rows of `count` images of each class, or of `share` of it where that is fewer, drawn by `seed`; sorted.
+    """Rows of `count` images of each class, or of `share` of it if that is fewer, drawn by `seed`; sorted.
 
     Args:
         labels: classes `[images]`.
@@ -55,10 +55,10 @@ def few_of_each(labels: Indices, count: int, seed: int, share: float = 1.0) -> I
 
 
 def best_exponent(accuracy: Callable[[float], float]) -> float:
-    """The power of ten for C between -6 and 6 that a search in halving steps finds, down to an eighth of a decade.
+    """The best power of ten for C between -6 and 6, by a search in halving steps down to an eighth of a decade.
 
-    The search starts at steps of two decades and goes on around the best point so far (CLIP, appendix A.3); of equally
-    good ones the smaller is taken, which is the stronger regularisation.
+    The search starts at steps of two decades and continues around the best point so far (CLIP, appendix A.3); of
+    equally good points the smaller is taken, which regularises more.
     """
     best = max(_FIRST, key=accuracy)
     exponent, step = float(best), 1.0
@@ -70,11 +70,11 @@ def best_exponent(accuracy: Callable[[float], float]) -> float:
     return exponent
 
 
-def _accuracy(train: Features, labels: Indices, aside: Any) -> Callable[[float], float]:
+def _accuracy(train: Features, labels: Indices, held: Any) -> Callable[[float], float]:
     @cache
     def accuracy(exponent: float) -> float:
-        model = _fitted(train[~aside], labels[~aside], exponent)
-        return float(np.mean(model.predict(train[aside]) == labels[aside]))
+        model = _fitted(train[~held], labels[~held], exponent)
+        return float(np.mean(model.predict(train[held]) == labels[held]))
 
     return accuracy
 
@@ -86,16 +86,16 @@ def _fitted(features: Features, labels: Indices, exponent: float) -> Any:
 
 
 def released_answers(train: Features, labels: Indices, test: Features, classes: int, seed: int) -> list[Indices]:
-    """Classes that each of `SEEDS` linear layers gives the test images `[test]`.
+    """Classes that each of `SEEDS` linear layers predicts for the test images `[test]`.
 
     As in PC-CLIP's released test_embeddings.py (github.com/dsam99/pc_clip): torch's initial weights, cross-entropy,
-    Adam without decay, every image once in each epoch in an order of its own.
+    Adam without decay, every image once per epoch in a new order.
 
     Args:
-        train: features as the image tower gives them `[train, dim]`.
+        train: features as the image tower returns them `[train, dim]`.
         labels: classes `[train]`, below `classes`.
         test: features `[test, dim]`.
-        classes: how many can be answered.
+        classes: number of classes.
         seed: of weights and orders.
     """
     import torch

@@ -1,8 +1,8 @@
-"""How texts find images and each other, on features.
+"""Retrieval of images by texts, agreement of queries with paraphrases, and similarity of sentence pairs, on features.
 
-Images may have several captions, as on Karpathy's splits. How alike the results of a query and of its paraphrase are is
-Cheng et al. 2024, equations 1 and 2; an expanded query is the mean of its own and its expansions' features (equation
-5). How well cosines of sentence pairs agree with people's scores is as in SimCSE, section 6 and appendix B.
+Images may have several captions, as on Karpathy's splits. Agreement of the results of a query and its paraphrase
+follows Cheng et al. 2024, equations 1 and 2; an expanded query is the mean of its own and its expansions' features
+(equation 5). Correlation of cosines with human scores of sentence pairs follows SimCSE, section 6 and appendix B.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from components.core.metrics import (
 
 TIES = "the earlier gallery row first, images sorted by name"
 SUMMED = (1, 5, 10)
-"""Depths that mean recall and RSUM take in, both ways."""
+"""Depths of mean recall and RSUM, in both directions."""
 _DECIMALS = 6
-"""Of a cosine: features have single precision, so what follows is noise."""
+"""Of a cosine: features have single precision, so further decimals are noise."""
 WAYS = ("text_to_image", "image_to_text")
 
 
@@ -61,7 +61,7 @@ def best_gold_ranks(queries: Features, gallery: Features, owners: Indices) -> In
 
 
 def caption_recalls(images: Features, captions: Features, owners: Indices, ks: Sequence[int]) -> dict[str, Reals]:
-    """`<way>/recall_at_k` both ways: the share of queries with a gold item among the first k (hit rate).
+    """`<direction>/recall_at_k`: the share of queries with a gold item among the first k (hit rate).
 
     Args:
         images: `[images, dim]`.
@@ -79,7 +79,7 @@ def caption_recalls(images: Features, captions: Features, owners: Indices, ks: S
 
 
 def recall_sum(recalls: Mapping[str, Reals]) -> float:
-    """RSUM: recall at 1, 5 and 10 both ways, added up; shares, so it is a hundredth of what papers print."""
+    """RSUM: the sum of recall at 1, 5 and 10 in both directions, as shares, so a hundredth of the papers' figures."""
     finite(*recalls.values())
     return float(sum(recalls[f"{way}/recall_at_{k}"].mean() for way in WAYS for k in SUMMED))
 
@@ -87,9 +87,9 @@ def recall_sum(recalls: Mapping[str, Reals]) -> float:
 def paraphrase_agreement(
     queries: Features, paraphrases: Features, gallery: Features, gold: Indices, ks: Sequence[int]
 ) -> dict[str, Reals]:
-    """AO@k and JS@k of the two rankings of one gallery, and recall@k of the query's and the paraphrase's own image.
+    """AO@k and JS@k of the two rankings of one gallery, and recall@k of the query's and the paraphrase's image.
 
-    Ties go to the earlier gallery row in both rankings. Depths beyond the gallery are left out.
+    Ties go to the earlier gallery row in both rankings. Depths beyond the gallery are skipped.
 
     Args:
         queries, paraphrases: `[pairs, dim]`, row by row of the same meaning.
@@ -101,15 +101,15 @@ def paraphrase_agreement(
         `[pairs]` for each metric.
     """
     depths = [k for k in ks if k <= len(gallery)]
-    found: dict[str, Reals] = {}
+    scores: dict[str, Reals] = {}
     if depths:
         query_top, paraphrase_top = (top_k(features, gallery, max(depths)) for features in (queries, paraphrases))
-        found |= {f"ao_at_{k}": average_overlap(query_top, paraphrase_top, k) for k in depths}
-        found |= {f"js_at_{k}": jaccard_similarity(query_top, paraphrase_top, k) for k in depths}
+        scores |= {f"ao_at_{k}": average_overlap(query_top, paraphrase_top, k) for k in depths}
+        scores |= {f"js_at_{k}": jaccard_similarity(query_top, paraphrase_top, k) for k in depths}
     for name, features in (("query", queries), ("paraphrase", paraphrases)):
         ranks = gold_ranks(features, gallery, gold)
-        found |= {f"{name}_recall_at_{k}": hit_at_k(ranks, k) for k in depths}
-    return found
+        scores |= {f"{name}_recall_at_{k}": hit_at_k(ranks, k) for k in depths}
+    return scores
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -124,7 +124,7 @@ def averaged(features: Features, owners: Indices, queries: int) -> Features:
         queries: how many queries there are.
 
     Returns:
-        `[queries, dim]`; the sum stands for the mean, for length does not matter to a cosine.
+        `[queries, dim]`; computed from the sum, because a cosine does not depend on length.
     """
     finite(features)
     sums = np.zeros((queries, features.shape[1]), dtype=np.float64)
@@ -136,28 +136,28 @@ def averaged(features: Features, owners: Indices, queries: int) -> Features:
 def synonym_expansions(
     query: str, synonyms: Callable[[str], list[str]], stop_words: Collection[str], count: int, seed: int
 ) -> list[str]:
-    """Up to `count` copies of `query`, in each of which one word that is no stop word gives way to a synonym.
+    """Up to `count` copies of `query`, each with one word replaced by a synonym; stop words are kept.
 
-    Which word and which synonym, the paper does not say: they are drawn without repetition from all pairs, by a
-    generator that depends on the seed and the query alone.
+    The paper does not state which word and synonym: they are drawn without repetition from all pairs, by a generator
+    that depends only on the seed and the query.
 
     Args:
         query: the text.
-        synonyms: gives other words for a word in lower case.
-        stop_words: words, in lower case, that stay.
+        synonyms: a function from a word in lower case to its synonyms.
+        stop_words: words in lower case that are kept.
         count: K of the paper, which takes 3.
         seed: of the draw.
     """
-    words = [found for found in _WORD.finditer(query) if found.group().lower() not in stop_words]
-    pairs = [(found, other) for found in words for other in synonyms(found.group().lower())]
+    words = [word for word in _WORD.finditer(query) if word.group().lower() not in stop_words]
+    pairs = [(word, other) for word in words for other in synonyms(word.group().lower())]
     generator = np.random.default_rng([seed, *query.encode("utf-8")])
     drawn = [pairs[number] for number in generator.permutation(len(pairs))]
-    changed = dict.fromkeys(query[: found.start()] + other + query[found.end() :] for found, other in drawn)
+    changed = dict.fromkeys(query[: word.start()] + other + query[word.end() :] for word, other in drawn)
     return list(changed)[:count]
 
 
 def pair_cosines(first: Features, second: Features) -> Reals:
-    """Cosine of each row of `first` with that of `second`, both `[pairs, dim]`; 0 where one is the zero vector.
+    """Cosine of each row of `first` with that of `second`, both `[pairs, dim]`; 0 if one is the zero vector.
 
     Rounded to six decimals. Many pairs of STS 2012's translations are the same sentence twice: unrounded, noise would
     rank them, and a subset's Spearman would move by 0.001 from one batch size to another, as in the released code.

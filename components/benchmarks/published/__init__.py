@@ -1,4 +1,8 @@
-"""Benchmarks in their published formats; each file exports `BENCHMARKS`, those that read the same format."""
+"""Benchmarks on published files. Each file exports `BENCHMARKS`, those that read the same format.
+
+Experiments (`components.experiments`) add theirs in the same way; they are found by name and never imported elsewhere.
+All of them raise `InputError` if files are missing or not as published, or the encoder cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +11,36 @@ from typing import TypeAlias
 
 from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.core.discovery import choose, file_names
+from components.core.discovery import choose, file_names, names_in
 
 PublishedBenchmark: TypeAlias = Benchmark[PublishedContext]
 
+_EXPERIMENTS = "components.experiments"
+_PARTS = "parts"
+"""Folder of modules that several experiments share."""
 
-def _files() -> dict[str, tuple[PublishedBenchmark, ...]]:
-    """Name of each file here -> the benchmarks that it exports."""
-    return {name: importlib.import_module(f"{__name__}.{name}").BENCHMARKS for name in file_names(__path__)}
+
+def _modules() -> dict[str, tuple[PublishedBenchmark, ...]]:
+    """File name -> the benchmarks that it exports."""
+    names = {name: f"{__name__}.{name}" for name in file_names(__path__)}
+    names |= {name: f"{_EXPERIMENTS}.{name}" for name in names_in(_EXPERIMENTS, skip=[_PARTS])}
+    return {name: importlib.import_module(module).BENCHMARKS for name, module in names.items()}
 
 
 def published_benchmarks() -> dict[str, PublishedBenchmark]:
     """All published benchmarks by name, sorted."""
-    found = {benchmark.name: benchmark for benchmarks in _files().values() for benchmark in benchmarks}
-    return dict(sorted(found.items()))
+    by_name = {benchmark.name: benchmark for benchmarks in _modules().values() for benchmark in benchmarks}
+    return dict(sorted(by_name.items()))
 
 
 def published_families() -> dict[str, list[str]]:
-    """Name of a file here that exports several benchmarks -> their names; a benchmark's own name stays that."""
-    several = {name: [one.name for one in found] for name, found in _files().items() if len(found) > 1}
-    return {name: members for name, members in several.items() if name not in published_benchmarks()}
+    """File name -> its benchmarks, of files with several benchmarks and a name that is not a benchmark's."""
+    names = published_benchmarks()
+    several = {file: [one.name for one in benchmarks] for file, benchmarks in _modules().items() if len(benchmarks) > 1}
+    return dict(sorted((file, members) for file, members in several.items() if file not in names))
 
 
 def find_published(name: str) -> PublishedBenchmark:
-    """The benchmark of that name.
-
-    Raises:
-        InputError: there is none; the message lists those there are.
-    """
-    known = published_benchmarks()
-    return known[choose(list(known), name, "benchmark")]
+    """The benchmark of that name."""
+    benchmarks = published_benchmarks()
+    return benchmarks[choose(list(benchmarks), name, "benchmark")]

@@ -1,17 +1,17 @@
 """Difference-based classification on four data sets (PC-CLIP, sections 3.3 and 4.2, table 1, appendix A.4).
 
-Groups of metrics: `paper` by the paper's text, `released` as the authors' code does it (github.com/dsam99/pc_clip,
-data/dataset.py and run.py), whose mistakes are kept:
+Groups of metrics: `paper` follows the paper's text, `released` the authors' code (github.com/dsam99/pc_clip,
+data/dataset.py and run.py) with its mistakes:
 
-- AwA2: see components/benchmarks/image_sets/attributes.py. Groups `size_corrected` and `size_released` are the
+- AwA2: see components/test_sets/image_sets/attributes.py. Groups `size_corrected` and `size_released` are the
   code's mode `awa2_size`, which no table reports: one draw in the code, five here where it is corrected.
-- CIFAR-100: the paper goes by coarse labels, the code by eight fine ones, and one of its two sentences has a slip.
-- Flowers 102: of the flowers that the paper names, goldenrod, blue poppy and bluebells are no classes of the data set,
-  so there is no group `paper`. The code's class numbers are other flowers than its comments say. Group `corrected`
-  has the yellow flowers of the paper that exist and three blue ones in place of those that do not.
+- CIFAR-100: the paper uses coarse labels, the code eight fine ones, and one of its two sentences has a typo.
+- Flowers 102: of the flowers that the paper names, goldenrod, blue poppy and bluebells are not classes of the data
+  set, so there is no group `paper`. The code's class numbers are not the flowers of its comments. Group `corrected`
+  has the yellow flowers of the paper that exist and replaces the missing blue ones by three others.
 - CUB: the authors' differences are not published. `differences.parquet` is a table `differences cub` of
   components/core/records.py. Its ids are names of test images in `images.txt`, or ids of the pairs in `pairs.parquet`,
-  the table `pairs` that the prompt task `difference_cub` asked about; the bytes of a picture say which image it is.
+  the input table `pairs` of the prompt task `difference_cub`; the bytes of a picture identify the image.
 
 A tie is right by equation 2 of the paper and wrong in the released code.
 """
@@ -25,26 +25,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Need, Tested
-from components.benchmarks.encoding.pictures import Picture, picture_file
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.attributes import (
-    AWA2_NEEDS,
-    CIFAR_NEEDS,
-    CUB_NEEDS,
-    FLOWERS_NEEDS,
-    read_awa2,
-    read_cifar100,
-    read_cub_test_images,
-    read_flowers102,
-)
 from components.benchmarks.protocols.geometry import (
     DRAWN,
     SEEDS,
     Pooled,
     Ties,
     classified,
-    drawn,
     margins,
     pooled,
     unlike_pairs,
@@ -54,8 +42,22 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.metrics import Indices
 from components.core.records import DIFFERENCES_CUB, PAIRS
+from components.test_sets.draws import drawn
+from components.test_sets.files import RequiredFile
+from components.test_sets.image_sets.attributes import (
+    AWA2_FILES,
+    CIFAR_FILES,
+    CUB_FILES,
+    FLOWERS_FILES,
+    read_awa2,
+    read_cifar100,
+    read_cub_test_images,
+    read_flowers102,
+)
+from components.test_sets.pictures import LazyPicture, picture_file
+from components.test_sets.readers.image_sets import AWA2, AWA2_FOLDER
 
-AWA2, CIFAR, FLOWERS, CUB = "difference_awa2", "difference_cifar100_size", "difference_flowers102", "difference_cub"
+CIFAR, FLOWERS, CUB = "difference_cifar100_size", "difference_flowers102", "difference_cub"
 CUB_PAIRS, CUB_ASKED = 5000, "pairs.parquet"
 LARGE, SMALL = ("large_carnivores", "large_omnivores_and_herbivores"), ("small_mammals",)
 RELEASED_LARGE, RELEASED_SMALL = (15, 42, 43, 97), (36, 65, 74, 80)
@@ -77,17 +79,17 @@ LITTLE_FIRST = (
 
 @dataclass(frozen=True)
 class _Task:
-    """What pairs are drawn from, and what is said about a pair.
+    """Items from which pairs are drawn, and the text about a pair.
 
     Attributes:
-        picture: gives an item's image.
+        picture: opens an item's image.
         groups: of each item `[items]`; pairs are of different groups.
         text: about the groups of two items.
         ties: see `classified`.
         seeds: of the draws.
     """
 
-    picture: Callable[[int], Picture]
+    picture: Callable[[int], LazyPicture]
     groups: Indices
     text: Callable[[int, int], str]
     ties: Ties
@@ -101,7 +103,7 @@ class _Task:
 
 def _judged(
     context: PublishedContext,
-    picture: Callable[[int], Picture],
+    picture: Callable[[int], LazyPicture],
     draws: Sequence[Indices],
     texts: list[list[str]],
     ties: Ties,
@@ -111,9 +113,9 @@ def _judged(
     used = np.unique(np.concatenate(draws))
     images = np.asarray(context.images([picture(int(row)) for row in used]))
     runs = []
-    for pairs, told in zip(draws, texts, strict=True):
+    for pairs, sentences in zip(draws, texts, strict=True):
         first, second = images[np.searchsorted(used, pairs)].transpose(1, 0, 2)
-        runs.append(classified(margins(first, second, context.texts(told)), ties))
+        runs.append(classified(margins(first, second, context.texts(sentences)), ties))
     return pooled(runs, draws)
 
 
@@ -137,12 +139,12 @@ def _either(first_is_one: str, first_is_zero: str) -> Callable[[int, int], str]:
 
 
 def score_awa2(context: PublishedContext) -> Scores:
-    """Pairs of different test classes with the attributes in which these differ; and which animal is large."""
+    """Pairs of different test classes with the attributes in which they differ; and the larger animal."""
     data = read_awa2(context)
     if "big" not in data.predicates:
         raise InputError(f"{context.folder / 'predicates.txt'} lacks 'big': fetch it again")
 
-    def picture(row: int) -> Picture:
+    def picture(row: int) -> LazyPicture:
         return picture_file(data.files[row])
 
     size, slip = _either(BIG_FIRST, LITTLE_FIRST), LITTLE_FIRST.replace(" that", "", 1)
@@ -156,13 +158,8 @@ def score_awa2(context: PublishedContext) -> Scores:
     return _scored(context, AWA2, tasks)
 
 
-def tested_awa2(context: PublishedContext) -> Tested:
-    """The images of the test classes."""
-    return Tested(files=read_awa2(context).files)
-
-
 def score_cifar100_size(context: PublishedContext) -> Scores:
-    """Which of two animals is larger, whatever their size in the image."""
+    """The larger of two animals, whatever their size in the image."""
     coarse, fine, image = read_cifar100(context)
 
     def task(large: npt.NDArray[np.bool_], small: npt.NDArray[np.bool_], large_first: str, ties: Ties) -> _Task:
@@ -182,7 +179,7 @@ def score_cifar100_size(context: PublishedContext) -> Scores:
 
 
 def score_flowers102(context: PublishedContext) -> Scores:
-    """Which of two flowers is yellow and which blue."""
+    """The yellow and the blue one of two flowers."""
     files, labels = read_flowers102(context)
 
     def task(yellow: tuple[int, ...], blue: tuple[int, ...], ties: Ties) -> _Task:
@@ -201,17 +198,17 @@ def score_cub(context: PublishedContext) -> Scores:
     rows = [row for row in table if row["id"] in names and row["other_id"] in names]
     if len(rows) < len(table):
         bad = next(row for row in table if row["id"] not in names or row["other_id"] not in names)
-        context.amiss(
-            f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows name no two test images, "
+        context.deviates(
+            f"differences.parquet: {len(table) - len(rows):,} of {len(table):,} rows do not name two test images, "
             f"first {bad['id']} and {bad['other_id']}; ids of a prompt task need its {CUB_ASKED}"
         )
     if len(rows) < CUB_PAIRS:
-        context.amiss(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
+        context.deviates(f"differences.parquet: {len(rows):,} differences, each draw of the paper takes {CUB_PAIRS:,}")
     pairs = np.array([(names[row["id"]], names[row["other_id"]]) for row in rows], dtype=np.int64).reshape(-1, 2)
     draws = [drawn(len(rows), CUB_PAIRS, seed) for seed in range(SEEDS)]
     texts = [[rows[row]["difference"] for row in draw] for draw in draws]
 
-    def picture(row: int) -> Picture:
+    def picture(row: int) -> LazyPicture:
         return picture_file(files[row])
 
     ties: dict[str, Ties] = {"paper": "right", "released": "wrong"}
@@ -220,7 +217,7 @@ def score_cub(context: PublishedContext) -> Scores:
 
 
 def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int]:
-    """The row of the test image that each id means: its name's, and those of its pairs in `pairs.parquet`."""
+    """Id -> row of its test image: file names, and ids of the pairs in `pairs.parquet`."""
     rows = {path.relative_to(context.folder / "images").as_posix(): row for row, path in enumerate(files)}
     asked = context.folder / CUB_ASKED
     if asked.exists():
@@ -231,26 +228,25 @@ def _cub_rows(context: PublishedContext, files: Sequence[Path]) -> dict[str, int
 
 
 def _two_groups(ones: npt.NDArray[np.bool_], zeros: npt.NDArray[np.bool_]) -> tuple[Indices, Indices]:
-    """Rows that are in one of two groups, and which: 1 or 0, `[rows]` each."""
+    """Rows in one of two groups, and their group, 1 or 0, `[rows]` each."""
     rows = np.flatnonzero(ones | zeros)
     return rows, ones[rows].astype(np.int64)
 
 
-_DIFFERENCES = Need(
+_DIFFERENCES = RequiredFile(
     "differences.parquet", "5,000 or more differences of test images, columns id, other_id, difference", "1 MB",
     "of the language model that wrote them", "prompt task difference_cub, `dvc repro validate@differences_cub`",
 )  # fmt: skip
-_ASKED = Need(
-    CUB_ASKED, "the pairs that the prompt task asked about", "1 MB", "yours", "data/pairs/train.parquet", optional=True
+_ASKED = RequiredFile(
+    CUB_ASKED, "the pairs of the prompt task", "1 MB", "yours", "data/pairs/train.parquet", optional=True
 )
 
 
 def _declared(
     name: str,
     folder: str,
-    needs: tuple[Need, ...],
+    needs: tuple[RequiredFile, ...],
     score: Callable[[PublishedContext], Scores],
-    tested: Callable[[PublishedContext], Tested] | None = None,
 ) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=name,
@@ -264,13 +260,12 @@ def _declared(
             *metrics("none: of the means of the draws", "standard_error", higher_is_better=False),
         ),
         score=score,
-        tested=tested,
     )
 
 
 BENCHMARKS = (
-    _declared(AWA2, "awa2", AWA2_NEEDS, score_awa2, tested_awa2),
-    _declared(CIFAR, "cifar100/cifar-100-binary", CIFAR_NEEDS, score_cifar100_size),
-    _declared(CUB, "cub", (*CUB_NEEDS, _DIFFERENCES, _ASKED), score_cub),
-    _declared(FLOWERS, "flowers102", FLOWERS_NEEDS, score_flowers102),
+    _declared(AWA2, AWA2_FOLDER, AWA2_FILES, score_awa2),
+    _declared(CIFAR, "cifar100/cifar-100-binary", CIFAR_FILES, score_cifar100_size),
+    _declared(CUB, "cub", (*CUB_FILES, _DIFFERENCES, _ASKED), score_cub),
+    _declared(FLOWERS, "flowers102", FLOWERS_FILES, score_flowers102),
 )

@@ -1,11 +1,11 @@
-"""How an encoder's features lie in their space: PC-CLIP's table 7, opposites, modality gap, uniformity, analogies.
+"""Geometry of an encoder's features: PC-CLIP's table 7, opposites, modality gap, uniformity, analogies.
 
 Formats:
 
 - `comparison_distance` reads `comparisons.json`, a JSON list of rows such as
   `{"dataset": "cifar100", "class_a": "crab", "class_b": "lobster", "difference": "Crabs have ..."}`: how A differs from
   B. The paper has 3 pairs for each of 5 data sets, written by GPT-4 and published inside its code only
-  (github.com/dsam99/pc_clip, src/utils.py). Where a data set also has the row of B and A, their opposition is measured.
+  (github.com/dsam99/pc_clip, src/utils.py). If a data set also has the row of B and A, their opposition is measured.
 - `caption_differences` reads a table `differences` of components/core/records.py.
 - `modality_gap` reads COCO's captions of 2017 and the images; the first caption of each image is its pair.
 - `analogies` reads Mikolov's `questions-words.txt`: lines of four words, below lines such as ": family".
@@ -20,32 +20,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.benchmarks.benchmark import Benchmark, Need
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.context import RawEncoder
-from components.benchmarks.encoding.published_context import PublishedContext, checked, read_rows
+from components.benchmarks.encoding.published_context import PublishedContext
 from components.benchmarks.protocols import geometry
-from components.benchmarks.published.karpathy_retrieval import VAL2017_NEEDS
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
 from components.core.metrics import Indices, Reals
 from components.core.records import DIFFERENCES
+from components.test_sets.files import RequiredFile
+from components.test_sets.readers.captions import VAL2017
 
 COMPARISONS, CAPTIONS, GAP, ANALOGIES = "comparison_distance", "caption_differences", "modality_gap", "analogies"
 PROMPTS = {"": "This is a photo of {}", "_released": "A photo of a {}"}
-"""Ending of a group -> prompt: of section 4.3, and of the released test_embeddings.py.
+"""Suffix of a group -> prompt: of section 4.3, and of the released test_embeddings.py.
 
-The released code leaves the features of classes as long as the text tower gives them.
+The released code does not normalise the features of classes.
 """
 DATASETS, PAIRS_EACH, COCO_IMAGES = 5, 3, 5000
 SEMANTIC, SYNTACTIC = 8869, 10675
 _SYNTACTIC = "gram"
-"""How the names of syntactic sections begin."""
+"""Prefix of the names of syntactic sections."""
 
 
 def score_comparisons(context: PublishedContext) -> Scores:
     """d(f_A - f_B, f_{A-B}) and its reverse for every pair of classes, by data set."""
     columns = {"dataset": str, "class_a": str, "class_b": str, "difference": str}
-    rows = read_rows(context, "comparisons.json", columns)
+    rows = context.read_rows("comparisons.json", columns)
     wrong = [row["dataset"] for row in rows if not re.fullmatch(r"[a-z0-9_]+", row["dataset"])]
     if wrong:
         raise InputError(
@@ -58,44 +59,46 @@ def score_comparisons(context: PublishedContext) -> Scores:
     values: dict[str, Reals] = {}
     raw = isinstance(context.under_test.encoder, RawEncoder)
     if not raw:
-        context.left_out.append("..._released: the encoder gives unit features alone")
-    for dataset, found in sets.items():
-        pairs = {frozenset((row["class_a"], row["class_b"])) for row in found}
+        context.left_out.append("..._released: the encoder only returns unit features")
+    for dataset, compared in sets.items():
+        pairs = {frozenset((row["class_a"], row["class_b"])) for row in compared}
         context.expect(f"comparisons.json: pairs of {dataset}", len(pairs), PAIRS_EACH)
         for ending, prompt in PROMPTS.items():
             if ending and not raw:
                 continue
-            named = [(prompt.format(row["class_a"]), prompt.format(row["class_b"]), row["difference"]) for row in found]
-            values |= _distances(context, f"{COMPARISONS}/{dataset}{ending}", named, raw=bool(ending))
+            rows_of = [
+                (prompt.format(row["class_a"]), prompt.format(row["class_b"]), row["difference"]) for row in compared
+            ]
+            values |= _distances(context, f"{COMPARISONS}/{dataset}{ending}", rows_of, raw=bool(ending))
     return Scores(values)
 
 
 def score_captions(context: PublishedContext) -> Scores:
-    """The same for captions: how far the difference of two captions' features is from that of a text about it."""
+    """The same for captions: distance of the difference of two captions' features from that of a text about it."""
     table = DIFFERENCES.read(context.folder / "differences.parquet", ["caption", "other_caption", "difference"])
-    told = [(row["caption"], row["other_caption"], row["difference"]) for row in table.to_pylist()]
-    if not told:
+    rows = [(row["caption"], row["other_caption"], row["difference"]) for row in table.to_pylist()]
+    if not rows:
         raise InputError(f"{context.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
-    return Scores(_distances(context, CAPTIONS, told))
+    return Scores(_distances(context, CAPTIONS, rows))
 
 
 def _distances(
-    context: PublishedContext, name: str, told: list[tuple[str, str, str]], *, raw: bool = False
+    context: PublishedContext, name: str, rows: list[tuple[str, str, str]], *, raw: bool = False
 ) -> dict[str, Reals]:
-    """Distances of pairs of texts, as long as they come if `raw`, with a text about how the first differs."""
-    ones, others, differences = zip(*told, strict=True)
+    """Distances of pairs of texts, not normalised if `raw`, from a text about how the first differs."""
+    ones, others, differences = zip(*rows, strict=True)
     first, second = (context.raw_texts(texts) if raw else context.texts(texts) for texts in (ones, others))
     difference = context.texts(differences)
-    found = {
+    values = {
         f"{name}/comparison": geometry.comparison_distance(first, second, difference),
-        f"{name}/reverse_comparison": geometry.reverse_comparison_distance(first, second, difference),
+        f"{name}/reverse_comparison": geometry.comparison_distance(second, first, difference),
     }
-    rows = {(one, other): row for row, (one, other, _) in enumerate(told)}
-    both = [(rows[pair], rows[pair[::-1]]) for pair in rows if pair < pair[::-1] and pair[::-1] in rows]
+    row_of = {(one, other): row for row, (one, other, _) in enumerate(rows)}
+    both = [(row_of[pair], row_of[pair[::-1]]) for pair in row_of if pair < pair[::-1] and pair[::-1] in row_of]
     if both:
         forward, backward = np.array(both).T
-        found[f"{name}/antisymmetry"] = geometry.antisymmetry(difference[forward], difference[backward])
-    return found
+        values[f"{name}/antisymmetry"] = geometry.antisymmetry(difference[forward], difference[backward])
+    return values
 
 
 def score_gap(context: PublishedContext) -> Scores:
@@ -119,20 +122,18 @@ def score_gap(context: PublishedContext) -> Scores:
 def _first_captions(context: PublishedContext) -> dict[str, str]:
     """File name -> the image's caption with the lowest id, in the order of image ids."""
     path = "annotations/captions_val2017.json"
-    content = context.read_json(path)
-    parts = [content.get(part) if isinstance(content, dict) else None for part in ("images", "annotations")]
-    if not all(isinstance(part, list) for part in parts):
-        raise InputError(f"{context.folder / path} has no lists 'images' and 'annotations': fetch it again")
-    images = checked(context, f"{path}: images", parts[0] or [], {"id": int, "file_name": str})
-    told = checked(context, f"{path}: annotations", parts[1] or [], {"id": int, "image_id": int, "caption": str})
-    # Later ones are overwritten by earlier ones.
-    captions = {row["image_id"]: row["caption"].strip() for row in sorted(told, key=lambda row: -row["id"])}
-    found = sorted((row for row in images if row["id"] in captions), key=lambda row: int(row["id"]))
-    return {row["file_name"]: captions[row["id"]] for row in found}
+    listed, annotations = context.read_lists(path, "images", "annotations")
+    images = context.complete_rows(f"{path}: images", listed, {"id": int, "file_name": str})
+    columns = {"id": int, "image_id": int, "caption": str}
+    rows = context.complete_rows(f"{path}: annotations", annotations, columns)
+    # Captions with lower ids overwrite those with higher ids.
+    captions = {row["image_id"]: row["caption"].strip() for row in sorted(rows, key=lambda row: -row["id"])}
+    captioned = sorted((row for row in images if row["id"] in captions), key=lambda row: int(row["id"]))
+    return {row["file_name"]: captions[row["id"]] for row in captioned}
 
 
 def score_analogies(context: PublishedContext) -> Scores:
-    """Share of questions whose word is the nearest, over all of the file's words: all, semantic and syntactic ones."""
+    """Share of questions whose answer is the nearest of all words in the file: all, semantic and syntactic ones."""
     words, questions, syntactic = _questions(context)
     context.expect("questions-words.txt: semantic questions", int((~syntactic).sum()), SEMANTIC)
     context.expect("questions-words.txt: syntactic questions", int(syntactic.sum()), SYNTACTIC)
@@ -152,14 +153,14 @@ def _questions(context: PublishedContext) -> tuple[list[str], Indices, npt.NDArr
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text ({error.reason}): fetch it again") from None
+        raise InputError(f"{path} is not text ({error.reason}): fetch it again") from None
     asked, syntactic, section = [], [], ""
     for number, line in enumerate(lines, 1):
         if line.startswith(":"):
             section = line[1:].strip()
         elif line.strip():
             if len(line.split()) != 4 or not section:
-                raise InputError(f"{path}: line {number} is no question of four words in a section: fetch it again")
+                raise InputError(f"{path}: line {number} is not a question of four words in a section: fetch it again")
             asked.append(line.split())
             syntactic.append(section.startswith(_SYNTACTIC))
     if not asked:
@@ -183,7 +184,7 @@ BENCHMARKS = (
         citation="PC-CLIP (arXiv 2409.09721)",
         folder="pc_clip_comparisons",
         needs=(
-            Need(
+            RequiredFile(
                 "comparisons.json", "3 pairs for each of 5 data sets", "5 kB", "not stated", "the authors' src/utils.py"
             ),
         ),
@@ -197,7 +198,9 @@ BENCHMARKS = (
         protocol="PC-CLIP's released test_embeddings.py: the distances of table 7 for captions",
         citation="PC-CLIP (arXiv 2409.09721)",
         folder="caption_differences",
-        needs=(Need("differences.parquet", "a table `differences`", "1 MB", "yours", "prompt task difference"),),
+        needs=(
+            RequiredFile("differences.parquet", "a table `differences`", "1 MB", "yours", "prompt task difference"),
+        ),
         metrics=_DISTANCES,
         score=score_captions,
         text_only=True,
@@ -208,7 +211,7 @@ BENCHMARKS = (
         protocol="gap of means of unit features; alignment with alpha 2, uniformity with t 2; first captions of COCO",
         citation="Liang et al. 2022 (arXiv 2203.02053), Wang and Isola 2020 (arXiv 2005.10242)",
         folder="coco",
-        needs=VAL2017_NEEDS,
+        needs=tuple(VAL2017.files),
         metrics=metrics(_NONE, "gap", "alignment", "uniformity", higher_is_better=False),
         score=score_gap,
     ),
@@ -218,8 +221,12 @@ BENCHMARKS = (
         protocol="nearest to b - a + c among the file's words without these three, case kept",
         citation="Mikolov et al. 2013 (arXiv 1301.3781)",
         folder="analogies",
-        needs=(Need("questions-words.txt", "19,544 questions", "1 MB", "Apache-2.0", "github.com/tmikolov/word2vec"),),
-        metrics=metrics("a word as near as the right one is taken for it", "accuracy"),
+        needs=(
+            RequiredFile(
+                "questions-words.txt", "19,544 questions", "1 MB", "Apache-2.0", "github.com/tmikolov/word2vec"
+            ),
+        ),
+        metrics=metrics("a word as near as the right one is wrong", "accuracy"),
         score=score_analogies,
         text_only=True,
     ),

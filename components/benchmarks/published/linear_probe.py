@@ -1,17 +1,17 @@
 """Linear probes: logistic regression on the image tower's features of an image set (Radford et al. 2021, section 3.2).
 
-`linear_probe_<set>_pc_clip` are those of PC-CLIP's table 16: 100 training images of each class, or all of a class that
-has fewer, drawn by the seed, and the test images of `zero_shot_released`. The paper does not say how it fits its probe.
-ImageNet-A and -R have no training images: of each of their classes half, at most 100, are drawn by the seed to fit the
-probe, and the others test it.
+`linear_probe_<set>_pc_clip` are those of PC-CLIP's table 16: 100 training images of each class, or all of a smaller
+class, drawn by the seed, and the test images of `zero_shot_released`. The paper does not state how it fits its probe.
+ImageNet-A and -R have no training images: half of each class, at most 100, drawn by the seed, fits the probe, and the
+others test it.
 
 `linear_probe_<set>_pc_clip_released` is the code's (github.com/dsam99/pc_clip, test_embeddings.py and data/dataset.py):
-a linear layer on features as the tower gives them. It learns from 100 times as many images as there are classes,
-whatever their classes, and five times, from other weights. The code takes 5 images for each class, where the paper
-takes 100, and sets no seed for them.
+a linear layer on raw features of the tower. It learns from 100 times as many images as there are classes, whatever
+their classes, in five trainings from different weights. The code takes 5 images per class, where the paper takes 100,
+and sets no seed for them.
 
-Sets are read as for zero-shot classification, with their training split. A text tower that was trained alone has the
-probes of the encoder whose image tower it kept.
+Sets are read as for zero-shot classification, with their training split. An encoder with a trained text tower only
+has the probes of the encoder whose image tower it kept.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ import numpy as np
 
 from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
-from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import read_image_set
-from components.benchmarks.protocols.geometry import drawn
 from components.benchmarks.protocols.linear_probe import few_of_each, probe_answers, released_answers
-from components.benchmarks.published.zero_shot import image_needs
-from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS, pc_clip_images
+from components.benchmarks.published.zero_shot_released import PC_CLIP_SETS
 from components.benchmarks.scores import Scores, metrics
 from components.core.errors import InputError
+from components.test_sets.draws import drawn
+from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
+from components.test_sets.image_sets.reading import pc_clip_images, read_image_set
+from components.test_sets.readers.image_sets import image_set_files
 
 _PC_CLIP_IMAGES = 100
 _HALVED = ("imagenet_a", "imagenet_r")
@@ -63,7 +62,7 @@ def score_released(context: PublishedContext, facts: ImageSetFacts) -> Scores:
 
 
 def score_halved(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """The same for a set of test images alone: half of each class fits the probe."""
+    """The same for a set without training images: half of each class fits the probe."""
     whole = read_image_set(context, facts)
     rows = few_of_each(whole.labels, _PC_CLIP_IMAGES, context.seed, share=0.5)
     others = np.setdiff1d(np.arange(len(whole.labels)), rows)
@@ -72,7 +71,7 @@ def score_halved(context: PublishedContext, facts: ImageSetFacts) -> Scores:
 
 def _probed(context: PublishedContext, prefix: str, train: ImageSet, test: ImageSet) -> Scores:
     if list(train.class_names or ()) != list(test.class_names or ()):
-        raise InputError(f"{context.folder}: the splits name classes differently: put both there in one layout")
+        raise InputError(f"{context.folder}: the splits name classes differently: store both in the same layout")
     if len(np.unique(train.labels)) < 2:
         raise InputError(f"{context.folder}: all training images are of one class: fetch the split again")
     answers = probe_answers(context.images(train.pictures), train.labels, context.images(test.pictures), context.seed)
@@ -90,7 +89,7 @@ def _benchmark(
         protocol=protocol,
         citation=citation,
         folder=facts.name,
-        needs=image_needs(facts, f"{facts.title}, {shown} images of {facts.classes} classes"),
+        needs=image_set_files(facts, f"{facts.title}, {shown} images of {facts.classes} classes"),
         metrics=(
             *metrics("the class of the smaller number", "top1", "mean_per_class_recall"),
             *metrics("none: of the means of the trainings", "standard_error", higher_is_better=False),

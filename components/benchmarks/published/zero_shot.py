@@ -4,12 +4,16 @@ Groups of metrics below `zero_shot_<set>`:
 
 - `ensemble`: CLIP's templates, features averaged (Radford et al. 2021, section 3.1.4; as open_clip and CLIP_benchmark).
 - `pc_clip`: one prompt for all sets, "This is a photo of a ..." (PC-CLIP's released code).
-- `semclip`: the same and its negation; `delta` is by how much accuracy is higher without it (SemCLIP, section 4).
+- `semclip`: the same and its negation; `delta` is the accuracy without minus with negation (SemCLIP, section 4).
 - `extended`: a language model's description of each class in place of a prompt (PC-CLIP, A.3). Only with the option
   `class_descriptions`.
-- `comparative...`: see `comparative_prompting`. Only with the option `class_differences`.
+- `comparative...`: prompts corrected by texts about differences (PC-CLIP, section 3.4 and A.2). Only with the option
+  `class_differences`. The three most confused pairs of classes are chosen on a fifth of the images, drawn by the seed;
+  only the other images count. A pair is only chosen if the table describes it, and its texts update every class that
+  they are about. `top1_confused` is the accuracy on images of the chosen pairs' classes if only these can be predicted
+  (table 3; `run_comparative_subset` of the released code).
 
-What the released code of PC-CLIP and SemCLIP scores, with other images and class names: see `zero_shot_released`.
+For the papers' released code, with other images and class names, see `zero_shot_released`.
 """
 
 from __future__ import annotations
@@ -20,45 +24,65 @@ from pathlib import Path
 
 import numpy as np
 
-from components.benchmarks.benchmark import Benchmark, Need, Tested
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.class_texts import ASKED_CLASSES, class_descriptions
-from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
-from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import CLASS_NAMES, SLOT, TEMPLATES, read_image_set
-from components.benchmarks.protocols.zero_shot import TIE, Classified, comparative_scores, prompt_ensemble, top_accuracy
+from components.benchmarks.protocols.zero_shot import (
+    ALPHAS,
+    HELD_OUT,
+    TIE,
+    Classified,
+    Pair,
+    accuracy_among,
+    comparative_weights,
+    held_out,
+    prompt_ensemble,
+    top_accuracy,
+)
 from components.benchmarks.scores import Scores, metrics
 from components.core.metrics import Features, Indices, Reals
+from components.test_sets.files import RequiredFile
+from components.test_sets.image_sets.class_texts import (
+    ASKED_CLASSES,
+    ASKED_PAIRS,
+    ClassDifferences,
+    class_descriptions,
+    class_differences,
+)
+from components.test_sets.image_sets.image_set import ImageSet, ImageSetFacts, image_sets
+from components.test_sets.image_sets.reading import SLOT, read_image_set
+from components.test_sets.readers.image_sets import image_set_files
 
 GENERIC, NEGATED = "This is a photo of a {c}", "This is not a photo of a {c}"
 DESCRIPTIONS, DIFFERENCES = "class_descriptions", "class_differences"
+NO_TABLE = f"any table: give --option {DIFFERENCES}=<table>"
 _DEEP = 5
 
 
 def score(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there."""
+    """All groups whose inputs exist."""
     name = f"zero_shot_{facts.name}"
-    found = read_image_set(context, facts)
-    images, classes = context.images(found.pictures), found.class_names or ()
-    plain = Classified(images, found.labels, class_weights(context, [GENERIC], classes))
+    image_set = read_image_set(context, facts)
+    images, classes = context.images(image_set.pictures), image_set.class_names or ()
+    plain = Classified(images, image_set.labels, class_weights(context, [GENERIC], classes))
     scores = Scores(semclip_values(context, f"{name}/semclip", plain, classes, NEGATED))
-    _ensemble(scores, context, f"{name}/ensemble", plain, found)
-    _with_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
+    _add_ensemble(scores, context, f"{name}/ensemble", plain, image_set)
+    _add_recall(scores, f"{name}/pc_clip", top_accuracy(images, plain.weights, plain.labels), plain.labels)
     add_extended(scores, context, name, plain, classes, lambda _, text: text)
-    scores.update(comparative_scores(context, name, class_texts(context, DIFFERENCES), classes, plain))
+    _add_comparative(scores, context, name, classes, plain)
     return scores
 
 
-def tested(context: PublishedContext, facts: ImageSetFacts) -> Tested:
-    """The images of the test split."""
-    return Tested(pictures=read_image_set(context, facts).pictures)
-
-
-def _ensemble(scores: Scores, context: PublishedContext, prefix: str, plain: Classified, found: ImageSet) -> None:
-    weights = class_weights(context, found.templates or (), found.class_names or ())
-    _with_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
+def _add_ensemble(scores: Scores, context: PublishedContext, prefix: str, plain: Classified, images: ImageSet) -> None:
+    weights = class_weights(context, images.templates or (), images.class_names or ())
+    _add_recall(scores, prefix, top_accuracy(plain.images, weights, plain.labels), plain.labels)
     if len(weights) > _DEEP:
         scores.values[f"{prefix}/top5"] = top_accuracy(plain.images, weights, plain.labels, _DEEP)
+
+
+def _add_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
+    scores.values[f"{prefix}/top1"] = right
+    scores.values[f"{prefix}/mean_per_class_recall"] = right
+    scores.strata[f"{prefix}/mean_per_class_recall"] = labels
 
 
 def semclip_values(
@@ -78,10 +102,10 @@ def add_extended(
     classes: Sequence[str],
     worded: Callable[[int, str], str],
 ) -> None:
-    """Accuracy with a language model's descriptions of `classes`, where there are some.
+    """Add the accuracy with a language model's descriptions of `classes`, if there are any.
 
     Args:
-        scores: gets it, in a group below the benchmark `name`.
+        scores: are extended by a group below the benchmark `name`.
         context, name, plain: the benchmark's.
         classes: names by which the descriptions are looked up.
         worded: the prompt of a class's number and a description.
@@ -98,10 +122,59 @@ def add_extended(
         scores.values[f"{name}/extended/top1"] = top_accuracy(plain.images, weights, plain.labels)
 
 
-def _with_recall(scores: Scores, prefix: str, right: Reals, labels: Indices) -> None:
-    scores.values[f"{prefix}/top1"] = right
-    scores.values[f"{prefix}/mean_per_class_recall"] = right
-    scores.strata[f"{prefix}/mean_per_class_recall"] = labels
+def _add_comparative(
+    scores: Scores, context: PublishedContext, name: str, classes: Sequence[str], plain: Classified
+) -> None:
+    """Add the accuracy at each alpha, with pairs chosen on held-out images."""
+    held = held_out(plain.labels, HELD_OUT, context.seed)
+    chosen_by = plain.part(held)
+    request_differences(context, classes, chosen_by.confused())
+    path = class_texts(context, DIFFERENCES)
+    differences = class_differences(path, classes) if path else None
+    ends = described_pairs(differences)
+    pairs = chosen_by.confused({(min(pair), max(pair)) for pair in ends})
+    if differences is None or not pairs:
+        context.left_out.append(f"comparative: no text on two classes that are confused in {path or NO_TABLE}")
+        return
+    used = [row for row, pair in enumerate(ends) if (min(pair), max(pair)) in pairs]
+    add_corrected(scores, context, f"{name}/comparative", plain.part(~held), differences, used)
+
+
+def request_differences(context: PublishedContext, classes: Sequence[str], pairs: Sequence[Pair]) -> None:
+    """List the pairs, in both directions, as inputs of the prompt task `class_difference`."""
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    context.lists[ASKED_PAIRS] = [(classes[one], classes[other]) for one, other in dict.fromkeys(both)]
+
+
+def described_pairs(differences: ClassDifferences | None) -> list[Pair]:
+    """The described and the other class of each text."""
+    if differences is None:
+        return []
+    return list(zip(differences.described.tolist(), differences.other.tolist(), strict=True))
+
+
+def add_corrected(
+    scores: Scores,
+    context: PublishedContext,
+    prefix: str,
+    plain: Classified,
+    differences: ClassDifferences,
+    used: list[int],
+) -> None:
+    """Add the accuracies of the plain classifier and of those that the texts of rows `used` correct."""
+    texts = context.texts([differences.texts[row] for row in used])
+    described, other = differences.described[used], differences.other[used]
+    confused = {*described.tolist(), *other.tolist()}
+
+    def report(group: str, weights: Features) -> None:
+        scores.values[f"{prefix}_{group}/top1"] = top_accuracy(plain.images, weights, plain.labels)
+        among = accuracy_among(plain.images, weights, plain.labels, confused)
+        if among is not None:
+            scores.scalars[f"{prefix}_{group}/top1_confused"] = among
+
+    report("plain", plain.weights)
+    for alpha in ALPHAS:
+        report(f"alpha_{alpha}", comparative_weights(plain.weights, texts, described, other, alpha))
 
 
 def class_weights(context: PublishedContext, templates: Sequence[str], classes: Sequence[str]) -> Features:
@@ -117,27 +190,19 @@ def filled(template: str, name: str) -> str:
 
 
 def class_texts(context: PublishedContext, option: str) -> Path | None:
-    """The file that the option names, or the one beside the images; None where there is neither."""
-    beside = context.folder / f"{option}.parquet"
+    """The file that the option names, or the one next to the images; None if there is neither."""
     if option in context.options:
         return Path(str(context.options[option]))
-    return beside if beside.is_file() else None
+    default = context.folder / f"{option}.parquet"
+    return default if default.is_file() else None
 
 
-def image_needs(facts: ImageSetFacts, what: str) -> tuple[Need, ...]:
-    """The folder of an image set, and what may lie in it beside the images."""
-    own = (("one class name per line", CLASS_NAMES), ("one prompt per line, {c} for the class", TEMPLATES))
-    beside = tuple(Need(path, told, "1 kB", facts.licence, facts.source, optional=True) for told, path in own)
-    return (Need(".", what, f"about {facts.size}", facts.licence, facts.source), *beside)
-
-
-def _generated(option: str, told: str) -> Need:
-    """The file beside the images that the option stands for."""
+def _generated(option: str, what: str) -> RequiredFile:
     source = f"`dvc repro validate@{option}`"
-    return Need(f"{option}.parquet", told, "1 MB", "of the model that wrote it", source, optional=True)
+    return RequiredFile(f"{option}.parquet", what, "1 MB", "of the model that wrote it", source, optional=True)
 
 
-TEXT_NEEDS = (
+TEXT_FILES = (
     _generated(DESCRIPTIONS, "descriptions of the classes"),
     _generated(DIFFERENCES, "differences between classes"),
 )
@@ -160,13 +225,12 @@ def _benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
         citation=facts.citation,
         folder=facts.name,
         needs=(
-            *image_needs(facts, f"{facts.title}, {facts.test[0]:,} test images of {facts.classes} classes"),
-            *TEXT_NEEDS,
+            *image_set_files(facts, f"{facts.title}, {facts.test[0]:,} test images of {facts.classes} classes"),
+            *TEXT_FILES,
         ),
         metrics=METRICS,
         score=partial(score, facts=facts),
         options=OPTIONS,
-        tested=partial(tested, facts=facts),
     )
 
 

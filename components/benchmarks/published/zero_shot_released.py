@@ -1,32 +1,37 @@
-"""Zero-shot classification as the released code of PC-CLIP and of SemCLIP has it, which the papers' tables show.
+"""Zero-shot classification as in the released code of PC-CLIP and of SemCLIP, which the papers' tables show.
 
 `zero_shot_<set>_pc_clip_released` (github.com/dsam99/pc_clip, run.py and data/dataset.py): one prompt with the code's
 own class names. EuroSAT and SUN397 are random tenths of all images, drawn by torch's seed 0: 2,700 and 10,876 images.
-The draw is of positions in a list; torchvision lists SUN397 in the order of the file system, which nobody can know, so
-that here, where the list is sorted, the tenth is another one of the same size. Groups:
+The draw is of positions in a list; torchvision lists SUN397 in file-system order, which is unknown. Here the list is
+sorted, so the tenth is another one of the same size. Groups:
 
-- no group: the prompt alone; `margin` is how sure the classifier is (section 4.3).
+- no group: only the prompt; `margin` is the classifier's confidence (section 4.3).
 - `extended`: the prompt, then a description of the class. Only with the option `class_descriptions`.
-- `comparative...`: see `comparative_prompting`. Only with the option `class_differences`.
+- `comparative...`: as in `zero_shot`, but pairs are the three largest cells of the confusion matrix of the test images,
+  which are then scored, with separate pairs for each encoder. Each cell has one text, "how the true class differs from
+  the predicted one", which updates the predicted class. For EuroSAT the released list of the base model has both
+  directions of its three pairs (group `..._both`), that of the fine-tuned ones a single one. The rule by which the
+  authors wrote the list is inferred from its order and from the code's output. Without the text of a cell, the group is
+  skipped. Only with the option `class_differences`.
 
-`zero_shot_<set>_semclip_released` (SemCLIP's src/evaluation.py): the training splits that torchvision gives when asked
-for none, its class names, one prompt and its negation in lower case. Images are prepared as open_clip does.
+`zero_shot_<set>_semclip_released` (SemCLIP's src/evaluation.py): the training splits that torchvision returns by
+default, its class names, one prompt and its negation in lower case. Images are prepared as in open_clip.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from components.benchmarks.benchmark import Benchmark, Tested
+from components.benchmarks.benchmark import Benchmark
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.facts import ImageSetFacts, image_sets
-from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, read_image_set, released_names
-from components.benchmarks.protocols.geometry import drawn
 from components.benchmarks.protocols.zero_shot import (
+    PAIRS,
     Classified,
     confidence_margins,
-    released_scores,
+    confused_cells,
+    confusion_matrix,
+    predicted,
     top_accuracy,
 )
 from components.benchmarks.published.zero_shot import (
@@ -34,74 +39,88 @@ from components.benchmarks.published.zero_shot import (
     GENERIC,
     METRICS,
     NEGATED,
+    NO_TABLE,
     OPTIONS,
-    TEXT_NEEDS,
+    TEXT_FILES,
+    add_corrected,
     add_extended,
     class_texts,
     class_weights,
+    described_pairs,
     filled,
-    image_needs,
+    request_differences,
     semclip_values,
 )
 from components.benchmarks.scores import Scores, metrics
+from components.test_sets.image_sets.class_texts import class_differences
+from components.test_sets.image_sets.image_set import ImageSetFacts, image_sets
+from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, read_image_set, released_names
+from components.test_sets.readers.image_sets import image_set_files
 
 PC_CLIP_SETS = ("cifar100", "cub", "eurosat", "flowers102", "sun397")
 SEMCLIP_SETS = ("cifar10", "cifar100", "flowers102", "food101", "pets")
-_TRAINED_ON = 0.9
-"""Share of a set without a split that PC-CLIP's code sets aside for training."""
 _GARBAGE = "iostream"
-"""A description with this is no text; the released code takes the class's name instead."""
+"""Marks descriptions that are not texts; the released code uses the class's name instead."""
 
 
 def score_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
-    """All groups whose inputs are there."""
+    """All groups whose inputs exist."""
     name = f"zero_shot_{facts.name}_pc_clip_released"
-    found = pc_clip_images(context, facts)
-    classes = released_names(context.folder, facts, found, PC_CLIP)
-    plain = Classified(context.images(found.pictures), found.labels, class_weights(context, [GENERIC], classes))
+    image_set = pc_clip_images(context, facts)
+    classes = released_names(context.folder, facts, image_set, PC_CLIP)
+    weights = class_weights(context, [GENERIC], classes)
+    plain = Classified(context.images(image_set.pictures), image_set.labels, weights)
     scores = Scores(
         {
             f"{name}/top1": top_accuracy(plain.images, plain.weights, plain.labels),
             f"{name}/margin": confidence_margins(plain.images, plain.weights),
         }
     )
-    known = found.class_names or ()
+    names = image_set.class_names or ()
 
     def worded(number: int, text: str) -> str:
         return f"{filled(GENERIC, classes[number])}. {classes[number] if _GARBAGE in text else text}"
 
-    add_extended(scores, context, name, plain, known, worded)
-    scores.update(released_scores(context, name, class_texts(context, DIFFERENCES), (known, classes), plain))
+    add_extended(scores, context, name, plain, names, worded)
+    _add_comparative(scores, context, name, (names, classes), plain)
     return scores
 
 
-def tested_pc_clip(context: PublishedContext, facts: ImageSetFacts) -> Tested:
-    """The images of a test split that the code draws itself."""
-    return Tested(pictures=pc_clip_images(context, facts).pictures)
+def _add_comparative(
+    scores: Scores, context: PublishedContext, name: str, names: Sequence[Sequence[str]], plain: Classified
+) -> None:
+    """Add the accuracy at each alpha as in the released code.
+
+    Args:
+        scores: are extended by groups below the benchmark `name`.
+        context, name: the benchmark's.
+        names: lists of the classes' names; the table may use any, and requests use the last.
+        plain: the test images and the classifier of plain prompts.
+    """
+    predictions = predicted(plain.images, plain.weights)
+    cells = confused_cells(confusion_matrix(plain.labels, predictions, len(plain.weights)), PAIRS)
+    request_differences(context, names[-1], cells)
+    path = class_texts(context, DIFFERENCES)
+    differences = class_differences(path, *names) if path else None
+    ends = described_pairs(differences)
+    for group, wanted in (("", cells), ("_both", [*cells, *(cell[::-1] for cell in cells)])):
+        missing = [pair for pair in wanted if pair not in ends]
+        if missing:
+            one, other = (names[-1][number] for number in missing[0])
+            lacks = f"no text on how '{one}' differs from '{other}' ({len(missing)} such) in {path or NO_TABLE}"
+            context.left_out.append(f"comparative{group}: {lacks}")
+        elif differences is not None and wanted:
+            used = [row for row, pair in enumerate(ends) if pair in wanted]
+            add_corrected(scores, context, f"{name}/comparative{group}", plain, differences, used)
 
 
 def score_semclip(context: PublishedContext, facts: ImageSetFacts) -> Scores:
     """SemCLIP's accuracies on the training split."""
-    found = read_image_set(context, facts, "train")
-    classes = released_names(context.folder, facts, found, SEMCLIP)
+    image_set = read_image_set(context, facts, "train")
+    classes = released_names(context.folder, facts, image_set, SEMCLIP)
     weights = class_weights(context, [GENERIC.lower()], classes)
-    plain = Classified(context.images(found.pictures), found.labels, weights)
+    plain = Classified(context.images(image_set.pictures), image_set.labels, weights)
     return Scores(semclip_values(context, f"zero_shot_{facts.name}_semclip_released", plain, classes, NEGATED.lower()))
-
-
-def pc_clip_images(context: PublishedContext, facts: ImageSetFacts, split: str = "test") -> ImageSet:
-    """The published split, or the code's own nine tenths for `train` and tenth for `test` of a set that has `whole`.
-
-    Raises:
-        InputError: the images are missing or not as published.
-    """
-    if facts.whole is None:
-        return read_image_set(context, facts, split)
-    found = read_image_set(context, facts, "whole")
-    count = len(found.labels)
-    order, cut = drawn(count, count, 0), int(count * _TRAINED_ON)
-    rows = order[:cut] if split == "train" else order[cut:]
-    return found.of_rows(rows)
 
 
 def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
@@ -112,11 +131,10 @@ def _pc_clip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
         protocol="PC-CLIP's released code: its class names and test images, one prompt, ordered confusions",
         citation="PC-CLIP (arXiv 2409.09721)",
         folder=facts.name,
-        needs=(*image_needs(facts, f"{facts.title}, {shown} of {facts.classes} classes"), *TEXT_NEEDS),
+        needs=(*image_set_files(facts, f"{facts.title}, {shown} of {facts.classes} classes"), *TEXT_FILES),
         metrics=(*METRICS, *metrics("none: a difference of probabilities", "margin")),
         score=partial(score_pc_clip, facts=facts),
         options=OPTIONS,
-        tested=partial(tested_pc_clip, facts=facts) if facts.whole else None,
     )
 
 
@@ -127,7 +145,7 @@ def _semclip_benchmark(facts: ImageSetFacts) -> Benchmark[PublishedContext]:
         protocol="SemCLIP's released code: torchvision's training split and class names, one prompt and its negation",
         citation="SemCLIP (arXiv 2511.16527)",
         folder=facts.name,
-        needs=image_needs(facts, f"{facts.title}, {facts.train[0]:,} training images of {facts.classes} classes"),
+        needs=image_set_files(facts, f"{facts.title}, {facts.train[0]:,} training images of {facts.classes} classes"),
         metrics=METRICS,
         score=partial(score_semclip, facts=facts),
     )

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,9 +21,8 @@ from components.core.settings import Prepare
 from components.data.leaks.keys import name_key, picture_key, text_key
 from components.data.leaks.report import COUNTS, PICTURES, TEXTS, LeakCounts
 from components.data.source import Pair
-
-if TYPE_CHECKING:
-    from components.benchmarks.benchmark import Tested
+from components.test_sets.files import Tested
+from components.test_sets.readers import load_test_sets
 
 _THREADS = 4
 _TRAINED = ("train", "val")
@@ -61,12 +59,9 @@ def known_sets(data: Path) -> list[KnownSet]:
     Raises:
         InputError: there is no such folder.
     """
-    # Reading benchmarks brings torch along, which a project without them need not wait for.
-    from components.benchmarks.test_sets import test_sets
-
     return [
         KnownSet(found.name, fault=found.fault) if found.tested is None else _known(found.name, found.tested)
-        for found in test_sets(data)
+        for found in load_test_sets(data)
     ]
 
 

@@ -17,6 +17,8 @@ from components.core.errors import InputError
 from components.core.settings import Settings
 from components.data.listed_images import look_at
 from components.data.source import EvaluationTables, Pair, Source, caption_queries
+from components.test_sets.files import TestSetFiles
+from components.test_sets.readers import cc_neg
 
 FILE = "cc_neg.parquet"
 Rows = list[dict[str, Any]]
@@ -28,10 +30,6 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
     Raises:
         InputError: files are missing, damaged or not all of CC-Neg, or the splits want more than there is.
     """
-    # Benchmarks bring torch along, which other sources need not wait for.
-    from components.benchmarks.published import cc_neg
-    from components.benchmarks.test_sets import reading
-
     folder = settings.prepare.folder
     if folder is None:
         raise InputError("params.yaml: prepare.source 'cc_neg' needs prepare.folder: name the benchmark's folder there")
@@ -41,9 +39,9 @@ def _shared(settings: Settings) -> tuple[Path, dict[str, Rows]]:
             f"{folder / cc_neg.TABLE} has {len(rows):,} of {cc_neg.ROWS:,} rows, so its last {cc_neg.TESTED:,} are not "
             "the published test: convert all of it"
         )
-    context, named = reading(folder), {cc_neg.picture_name(row): row for row in rows}
-    tested = {path.name for path in cc_neg.tested_con_clip(context).files}
-    held_out = {path.name for path in cc_neg.tested_semclip(context).files} if (folder / cc_neg.CSV).exists() else set()
+    files, named = TestSetFiles(folder), {cc_neg.picture_name(row): row for row in rows}
+    tested = {path.name for path in cc_neg.tested_con_clip(files).files}
+    held_out = {path.name for path in cc_neg.tested_semclip(files).files} if (folder / cc_neg.CSV).exists() else set()
     rng, counts = random.Random(f"cc-neg-{settings.world.seed}"), settings.prepare.counts
     tests = _shuffled([named[name] for name in named if name in tested], rng)
     rest = _shuffled([named[name] for name in named if name not in tested | held_out], rng)
@@ -83,5 +81,5 @@ SOURCE = Source(
     pairs=_pairs,
     evaluation=_evaluation,
     file=FILE,
-    how="make it with `python -m components.benchmarks.files.convert_cc_neg`",
+    how="make it with `python -m components.experiments.parts.convert_cc_neg`",
 )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from components.data.semclip_files import SemclipFile, source_of
+from components.test_sets.files import TestSetFiles
+from components.test_sets.readers import cc_neg
 
 FILE = "ccneg_paraphrased.csv"
 
 
 def _file() -> SemclipFile:
-    from components.benchmarks.published import cc_neg
-    from components.benchmarks.test_sets import reading
-
     return SemclipFile(
         csv=cc_neg.CSV,
         rows=cc_neg.ROWS,
         tested=cc_neg.HELD_OUT,
         images=cc_neg.IMAGES,
         known_as=cc_neg.IMAGES.rpartition("/")[2],
-        read=lambda folder: cc_neg.semclip_rows(reading(folder))[0],
+        read=lambda folder: cc_neg.semclip_rows(TestSetFiles(folder))[0],
         image=cc_neg.semclip_picture_name,
     )
 

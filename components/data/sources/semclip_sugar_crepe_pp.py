@@ -8,21 +8,20 @@ SugarCrepe++, or nothing is left to train on.
 from __future__ import annotations
 
 from components.data.semclip_files import SemclipFile, source_of
+from components.test_sets.files import TestSetFiles
+from components.test_sets.readers import sugar_crepe
 
 FILE = "sugarcrepe_pp_paraphrased.csv"
 
 
 def _file() -> SemclipFile:
-    from components.benchmarks.published import sugar_crepe
-    from components.benchmarks.test_sets import reading
-
     return SemclipFile(
         csv=sugar_crepe.CSV,
         rows=sugar_crepe.ROWS,
         tested=sugar_crepe.ROWS // 10,
         images="images",
         known_as="val2017",
-        read=lambda folder: sugar_crepe.semclip_rows(reading(folder))[0],
+        read=lambda folder: sugar_crepe.semclip_rows(TestSetFiles(folder))[0],
         image=lambda row: str(row["filename"]),
     )
 

@@ -11,7 +11,7 @@ from more_itertools import map_reduce
 
 from components.core.errors import InputError
 from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
-from components.evaluation.published import PublishedReport
+from components.evaluation.results import PublishedReport
 from components.report.plots import line_style, set_layout
 from components.report.published.table import encoder_names
 

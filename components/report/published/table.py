@@ -13,8 +13,7 @@ from more_itertools import map_reduce
 
 from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.errors import InputError
-from components.evaluation.published import PublishedReport, read_published_values
-from components.evaluation.results import Result
+from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line
 from components.report.published.paper_tables import Collection, Column
 
@@ -96,7 +95,7 @@ def _pairs(
             f"'{report.encoder}' and '{other.encoder}' were scored with different data, options or versions of "
             f"{report.benchmark}: run `cliptune evaluate` for both"
         )
-    ours, theirs = (read_published_values(one, folder) for one in (report, other))
+    ours, theirs = (read_scores(one, folder) for one in (report, other))
     found = []
     for name, value in report.metrics.items():
         if name not in other.metrics:

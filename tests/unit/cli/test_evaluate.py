@@ -9,12 +9,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from components.benchmarks.published.sugar_crepe import SUBSETS
 from components.cli import app
 from components.cli.evaluate import _show as show_outcomes
 from components.encoders.adapter.encoder import Encoder
-from components.evaluation.published import Outcome, PublishedReport, read_published
-from components.evaluation.results import Result
+from components.evaluation.published import BenchmarkRun
+from components.evaluation.results import PublishedReport, Result, read_published
+from components.test_sets.readers.sugar_crepe import SUBSETS
 
 ROW = {"id": 0, "filename": "a.png", "caption": "a dog", "caption2": "one dog", "negative_caption": "two red cats"}
 NAME = "sugar_crepe_pp_text"
@@ -89,7 +89,7 @@ def _result(encoder: str) -> Path:
 def test_without_partial_data_the_command_fails_and_names_the_fix(data: Path) -> None:
     code, told = _run("evaluate", "--encoder", "mine", "--benchmark", NAME, "--data", str(data))
     assert code == 1
-    assert "swap_obj.json: 3 found, 245 published: complete the data, or give --allow-partial" in told
+    assert "swap_obj.json: 3 found, 245 published: complete the data, or add --allow-partial" in told
     assert not Path("reports/published").exists()
 
 
@@ -168,5 +168,5 @@ def test_a_group_that_is_left_out_is_said_in_one_line(capsys: pytest.CaptureFixt
         encoder="mine", encoder_sha256="x", benchmark="b", version=1, protocol="p", data_hash="d", seconds=1,
         metrics={"b/top1": Result(value=0.5, higher_is_better=True)}, left_out=("comparative: no text on two classes",),
     )  # fmt: skip
-    show_outcomes("mine", [Outcome("b", "kept", report)])
+    show_outcomes("mine", [BenchmarkRun("b", "kept", report)])
     assert "  left out: comparative: no text on two classes\n" in capsys.readouterr().out

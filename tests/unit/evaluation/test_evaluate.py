@@ -105,34 +105,27 @@ def test_values_of_another_evaluation_are_refused(encoder: Any, folders: Folders
         read_scores(report.model_copy(update={"data_hash": "another"}), folders.per_query)
 
 
-@pytest.mark.parametrize("suffix", ["json", "safetensors"])
-def test_missing_and_damaged_results_are_named(
-    suffix: str, encoder: Any, folders: Folders, make_settings: Make
-) -> None:
-    report = evaluate.run(make_settings(), "base", folders)
-    folder = folders.metrics if suffix == "json" else folders.per_query
-
-    def read() -> object:
-        return read_scores(read_report("base", folders.metrics), folders.per_query)
-
-    (folder / f"base.{suffix}").write_bytes(b"\x00broken")
-    with pytest.raises(InputError, match=rf"base.{suffix} is damaged"):
-        read()
-    (folder / f"base.{suffix}").unlink()
-    with pytest.raises(InputError, match=rf"base.{suffix} is missing: run .*--encoder {report.encoder}"):
-        read()
+def test_missing_and_damaged_results_are_named(encoder: Any, folders: Folders, make_settings: Make) -> None:
+    evaluate.run(make_settings(), "base", folders)
+    for path in (folders.per_query / "base.safetensors", folders.metrics / "base.json"):
+        path.write_bytes(b"\x00broken")
+        with pytest.raises(InputError, match=rf"{path.name} is damaged"):
+            read_scores(read_report("base", folders.metrics), folders.per_query)
+        path.unlink()
+        with pytest.raises(InputError, match=rf"{path.name} is missing: run .*--encoder base"):
+            read_scores(read_report("base", folders.metrics), folders.per_query)
 
 
 def test_a_missing_table_stops_before_anything_is_loaded(folders: Folders, make_settings: Make) -> None:
     (folders.evaluation / "labels.parquet").unlink()
-    with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' needs it"):
+    with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' requires it"):
         evaluate.run(make_settings(), "base", folders)
 
 
 def test_a_missing_encoder_is_named(folders: Folders, make_settings: Make) -> None:
     with pytest.raises(InputError, match=r"models/absent"):
         evaluate.run(make_settings(), "absent", folders)
-    with pytest.raises(InputError, match=r"'models/base' is no encoder's name"):
+    with pytest.raises(InputError, match=r"'models/base' is not an encoder's name"):
         evaluate.run(make_settings(), "models/base", folders)
 
 

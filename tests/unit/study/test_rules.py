@@ -1,4 +1,4 @@
-"""Files of claims are read strictly, and the project's own can be decided by what it measures."""
+"""Files of claims are read strictly, the project's own name existing metrics, and verdicts follow the intervals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import pytest
 import yaml
 
 from components.benchmarks.benchmark import Benchmark
+from components.benchmarks.bootstrap import Interval
 from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.published import find_published
 from components.core.discovery import names_in
 from components.core.errors import InputError
 from components.core.profiles import settings_with
-from components.study.rules import CLAIMS, Claims, read_claims
+from components.study.results import Found, Results
+from components.study.rules import Claim, ClaimPart, JudgedClaim, JudgedPart, judge, read_claims
+from tests.unit.study.conftest import AO
 
 _FILE = {
     "families": {"paraphrase": "p/ao"},
@@ -44,28 +47,66 @@ def test_all_methods_are_trained_again() -> None:
     assert set(settings.study.mixes) == set(settings.mixes)
 
 
-@pytest.mark.parametrize(
-    ("part", "told"),
-    [
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    for part, message in (
         ({}, "give one of better_than and not_worse_than"),
         ({"better_than": "b", "not_worse_than": "c"}, "give one of"),
         ({"beter_than": "b"}, "did you mean 'better_than'"),
         ({"better_than": "b", "by": -1}, "by"),
-    ],
-)
-def test_a_wrong_part_is_told_by_its_file(tmp_path: Path, part: dict[str, object], told: str) -> None:
-    raw = yaml.safe_load(yaml.safe_dump(_FILE))
-    raw["claims"]["one"]["parts"][0] |= part
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(raw))
-    with pytest.raises(InputError, match=f"own.yaml.*{told}"):
-        read_claims("own", tmp_path)
-
-
-def test_an_unknown_file_and_a_broken_one(tmp_path: Path) -> None:
+    ):
+        raw = yaml.safe_load(yaml.safe_dump(_FILE))
+        raw["claims"]["one"]["parts"][0] |= part
+        (tmp_path / "own.yaml").write_text(yaml.safe_dump(raw))
+        with pytest.raises(InputError, match=f"own.yaml.*{message}"):
+            read_claims("own", tmp_path)
     (tmp_path / "own.yaml").write_text("claims: [")
-    with pytest.raises(InputError, match="no valid YAML: line"):
+    with pytest.raises(InputError, match="not valid YAML: line"):
         read_claims("own", tmp_path)
     with pytest.raises(InputError, match="choose one of own"):
         read_claims("onw", tmp_path)
-    assert (CLAIMS / "papers.yaml").exists()
-    assert isinstance(read_claims("papers"), Claims)
+
+
+def _part(by: float = 0.1, **compared: object) -> ClaimPart:
+    return ClaimPart.model_validate(
+        {"metric": AO, "encoder": "better", "by": by} | (compared or {"better_than": "base"})
+    )
+
+
+def _found(low: float, high: float, *each: float) -> Found:
+    return Found(Interval((low + high) / 2, low, high), each or ((low + high) / 2,))
+
+
+def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
+    for found, verdict in (
+        (_found(0.11, 0.3), "holds"),
+        (_found(0.11, 0.3, 0.25, 0.1), "undecided"),
+        (_found(0.1, 0.3), "undecided"),
+        (_found(-0.3, 0.09), "does not hold"),
+        (_found(-0.3, 0.09, -0.2, 0.11), "undecided"),
+        (_found(-0.3, 0.1), "undecided"),
+        (None, "not measured"),
+    ):
+        assert JudgedPart(_part(), found).verdict == verdict, found
+    kept = _part(not_worse_than="base")
+    for low, high, verdict in ((-0.09, 0.3, "holds"), (-0.1, 0.3, "undecided"), (-0.4, -0.11, "does not hold")):
+        assert JudgedPart(kept, _found(low, high)).verdict == verdict, low
+
+
+def test_a_claim_is_as_good_as_its_worst_part() -> None:
+    holds, fails = JudgedPart(_part(), _found(0.2, 0.3)), JudgedPart(_part(), _found(-0.2, 0.0))
+    open_, missing = JudgedPart(_part(), _found(0.0, 0.3)), JudgedPart(_part(), None)
+    claim = Claim(paper="p", says="s", parts=(_part(),))
+
+    def verdict(*parts: JudgedPart) -> str:
+        return JudgedClaim("c", claim, parts).verdict
+
+    assert verdict(holds, holds) == "holds"
+    assert verdict(holds, open_) == "undecided"
+    assert verdict(open_, missing) == "not measured"
+    assert verdict(holds, missing, fails) == "does not hold"
+
+
+def test_parts_are_measured(results: Results) -> None:
+    parts = (_part(by=0.05), _part(by=0.25), _part(better_than="paraclip"))
+    judged = judge("c", Claim(paper="p", says="s", parts=parts), results)
+    assert [part.verdict for part in judged.parts] == ["holds", "undecided", "not measured"]

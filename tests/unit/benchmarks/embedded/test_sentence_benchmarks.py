@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from components.benchmarks.bootstrap import correlation_value
-from components.benchmarks.embedded import find_benchmark, table_files
+from components.benchmarks.embedded import find_benchmark
 from components.benchmarks.embedded.geometry import gaussian_potential
 from components.benchmarks.encoding.context import EmbeddedContext
 from components.benchmarks.protocols.choices import composite_score
 from components.benchmarks.protocols.geometry import uniformity
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
-from components.core.records import COMPARISONS, NEGATION_QUERIES, SWAPS
+from components.core.records import COMPARISONS, SWAPS
 from components.core.table import Table
-from components.evaluation.results import Folders
 
 Vectors = dict[str, Sequence[float]]
 ROOT = np.sqrt(2)
@@ -206,16 +205,3 @@ def test_an_encoder_that_says_the_same_of_everything_is_never_right(context: Emb
         for metric, values in find_benchmark(name).score(context).values.items():
             if "top1" not in metric and "composite" not in metric:
                 assert values.sum() == 0, metric
-
-
-@pytest.mark.parametrize(("name", "file"), [("triplets", "paraphrase_queries"), ("geometry", "paraphrase_queries")])
-def test_the_second_table_is_asked_for_too(name: str, file: str, folders: Folders) -> None:
-    (folders.evaluation / f"{file}.parquet").unlink()
-    with pytest.raises(InputError, match=f"{file}.parquet is missing, .* or take '{name}' out of evaluate.benchmarks"):
-        table_files([find_benchmark(name)], folders.evaluation)
-
-
-def test_an_unknown_image_is_named(context: EmbeddedContext) -> None:
-    _rewrite(context, NEGATION_QUERIES, "negations.parquet", image_id=["a", "z", "d"])
-    with pytest.raises(InputError, match=r"negations.parquet: row 1 names image 'z'"):
-        _score("negations", context)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from scipy.stats import spearmanr
 
-from components.benchmarks.embedded.typos import misspelt
+from components.benchmarks.embedded.typos import with_typing_errors
 from components.core.metrics import rank_correlation
 
 WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
@@ -17,20 +17,20 @@ WRITTEN = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
 
 @given(WRITTEN, st.integers(1, 12))
 def test_every_error_is_one_character_and_another_one(text: str, count: int) -> None:
-    found = misspelt(text, count)
+    found = with_typing_errors(text, count)
     assert len(set(found)) == len(found) == count
     assert {Levenshtein.distance(text, one) for one in found} == {1}
-    assert found == misspelt(text, count)
+    assert found == with_typing_errors(text, count)
 
 
 def test_errors_are_of_three_kinds() -> None:
     text = "a cat on a mat"
-    assert {len(one) - len(text) for one in misspelt(text, 30)} == {-1, 0, 1}
+    assert {len(one) - len(text) for one in with_typing_errors(text, 30)} == {-1, 0, 1}
 
 
 def test_a_text_of_spaces_has_nothing_to_misspell() -> None:
-    with pytest.raises(ValueError, match="without a character"):
-        misspelt("  ", 1)
+    with pytest.raises(ValueError, match="a text of spaces"):
+        with_typing_errors("  ", 1)
 
 
 @settings(deadline=None)

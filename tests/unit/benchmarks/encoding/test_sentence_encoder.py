@@ -104,8 +104,8 @@ def _own_code(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (_pickled, r"has pytorch_model.bin and no safetensors beside it: save it again as safetensors"),
-        (_pickled_part, r"has 2_Dense/pytorch_model.bin and no safetensors beside it"),
+        (_pickled, r"has pytorch_model.bin and no safetensors next to it: save it again as safetensors"),
+        (_pickled_part, r"has 2_Dense/pytorch_model.bin and no safetensors next to it"),
         (_no_weights, r"has no weights and no safetensors"),
         (_damaged, r"cannot be loaded as a sentence encoder"),
         (_own_code, r"cannot be loaded as a sentence encoder"),
@@ -121,5 +121,5 @@ def test_unsafe_and_damaged_folders_are_refused(folder: Path, spoil: Callable[[P
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent", Path("sentence-transformers/all-MiniLM-L6-v2")):
-        with pytest.raises(InputError, match=r"is no sentence encoder: give a folder with modules.json"):
+        with pytest.raises(InputError, match=r"is not a sentence encoder: give a folder with modules.json"):
             load_sentence_encoder(path)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.benchmarks.protocols import geometry
-from components.benchmarks.protocols.geometry import classified, drawn, margins, pooled, unlike_pairs
+from components.benchmarks.protocols.geometry import classified, margins, pooled, unlike_pairs
 from components.core.metrics import BLOCK
+from components.test_sets.draws import drawn
 
 X, Y, Z = np.eye(3, dtype=np.float32)
 
@@ -58,7 +59,7 @@ def test_distances_of_differences_by_hand() -> None:
     first, second, text = np.stack([X, X, X]), np.stack([Y, Y, X]), np.stack([X, Z, Y])
     near = geometry.comparison_distance(first, second, text)
     assert near == pytest.approx([1 - 2**-0.5, 1, 1])
-    assert geometry.reverse_comparison_distance(first, second, text) == pytest.approx(2 - near)
+    assert geometry.comparison_distance(second, first, text) == pytest.approx(2 - near)
 
 
 def test_antisymmetry_is_one_for_opposites_and_minus_one_for_one_text() -> None:
@@ -76,7 +77,7 @@ def test_uniformity_of_equal_and_of_opposite_features() -> None:
     # One pair at squared distance 4, two at 2.
     wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
     assert geometry.uniformity(np.stack([X, -X, Y])) == pytest.approx(wanted)
-    with pytest.raises(ValueError, match="single feature"):
+    with pytest.raises(ValueError, match="at least two features"):
         geometry.uniformity(X[None])
 
 

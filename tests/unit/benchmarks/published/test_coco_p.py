@@ -54,13 +54,9 @@ def test_the_large_gallery_has_one_image_more(tmp_path: Path) -> None:
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     benchmark = find_published("coco_p")
-    with pytest.raises(InputError, match="2 found, 4,155 published"):
-        benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "coco_p.json").write_text(json.dumps([*ROWS, {"image_id": 3, "query": "blue"}]))
     with pytest.raises(InputError, match=r"1 rows lack image or query or paraphrase \(row 2,"):
         benchmark.score(toy_context(tmp_path, TABLE))
     (tmp_path / "coco_p.json").write_text(json.dumps([{"image_id": 9, "query": "blue", "paraphrase": "sky"}]))
     with pytest.raises(InputError, match=r"row 0 names image '000000000009.jpg', which the gallery lacks"):
         benchmark.score(toy_context(tmp_path, TABLE, allow_partial=True))
-    with pytest.raises(InputError, match=r"unlabeled2017 \(COCO unlabeled2017, 123,403 images, 19 GB"):
-        find_published("coco_pe").check_files(tmp_path / "empty")

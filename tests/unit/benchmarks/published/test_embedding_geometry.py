@@ -54,19 +54,14 @@ def test_an_encoder_of_unit_features_alone_lacks_the_released_group(tmp_path: Pa
     context.under_test = replace(context.under_test, encoder=Sentences())
     found = find_published("comparison_distance").score(context).values
     assert not any("released" in name for name in found)
-    assert context.left_out == ["..._released: the encoder gives unit features alone"]
+    assert context.left_out == ["..._released: the encoder only returns unit features"]
 
 
 def test_comparisons_of_another_format_are_refused(tmp_path: Path) -> None:
     benchmark = find_published("comparison_distance")
-    with pytest.raises(InputError, match=r"comparisons.json \(3 pairs"):
-        benchmark.check_files(tmp_path)
     (tmp_path / "comparisons.json").write_text(json.dumps([_row("a", "b", "c", "../x")]))
     with pytest.raises(InputError, match=r"dataset '../x': write small letters"):
         benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
-    (tmp_path / "comparisons.json").write_text(json.dumps([{"class_a": "crab"}]))
-    with pytest.raises(InputError, match=r"1 rows lack dataset or class_a"):
-        benchmark.score(toy_context(tmp_path, {}))
 
 
 def test_caption_differences_from_the_table(tmp_path: Path) -> None:
@@ -82,9 +77,6 @@ def test_caption_differences_from_the_table(tmp_path: Path) -> None:
     assert found["caption_differences/antisymmetry"].tolist() == [0]
     DIFFERENCES.write(tmp_path / "differences.parquet", {name: [] for name in columns})
     with pytest.raises(InputError, match=r"differences.parquet has no rows"):
-        benchmark.score(toy_context(tmp_path, table))
-    (tmp_path / "differences.parquet").write_bytes(b"no parquet")
-    with pytest.raises(InputError, match=r"cannot be read as a 'differences' table"):
         benchmark.score(toy_context(tmp_path, table))
 
 
@@ -111,16 +103,6 @@ def test_gap_of_cocos_images_and_first_captions(tmp_path: Path) -> None:
     assert found.scalars["modality_gap/gap"] == pytest.approx(HALF)
     assert found.scalars["modality_gap/images/uniformity"] == pytest.approx(-4)
     assert "captions_val2017.json: images: 2 found, 5,000 published" in context.notes
-    (tmp_path / "annotations/captions_val2017.json").write_text("[]")
-    with pytest.raises(InputError, match="no lists 'images' and 'annotations'"):
-        find_published("modality_gap").score(context)
-
-
-def test_a_missing_coco_image_is_named(tmp_path: Path) -> None:
-    _coco(tmp_path, [{"id": 1, "image_id": 9, "caption": "red"}, {"id": 3, "image_id": 4, "caption": "green"}])
-    (tmp_path / "val2017/000000000004.png").unlink()
-    with pytest.raises(InputError, match=r"000000000004.png is missing"):
-        find_published("modality_gap").score(toy_context(tmp_path, {}, allow_partial=True))
 
 
 QUESTIONS = """: family
@@ -146,16 +128,13 @@ def test_analogies_by_hand(tmp_path: Path) -> None:
     assert "questions-words.txt: semantic questions: 2 found, 8,869 published" in context.notes
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"boy girl king queen\n", "line 1 is no question of four words in a section"),
-        (b": family\nboy girl king\n", "line 2 is no question"),
+def test_analogies_of_another_format_are_refused(tmp_path: Path) -> None:
+    for content, message in (
+        (b"boy girl king queen\n", "line 1 is not a question of four words in a section"),
+        (b": family\nboy girl king\n", "line 2 is not a question"),
         (b": family\n", "has no questions"),
-        (b": family\n\xff\xfe\n", "is no text"),
-    ],
-)
-def test_analogies_of_another_format_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "questions-words.txt").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        find_published("analogies").score(toy_context(tmp_path, {}, allow_partial=True))
+        (b": family\n\xff\xfe\n", "is not text"),
+    ):
+        (tmp_path / "questions-words.txt").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            find_published("analogies").score(toy_context(tmp_path, {}, allow_partial=True))

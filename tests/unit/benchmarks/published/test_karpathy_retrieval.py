@@ -107,11 +107,6 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     benchmark, file = find_published("coco_retrieval"), tmp_path / "coco_test_karpathy.json"
     with pytest.raises(InputError, match=r"has none of coco_test_karpathy.json, dataset_coco.json"):
         benchmark.score(toy_context(tmp_path, TABLE))
-    with pytest.raises(InputError, match=r"val2014 \(COCO val2014.*6 GB"):
-        benchmark.check_files(tmp_path)
-    _coco(tmp_path)
-    with pytest.raises(InputError, match=r"test images: 2 found, 5,000 published"):
-        benchmark.score(toy_context(tmp_path, TABLE))
     image = {"id": 1, "file_name": "a.jpg"}
     file.write_text(json.dumps({"images": [image], "annotations": [{"image_id": 7, "caption": "red"}]}))
     with pytest.raises(InputError, match="1 captions belong to no image, first image_id 7"):
@@ -120,10 +115,6 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps({"images": [image, other], "annotations": [{"image_id": 1, "caption": "red"}]}))
     with pytest.raises(InputError, match=r"1 images have no caption, first b.jpg"):
         benchmark.score(toy_context(tmp_path, TABLE))
-    for content in ("[]", "{}", "{"):
-        file.write_text(content)
-        with pytest.raises(InputError, match=r"holds no JSON object|no list 'images'|is damaged"):
-            benchmark.score(toy_context(tmp_path, TABLE))
 
 
 @settings(max_examples=50, deadline=None)

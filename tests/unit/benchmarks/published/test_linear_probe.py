@@ -10,17 +10,16 @@ import pytest
 import torch
 
 from components.benchmarks.encoding.published_context import PublishedContext
-from components.benchmarks.image_sets.facts import image_sets
 from components.benchmarks.protocols.linear_probe import few_of_each
 from components.benchmarks.published import find_published, linear_probe
 from components.benchmarks.published.linear_probe import (
-    BENCHMARKS,
     score,
     score_halved,
     score_pc_clip,
     score_released,
 )
 from components.core.errors import InputError
+from components.test_sets.image_sets.image_set import image_sets
 from tests.support.image_shards import COLOURS, write_shards
 from tests.support.toy_context import toy_context
 
@@ -115,9 +114,3 @@ def test_a_missing_split_or_one_class_is_refused(tmp_path: Path) -> None:
     write_shards(tmp_path, [(RED, 1)] * 15, "train")
     with pytest.raises(InputError, match=r"all training images are of one class"):
         score(toy_context(tmp_path, {}), FACTS)
-
-
-def test_there_is_a_probe_for_every_set_with_a_training_split() -> None:
-    names = {benchmark.name for benchmark in BENCHMARKS}
-    assert {"linear_probe_cifar10", "linear_probe_cifar100", "linear_probe_food101"} <= names
-    assert "linear_probe_imagenet_a" not in names

@@ -152,9 +152,8 @@ def test_unusual_line_separators_are_part_of_a_sentence(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
-    for name, file in (("sts12", "STS.input.MSRpar.txt"), ("stsb", "sts-test.csv"), ("sickr", "SICK_test_annotated")):
-        with pytest.raises(InputError, match=rf"benchmark '{name}' lacks files: put into .*sts.*{file}.*licence: "):
-            find_published(name).check_files(tmp_path)
+    with pytest.raises(InputError, match=r"'sts12' lacks files: put into .*sts either layout of: .*MSRpar.*licence: "):
+        find_published("sts12").check_files(tmp_path)
     _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})
     assert find_published("sts12").check_files(tmp_path) == tmp_path / "sts"
     with pytest.raises(InputError, match=r"has no pair of STS 2013"):
@@ -187,8 +186,6 @@ def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
     pearson = np.corrcoef([5, 4, 3, 1], [1, 0.8, 0.6, 0])[0, 1]
     assert found == pytest.approx({"stsb/test/spearman": 1.0, "stsb/test/pearson": pearson})
     assert context.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
-    with pytest.raises(InputError, match="1,379 published"):
-        find_published("stsb").score(toy_context(tmp_path, table))
 
 
 def test_comma_separated_sts_b_is_refused(tmp_path: Path) -> None:

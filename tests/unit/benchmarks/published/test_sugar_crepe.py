@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from components.benchmarks.published import find_published
-from components.benchmarks.published.sugar_crepe import SUBSETS, TYPES
 from components.core.errors import InputError
+from components.test_sets.readers.sugar_crepe import SUBSETS, TEST_SETS, TYPES
 from tests.support.toy_context import colour_image, toy_context, wide_image
 
 TABLE = {"red": (1, 0, 0), "green": (0, 1, 0), "rosy": (1, 0, 0)}
@@ -47,24 +47,6 @@ def test_subsets_and_types_by_hand(tmp_path: Path) -> None:
     assert all(declared.metric(name).name == "accuracy" for name in scores.values)
 
 
-def test_other_formats_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path)
-    benchmark = find_published("sugar_crepe")
-    with pytest.raises(InputError, match=r"replace_obj.json: 2 found, 1,652 published"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    (tmp_path / "replace_obj.json").write_text(json.dumps({"0": RIGHT, "1": {"caption": "red"}}))
-    with pytest.raises(InputError, match=r"replace_obj.json: 1 rows lack filename .*row 1"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-    (tmp_path / "replace_obj.json").write_text("{")
-    with pytest.raises(InputError, match=r"replace_obj.json is damaged"):
-        benchmark.score(toy_context(tmp_path, TABLE))
-
-
-def test_missing_files_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"add_att.json \(692 rows, under 1 MB, licence: MIT.*images \(COCO"):
-        find_published("sugar_crepe").check_files(tmp_path)
-
-
 PP_TABLE = {"red": (1, 0, 0), "crimson": (0.9, 0.1, 0), "green": (0, 1, 0), "leaf": (0.1, 0.9, 0)}
 PP_ROWS = [
     {"id": 0, "filename": "a.png", "caption": "red", "caption2": "crimson", "negative_caption": "green"},
@@ -96,23 +78,6 @@ def test_text_and_image_parts_by_hand(tmp_path: Path) -> None:
         assert all(not found.any() for found in scores.pictures.values())
 
 
-def test_other_counts_and_bad_rows_are_refused(tmp_path: Path) -> None:
-    _write_pp(tmp_path)
-    with pytest.raises(InputError, match=r"swap_obj.json: 3 found, 245 published.*--allow-partial"):
-        find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, PP_TABLE))
-    (tmp_path / "swap_obj.json").write_text(json.dumps([*PP_ROWS, {"caption": 1}]))
-    with pytest.raises(InputError, match=r"1 rows lack filename or caption .*row 3"):
-        find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, PP_TABLE))
-    (tmp_path / "swap_obj.json").write_text("[")
-    with pytest.raises(InputError, match=r"swap_obj.json is damaged"):
-        find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, PP_TABLE))
-
-
-def test_missing_files_are_listed_with_size_and_licence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"swap_obj.json \(245 rows, under 1 MB, licence: CC BY 4.0.*images \(COCO"):
-        find_published("sugar_crepe_pp").check_files(tmp_path)
-
-
 def test_semclips_numbers_by_hand(tmp_path: Path) -> None:
     _write_pp(tmp_path)
     # The other subsets' blue image is as far from both captions: nothing there is right.
@@ -134,16 +99,6 @@ def test_semclips_numbers_by_hand(tmp_path: Path) -> None:
     assert found.values[f"{name}/original/recall_at_1"].tolist() == [1, 1, 0, 0, 0, 0]
     assert found.values[f"{name}/original_over_negation"].tolist() == [1] * 6
     assert found.scalars[f"{name}/composite_score"] == pytest.approx((1 / 3 + 1 / 3 + 1) / 3)
-
-
-def test_a_file_without_usable_rows_is_told(tmp_path: Path) -> None:
-    _write_pp(tmp_path)
-    (tmp_path / "swap_obj.json").write_text(json.dumps([{"caption": 1}]))
-    with pytest.raises(InputError, match=r"swap_obj\.json has no row that can be scored"):
-        find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
-    (tmp_path / "swap_obj.json").write_text("1")
-    with pytest.raises(InputError, match=r"swap_obj\.json holds no list of rows"):
-        find_published("sugar_crepe_pp_text").score(toy_context(tmp_path, PP_TABLE, allow_partial=True))
 
 
 def _semclip_file(folder: Path, rows: list[tuple[str, ...]]) -> None:
@@ -170,9 +125,8 @@ def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(tmp_path: P
     assert found.values[f"{name}/original_over_negation"].tolist() == [1, 0, 0], "the third is a tie"
     assert found.scalars[f"{name}/composite_score"] == pytest.approx((2 / 3 + 1 / 3 + 0) / 3)
     assert context.notes == ["sugarcrepe_pp_paraphrased.csv: 39 found, 4,757 published"]
-    told = find_published(name).tested
-    assert told is not None
-    assert told(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
+    (test_set,) = (one for one in TEST_SETS if one.name == name)
+    assert test_set.read(context).texts == ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
 
 
 def test_semclips_released_code_sees_all_of_a_wide_picture(tmp_path: Path) -> None:

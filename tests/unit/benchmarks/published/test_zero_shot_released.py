@@ -10,18 +10,16 @@ import torch
 from PIL import Image
 from torchvision.datasets import Flowers102
 
-from components.benchmarks.image_sets.facts import image_sets
-from components.benchmarks.image_sets.image_set import ImageSet
-from components.benchmarks.image_sets.reading import PC_CLIP, SEMCLIP, released_names
-from components.benchmarks.published import PublishedBenchmark, find_published, zero_shot_released
-from components.benchmarks.published.zero_shot_released import BENCHMARKS, score_pc_clip, score_semclip
+from components.benchmarks.published import find_published
+from components.benchmarks.published.zero_shot_released import score_pc_clip, score_semclip
 from components.benchmarks.scores import Scores
 from components.captions.inputs.benchmark_readers import read_class_pairs, read_classes
 from components.captions.inputs.sources import Ask, anything
 from components.core.errors import InputError
-from components.core.records import CLASS_DIFFERENCES
 from components.evaluation.published import write_lists
-from tests.support.image_shards import COLOURS, write_shards
+from components.test_sets.image_sets.image_set import ImageSet, image_sets
+from components.test_sets.image_sets.reading import PC_CLIP, SEMCLIP, pc_clip_images, released_names
+from tests.support.image_shards import COLOURS, write_differences, write_shards
 from tests.support.toy_context import colour_image, toy_context
 
 RED, GREEN, BLUE = COLOURS.values()
@@ -73,7 +71,7 @@ def test_semclips_prompts_have_torchvisions_underscores(tmp_path: Path) -> None:
 def test_names_that_no_file_has_letter_by_letter_are_asked_for(tmp_path: Path) -> None:
     write_shards(tmp_path, [(RED, 0), (RED, 1)], "train", names=["apple pie", "waffles"])
     facts = image_sets()["food101"].model_copy(update={"classes": 2, "train": (2,)})
-    with pytest.raises(InputError, match=r"does not have the class names of Food-101 letter by letter"):
+    with pytest.raises(InputError, match=r"does not have the exact class names of Food-101"):
         score_semclip(toy_context(tmp_path, {}), facts)
 
 
@@ -103,9 +101,7 @@ def test_a_tenth_of_eurosat_is_drawn_as_the_authors_draw_it(tmp_path: Path) -> N
     torch.manual_seed(0)
     drawn = torch.randperm(20)[18:].tolist()
     files = [f"{name}_{image}.png" for name in facts.class_folders for image in range(2)]
-    assert [picture.name for picture in zero_shot_released.tested_pc_clip(context, facts).pictures] == [
-        files[row] for row in drawn
-    ]
+    assert [picture.name for picture in pc_clip_images(context, facts).pictures] == [files[row] for row in drawn]
     found = score_pc_clip(context, facts)
     # All classes are alike, so the first is always answered.
     expected = [float(row < 2) for row in drawn]
@@ -133,17 +129,6 @@ def test_descriptions_follow_the_prompt(tmp_path: Path) -> None:
     found = run(tmp_path, table, class_descriptions=tmp_path / "lines.txt").values
     assert found[f"{NAME}/top1"].tolist() == [1, 0, 1, 1]
     assert found[f"{NAME}/extended/top1"].tolist() == [0, 1, 0, 1]
-
-
-def write_differences(path: Path, rows: list[tuple[str, str, str]]) -> None:
-    CLASS_DIFFERENCES.write(
-        path,
-        {
-            "id": [row[0] for row in rows], "other_id": [row[1] for row in rows], "sample": [0] * len(rows),
-            "class_name": [row[0] for row in rows], "other_class_name": [row[1] for row in rows],
-            "difference": [row[2] for row in rows],
-        },
-    )  # fmt: skip
 
 
 CONFUSED = [(RED, 0), (ORANGE, 1), (BLUE, 2)]
@@ -189,7 +174,7 @@ def test_the_confused_pairs_are_asked_about_and_the_answers_scored(tmp_path: Pat
     assert not any("comparative" in name for name in score_pc_clip(context, CIFAR).values)
     lacks = "no text on how 'green' differs from 'red' ({} such) in any table: give --option class_differences=<table>"
     assert context.left_out[-2:] == [f"comparative: {lacks.format(1)}", f"comparative_both: {lacks.format(2)}"]
-    write_lists(context.lists, "toy", NAME, tmp_path / "results")
+    write_lists(context, NAME, tmp_path / "results")
     sources = list(read_class_pairs(tmp_path / "results" / "class_pairs", anything, Ask(9)))
     told = {("green", "red"): "greener", ("red", "green"): "redder"}
     pairs = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in sources]
@@ -205,10 +190,3 @@ def test_a_text_of_the_other_direction_does_not_stand_in(tmp_path: Path) -> None
     write_shards(tmp_path, CONFUSED)
     write_differences(tmp_path / "class_differences.parquet", [("red", "green", "redder")])
     assert not any("comparative" in name for name in run(tmp_path, TILTED).values)
-
-
-@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
-def test_every_benchmark_is_found_and_says_what_it_lacks(tmp_path: Path, benchmark: PublishedBenchmark) -> None:
-    assert find_published(benchmark.name) is benchmark
-    with pytest.raises(InputError, match=rf"'{benchmark.name}' lacks files: .*images.* of \d+ classes.*licence"):
-        benchmark.check_files(tmp_path)

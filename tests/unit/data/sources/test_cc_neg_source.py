@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.benchmarks.published import cc_neg
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, PAIRS
 from components.core.settings import Settings
 from components.data import prepare
 from components.data.sources import find_source
+from components.test_sets.readers import cc_neg
 
 ROWS, TESTED = 40, 8
 LAST = {f"{number:09d}.jpg" for number in range(ROWS - TESTED, ROWS)}
@@ -114,7 +114,7 @@ def test_missing_files_are_named(world: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"000000039\.jpg is missing: put all images of CC-Neg there"):
         _images(settings)
     (tmp_path / "cc_neg" / cc_neg.TABLE).unlink()
-    with pytest.raises(InputError, match=r"cc_neg\.parquet is no Parquet file"):
+    with pytest.raises(InputError, match=r"cc_neg\.parquet is not a Parquet file"):
         _images(settings)
     none = settings.model_copy(update={"prepare": settings.prepare.model_copy(update={"folder": None})})
     with pytest.raises(InputError, match=r"'cc_neg' needs prepare\.folder"):

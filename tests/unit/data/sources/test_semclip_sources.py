@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.benchmarks.published import cc_neg, sugar_crepe
 from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, PAIRS, SEMCLIP_ROWS
 from components.core.settings import Settings
 from components.data import prepare
 from components.data.sources import find_source
+from components.test_sets.readers import cc_neg, sugar_crepe
 
 ROWS = 60
 SHUFFLED = np.random.RandomState(42).permutation(ROWS)

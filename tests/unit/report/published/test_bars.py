@@ -9,8 +9,7 @@ import pytest
 from components.core.errors import InputError
 from components.core.files import write_json
 from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.published import PublishedReport
-from components.evaluation.results import Result
+from components.evaluation.results import PublishedReport, Result
 from components.report.published.bars import bars_of, page_of
 
 VALUES = {"base": 0.1, "one": 0.2, "one_raw": 0.4, "two": 0.6}

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from components.benchmarks.published import published_benchmarks
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
-from components.evaluation.published import PublishedReport, write_published
-from components.evaluation.results import Result
+from components.evaluation.results import PublishedReport, Result, write_results
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
 from components.report.published.table import metric_sections, paired, paper_sections, to_csv, to_html, to_markdown
 
@@ -134,7 +133,7 @@ def test_metrics_with_values_per_query_are_compared(
     for encoder, value in (("base", 0.0), ("tuned", 1.0)):
         # A sum has no values per query.
         report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
-        write_published(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
+        write_results(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
         reports.append(report)
     pairs = paired(reports, "base", tmp_path, groups=groups)
     assert [pair.metric for pair in pairs] == [f"coco/{name}" for name in compared]

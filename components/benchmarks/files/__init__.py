@@ -1,1 +1,0 @@
-"""Readers of the annotation files that benchmarks are published in."""

@@ -1,0 +1,96 @@
+"""Quality of synthesised differences, by a judge that sees captions and images (PC-CLIP, section 4.6, figure 5).
+
+The data are judged; the encoder has no influence. `differences.parquet` is a table `differences` of
+components/core/records.py; `pairs.parquet`, a table `pairs` with the images of the same ids, is optional. With it the
+judge sees both images and gets the paper's prompt, and metrics are in the group `with_images`; without it the group is
+`captions_only`. The judge is the option `judge`, see components/experiments/parts/judge.py; the paper's is GPT-4o-mini.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from components.benchmarks.benchmark import Benchmark
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.benchmarks.protocols.choices import group_numbers
+from components.benchmarks.scores import Scores, grouped, metrics
+from components.captions.inputs.pool import pictures_of
+from components.captions.inputs.sources import SHOWN
+from components.captions.prompts.disarm import disarm
+from components.captions.tasks import find_task
+from components.core.errors import InputError
+from components.core.records import DIFFERENCES
+from components.experiments.parts.judge import OPTION, JudgeQuestion, judged
+from components.test_sets.draws import drawn
+from components.test_sets.files import RequiredFile
+
+NAME = "caption_quality"
+JUDGED = 300
+"""Examples of figure 5."""
+GOOD = 0.75
+"""The most frequent score of the paper's examples: most differences, with minor inaccuracies."""
+TASK = "score_difference"
+
+
+def score(context: PublishedContext) -> Scores:
+    """Mean score from 0 to 1 of 300 random differences, and the share of good ones."""
+    table = DIFFERENCES.read(context.folder / "differences.parquet")
+    if not table.num_rows:
+        raise InputError(f"{context.folder / 'differences.parquet'} has no rows: run `dvc repro` to make it")
+    if table.num_rows < JUDGED:
+        context.deviates(f"differences.parquet: {table.num_rows} differences, the paper judges {JUDGED}")
+    rows = table.take(drawn(table.num_rows, JUDGED, context.seed)).to_pylist()
+    shown = (context.folder / "pairs.parquet").exists()
+    questions = _with_pictures(context, rows) if shown else [_question(row) for row in rows]
+    values, kept = judged(context, TASK, questions, _score)
+    group = f"{NAME}/{'with_images' if shown else 'captions_only'}"
+    found = {"score": values, "good_share": (values >= GOOD).astype(np.float64)}
+    ids = [rows[row][column] for row in kept for column in ("id", "other_id")]
+    return grouped(group, found, group_numbers(ids).reshape(-1, 2))
+
+
+def _with_pictures(context: PublishedContext, rows: Sequence[dict[str, Any]]) -> list[JudgeQuestion]:
+    ids = {row[column] for row in rows for column in ("id", "other_id")}
+    with pictures_of(ids, context.folder / "pairs.parquet") as picture:
+        return [
+            JudgeQuestion(_question(row, SHOWN).messages, (picture(row["id"]), picture(row["other_id"])))
+            for row in rows
+        ]
+
+
+def _question(row: dict[str, Any], *also: str) -> JudgeQuestion:
+    inputs = {name: disarm(row[name]) for name in ("caption", "difference", "other_caption")}
+    return JudgeQuestion(find_task(TASK).render(inputs | dict.fromkeys(also, "1"), "published" if also else "own"))
+
+
+def _score(answer: str) -> float | None:
+    parsed = find_task(TASK).parse(answer)
+    return None if parsed is None else float(json.loads(parsed)["score"])
+
+
+BENCHMARKS = (
+    Benchmark(
+        name=NAME,
+        version=3,
+        protocol="PC-CLIP, figure 5: a judge's score of 300 drawn differences, by prompt task score_difference",
+        citation="PC-CLIP (arXiv 2409.09721), section 4.6 and appendix B.3",
+        folder="caption_quality",
+        needs=(
+            RequiredFile("differences.parquet", "a table `differences`", "1 MB", "yours", "prompt task difference"),
+            RequiredFile(
+                "pairs.parquet", "a table `pairs` with the images", "100 MB", "yours", "stage prepare", optional=True
+            ),
+        ),
+        metrics=(
+            *metrics("none: a mean of scores", "score"),
+            *metrics(f"a score of exactly {GOOD} is good", "good_share"),
+        ),
+        score=score,
+        text_only=True,
+        options=OPTION,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Models, judges and text perturbations of the experiments."""

@@ -1,0 +1,106 @@
+"""Judged differences, with and without images."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from components.benchmarks.published import find_published
+from components.captions.request import Reply, Request
+from components.core.errors import InputError
+from components.core.records import DIFFERENCES, PAIRS
+from components.experiments.parts.judge import Judge
+from tests.support.toy_context import toy_context
+
+
+@dataclass
+class Critic:
+    """Gives a difference that is called good 0.75, a bad one 0.25, and says nothing else about others."""
+
+    model: str = "critic"
+    asked: list[Request] = field(default_factory=list)
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        for request in requests:
+            self.asked.append(request)
+            text = request.chat[-1][1]
+            score = 0.75 if "good one" in text else 0.25 if "bad one" in text else 7
+            told = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
+            yield [Reply(request, f"```json\n{json.dumps(told)}\n```")]
+
+
+def _write(folder: Path, *differences: str) -> None:
+    count = len(differences)
+    columns: dict[str, list[object]] = {
+        "id": ["p0"] * count, "other_id": ["p1"] * count, "sample": [0] * count, "caption": ['a "cat"'] * count,
+        "other_caption": ["a dog"] * count, "difference": list(differences), "similarity": [0.5] * count,
+    }  # fmt: skip
+    DIFFERENCES.write(folder / "differences.parquet", columns)
+
+
+def _png(colour: str) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (4, 4), colour).save(content, "PNG")
+    return content.getvalue()
+
+
+def test_scores_without_images(tmp_path: Path) -> None:
+    _write(tmp_path, "a good one", "a bad one", "another good one")
+    critic = Critic()
+    options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
+    context = toy_context(tmp_path, {}, allow_partial=True, options=options)
+    found = find_published("caption_quality").score(context).values
+    assert sorted(found["caption_quality/captions_only/score"].tolist()) == [0.25, 0.75, 0.75]
+    assert found["caption_quality/captions_only/good_share"].sum() == 2
+    assert context.notes == ["differences.parquet: 3 differences, the paper judges 300"]
+    assert all("Image 1 caption: a 'cat'" in request.chat[-1][1] for request in critic.asked)
+    find_published("caption_quality").score(context)
+    assert len(critic.asked) == 3
+
+
+def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path) -> None:
+    _write(tmp_path, "a good one")
+    pairs = {
+        "id": ["p1", "p0"],
+        "image_id": ["red", "green"],
+        "image": [_png("red"), _png("green")],
+        "caption": ["a dog", "a cat"],
+        "facts": [None] * 2,
+    }
+    PAIRS.write(tmp_path / "pairs.parquet", {name: list(column) for name, column in pairs.items()})
+    critic = Critic()
+    options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")}
+    found = find_published("caption_quality").score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+    assert found.values["caption_quality/with_images/score"].tolist() == [0.75]
+    assert [picture.data for picture in critic.asked[0].pictures] == [_png("green"), _png("red")]
+
+
+def test_three_hundred_are_drawn_by_the_seed(tmp_path: Path) -> None:
+    _write(tmp_path, *(f"good one {number}" for number in range(310)))
+    asked = []
+    for seed in (0, 0, 1):
+        critic = Critic()
+        options = {"judge": Judge(critic, f"sqlite:///{tmp_path}/{len(asked)}.db")}
+        find_published("caption_quality").score(toy_context(tmp_path, {}, options=options, seed=seed))
+        asked.append({request.key for request in critic.asked})
+    assert len(asked[0]) == 300
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_wrong_and_missing_tables(tmp_path: Path) -> None:
+    benchmark = find_published("caption_quality")
+    _write(tmp_path, "odd")
+    with pytest.raises(InputError, match="give --option judge="):
+        benchmark.score(toy_context(tmp_path, {}, allow_partial=True))
+    options = {"judge": Judge(Critic(), f"sqlite:///{tmp_path}/store.db")}
+    with pytest.raises(InputError, match="judge critic returned no usable score"):
+        benchmark.score(toy_context(tmp_path, {}, allow_partial=True, options=options))
+    _write(tmp_path)
+    with pytest.raises(InputError, match=r"differences.parquet has no rows"):
+        benchmark.score(toy_context(tmp_path, {}, options=options))

@@ -1,0 +1,73 @@
+"""Tokens of pictures: the tower's own feature first, then its places, from the cache when they are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.encoding.image_features import ImageFeatures
+from components.benchmarks.encoding.published_context import PublishedContext
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.encoders.adapter.images import decode, normalise
+from components.experiments.parts.captioned_pairs import PicturePair
+from components.experiments.parts.clip4idc_model import captioned_pairs, picture_tokens
+from components.test_sets.pictures import picture_bytes
+from tests.support.toy_context import toy_context
+
+_COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+
+
+def _context(encoder: Encoder, folder: Path) -> PublishedContext:
+    under_test = EncoderUnderTest("tiny", encoder, "tiny", "tower", 16)
+    return PublishedContext(under_test, folder, image_features=ImageFeatures(folder / "cache"))
+
+
+def test_tokens_are_the_feature_and_those_of_the_patches(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
+    images = [png((255, 0, 0)), png((0, 80, 255))]
+    pictures = [picture_bytes(str(row), image) for row, image in enumerate(images)]
+    found = picture_tokens(_context(tiny_encoder, tmp_path), pictures)
+    # Two by two patches of the tower are fewer than the grid's places.
+    assert found.shape == (2, 5, 16)
+    assert found[:, 0] == pytest.approx(tiny_encoder.embed_images(images), abs=1e-5)
+    tower = tiny_encoder.model.visual
+    tower.output_tokens = True
+    with torch.inference_mode():
+        _, patches = tower(normalise(decode(images, 16)))
+    assert found[:, 1:] == pytest.approx((patches @ tower.proj.detach()).numpy(), abs=1e-5)
+
+
+def test_they_are_kept_beside_the_features_and_not_mixed_up(
+    tiny_encoder: Encoder, tmp_path: Path, png: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, pictures = _context(tiny_encoder, tmp_path), [picture_bytes("a", png((255, 0, 0)))]
+    plain = np.array(context.images(pictures))
+    tokens = picture_tokens(context, pictures)
+    assert tokens.shape == (1, 5, 16)
+    monkeypatch.setattr(tiny_encoder.model.visual, "forward_intermediates", None)
+    assert np.array_equal(picture_tokens(context, pictures), tokens)
+    assert np.array_equal(context.images(pictures), plain)
+
+
+def test_other_towers_give_one_token_and_text_encoders_none(tmp_path: Path, png: Any) -> None:
+    context, pictures = toy_context(tmp_path, {}), [picture_bytes("a", png((255, 0, 0)))]
+    assert picture_tokens(context, pictures).tolist() == [[[1, 0, 0]]]
+    blind = EncoderUnderTest("blind", context.under_test.encoder, "blind")
+    with pytest.raises(InputError, match="'blind' has no image tower"):
+        picture_tokens(PublishedContext(blind, tmp_path), pictures)
+
+
+def test_examples_keep_the_order_of_pictures_and_whose_sentence_is_whose(tmp_path: Path, png: Any) -> None:
+    red, green, blue = (picture_bytes(name, png(colour)) for name, colour in _COLOURS.items())
+    pairs = [PicturePair(red, green, ("one", "two")), PicturePair(blue, red, ()), PicturePair(green, blue, ("three",))]
+    found = captioned_pairs(toy_context(tmp_path, {"one": (1, 0, 0), "two": (0, 1, 0), "three": (0, 0, 1)}), pairs)
+    assert found.before[:, 0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert found.after[:, 0].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert found.sentences == ("one", "two", "three")
+    assert found.pair.tolist() == [0, 0, 2]
+    assert found.features.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]

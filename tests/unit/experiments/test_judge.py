@@ -1,0 +1,102 @@
+"""The judge: asked through an engine, its answers kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from components.captions.request import PICTURE, Reply, Request
+from components.captions.task import chat
+from components.core.errors import InputError
+from components.experiments.parts.judge import Judge, JudgeQuestion, judge_of, judged, question_about, read_score
+from tests.support.toy_context import toy_context
+
+
+@dataclass
+class Oracle:
+    """Answers with the last word of the question; fails where that is `silence`."""
+
+    model: str = "oracle"
+    asked: list[Request] = field(default_factory=list)
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        for request in requests:
+            self.asked.append(request)
+            word = request.chat[-1][1].split()[-1]
+            yield [Reply(request, None, "silent") if word == "silence" else Reply(request, word)]
+
+
+def _questions(*words: str) -> list[JudgeQuestion]:
+    return [JudgeQuestion(chat("You judge.", f"Say {word}")) for word in words]
+
+
+def _number(answer: str) -> float | None:
+    return float(answer) if answer.isdecimal() else None
+
+
+def test_scores_are_those_of_the_answers_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+    oracle = Oracle()
+    judge = Judge(oracle, f"sqlite:///{tmp_path}/store.db")
+    context = toy_context(tmp_path, {}, options={"judge": judge}, allow_partial=True)
+    values, rows = judged(context, "test", _questions("3", "silence", "nonsense", "5"), _number)
+    assert values.tolist() == [3, 5]
+    assert rows.tolist() == [0, 3]
+    assert context.notes == ["judge oracle: 2 of 4 scores are unusable"]
+    judged(context, "test", _questions("5", "3", "nonsense"), _number)
+    assert len(oracle.asked) == 4
+
+
+def test_unusable_answers_are_refused_unless_allowed(tmp_path: Path) -> None:
+    judge = Judge(Oracle(), f"sqlite:///{tmp_path}/store.db")
+    context = toy_context(tmp_path, {}, options={"judge": judge})
+    with pytest.raises(InputError, match="1 of 2 scores are unusable"):
+        judged(context, "test", _questions("3", "nonsense"), _number)
+    with pytest.raises(InputError, match="no usable score"):
+        judged(context, "test", _questions("nonsense"), _number)
+
+
+def test_the_judge_is_named_in_params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="give --option judge="):
+        judge_of(toy_context(tmp_path, {}))
+    judge = judge_of(toy_context(tmp_path, {}, options={"judge": "student"}))
+    assert judge.store == "sqlite:///state/generations.db"
+    with pytest.raises(InputError, match=r"model 'nobody' is not in synthesize.models"):
+        judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
+
+
+def test_a_question_about_an_image_shows_it_and_says_what_was_asked_for() -> None:
+    question = question_about("a blue {cat}", Image.new("RGBA", (4, 4), "blue"))
+    text = question.messages[-1]["content"]
+    assert text.count(PICTURE) == len(question.pictures) == 1
+    # PC-CLIP, appendix B.4, from its first to its last line.
+    assert [message["role"] for message in question.messages] == ["user"]
+    assert text.startswith("You are an expert image judge. Please judge how well the corresponding generated image")
+    assert text.endswith(f"Prompt: Generate an image of the following: a blue {{cat}}\nImage: {PICTURE}\n")
+    assert (
+        '{\n    "explanation": "I see a red apple on a tree but no spots, so partial match.",\n    "score": 3\n}'
+        in text
+    )
+    assert question.pictures[0].media_type == "image/jpeg"
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ('{"explanation": "fine", "score": 4}', 4),
+        ('Steps first. {"score": 1} Then:\n```json\n{"explanation": "a {blue} cat", "score": 4.5}\n```', 4.5),
+        ('{"score": 0}', None),
+        ('{"score": 6}', None),
+        ('{"score": true}', None),
+        ('{"score": "5"}', None),
+        ('{"score": NaN}', None),
+        ('{"explanation": "cut', None),
+        ("five", None),
+        ('{"a":' * 3000, None),
+    ],
+)
+def test_scores_are_read_from_json(answer: str, score: float | None) -> None:
+    assert read_score(answer) == score

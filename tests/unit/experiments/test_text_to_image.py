@@ -1,0 +1,138 @@
+"""Scores of generated images: a judge's and CLIPScore, with a stand-in for the diffusion model."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.published import find_published
+from components.captions.request import Reply, Request
+from components.core.errors import InputError
+from components.experiments.parts.diffusion import painted
+from components.experiments.parts.judge import Judge
+from tests.support.toy_context import ToyEncoder, toy_context
+
+
+@dataclass
+class Crayon:
+    """Paints one colour: the second text."""
+
+    name: str = "crayon"
+    painted: list[tuple[str, ...]] = field(default_factory=list)
+
+    def paint(self, under_test: EncoderUnderTest, texts: tuple[str, ...], seed: int) -> Image.Image:
+        self.painted.append(texts)
+        return Image.new("RGB", (8, 8), texts[1])
+
+
+@dataclass
+class Eye:
+    """Gives an image of the colour that was asked for 5, of another 1."""
+
+    model: str = "eye"
+    asked: list[Request] = field(default_factory=list)
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        for request in requests:
+            self.asked.append(request)
+            with Image.open(io.BytesIO(request.pictures[0].data)) as image:
+                red = image.getpixel((0, 0))[0] > 200 and image.getpixel((0, 0))[2] < 50  # type: ignore[index]
+            yield [Reply(request, f'{{"explanation": "", "score": {5 if red else 1}}}')]
+
+
+def test_scores_of_every_class_in_every_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fine_label_names.txt").write_text("apple\naquarium_fish\n")
+    crayon, eye = Crayon(), Eye()
+    options = {"diffusion": crayon, "judge": Judge(eye, f"sqlite:///{tmp_path}/store.db")}
+    context = toy_context(tmp_path, {}, allow_partial=True, options=options)
+    found = find_published("text_to_image").score(context).values
+    assert len(found["text_to_image/score"]) == 16
+    assert found["text_to_image/red/score"].tolist() == [5, 5]
+    assert found["text_to_image/blue/score"].tolist() == [1, 1]
+    assert ("This is a photo of aquarium fish", "black") in crayon.painted
+    assert any("a photo of a red aquarium fish" in request.chat[-1][1] for request in eye.asked)
+    # Neither painted nor asked again.
+    find_published("text_to_image").score(context)
+    assert (len(crayon.painted), len(eye.asked)) == (16, 16)
+    assert context.notes[0] == "fine_label_names.txt: 2 found, 100 published"
+
+
+def test_images_of_the_users_own_texts_are_listed_and_scored_as_no_published_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = tmp_path / "texts.tsv"
+    texts.write_text("a photo of a dog\tred\na house\tblue\n")
+    judge = Judge(Eye(), f"sqlite:///{tmp_path}/store.db")
+    options = {"diffusion": Crayon(), "judge": judge, "texts": texts}
+    context = toy_context(tmp_path, {}, options=options)
+    found = find_published("text_to_image").score(context).values
+    assert {name: values.tolist() for name, values in found.items()} == {"text_to_image/score": [5, 1]}
+    assert context.notes == ["texts.tsv: 2 texts of the user, not the published 800"]
+    (dog, house) = context.lists["generated_images"]
+    assert (dog[:2], house[:2]) == (("a photo of a dog", "red"), ("a house", "blue"))
+    with Image.open(house[2]) as image:
+        assert image.getpixel((0, 0)) == (0, 0, 255)
+    for content, told in (("a dog\n", "line 'a dog' does not have a prompt"), ("", "texts.tsv is empty")):
+        texts.write_text(content)
+        with pytest.raises(InputError, match=told):
+            find_published("text_to_image").score(context)
+
+
+def test_it_is_off_by_default_and_says_what_it_wants(tmp_path: Path) -> None:
+    benchmark = find_published("text_to_image")
+    (tmp_path / "fine_label_names.txt").write_text("apple")
+    with pytest.raises(InputError, match="extra `diffusion` and give --option diffusion="):
+        benchmark.score(toy_context(tmp_path, {}))
+    with pytest.raises(InputError, match="give --option judge="):
+        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl"}))
+    with pytest.raises(InputError, match=r"--option diffusion_tower: tower 'third' is unknown.*second, first"):
+        benchmark.score(toy_context(tmp_path, {}, options={"diffusion": "sdxl", "diffusion_tower": "third"}))
+
+
+def test_another_encoder_or_seed_is_painted_anew(tmp_path: Path) -> None:
+    crayon, under_test = Crayon(), EncoderUnderTest("toy", ToyEncoder({}), "one")
+    for one, seed in [(under_test, 0), (under_test, 0), (under_test, 1), (replace(under_test, sha256="two"), 0)]:
+        painted(crayon, one, ("apple", "red"), seed, tmp_path)
+    assert len(crayon.painted) == 3
+
+
+def test_clip_score_is_that_of_another_encoder_between_image_and_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fine_label_names.txt").write_text("apple\n")
+    # A picture's feature is its colour: red (1, 0, 0), blue (0, 0, 1); cosines of 0.6 and below 0.
+    asked = {"This is a photo of a red apple": (0.6, 0.8, 0), "This is a photo of a blue apple": (0.6, 0, -0.8)}
+    scorer = EncoderUnderTest("scorer", ToyEncoder(asked), "scorer", "scorer tower", 8)
+    crayon = Crayon()
+    context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
+    found = find_published("text_to_image_clip_score").score(context).values
+    np.testing.assert_allclose(found["text_to_image_clip_score/red/clip_score"], [2.5 * 0.6], rtol=1e-6)
+    assert found["text_to_image_clip_score/blue/clip_score"].tolist() == [0]
+    assert len(found["text_to_image_clip_score/clip_score"]) == len(crayon.painted) == 8
+    # The judge's benchmark shows the same images.
+    context.options = {"diffusion": crayon, "judge": Judge(Eye(), f"sqlite:///{tmp_path}/store.db")}
+    find_published("text_to_image").score(context)
+    assert len(crayon.painted) == 8
+
+
+def test_a_scorer_that_cannot_be_loaded_is_named_before_any_image_is_made(tmp_path: Path) -> None:
+    (tmp_path / "fine_label_names.txt").write_text("apple\n")
+    crayon = Crayon()
+    for scorer, message in (
+        ("ViT-B-32", "--option scorer=ViT-B-32 names no weights: give <name>:<tag>"),
+        ("ViT-B-32:nothing", "--option scorer=ViT-B-32:nothing: weights 'nothing' of ViT-B-32 are unknown"),
+    ):
+        context = toy_context(tmp_path, {}, allow_partial=True, options={"diffusion": crayon, "scorer": scorer})
+        with pytest.raises(InputError, match=message):
+            find_published("text_to_image_clip_score").score(context)
+    assert crayon.painted == []
