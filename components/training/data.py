@@ -21,7 +21,7 @@ from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
@@ -118,7 +118,7 @@ def load_data(
     if settings.train.shards is not None and pixels:
         if logged and world.leads:
             print(f"train.shards: shards hold neither the weights of {images.pairs} nor which images a query has")
-        published = Published.read(files.leaks)
+        published = TestSetKeys.read(files.leaks)
         training = _shard_source(settings.train, wanted, held, published, encoder, hyper.batch_size, crops, world)
         streamed = {"shards": shards_hash(settings.train.shards, world)} | published.hashes()
     else:
@@ -153,7 +153,7 @@ def _shard_source(
     train: Train,
     wanted: Wanted,
     held_out: frozenset[str],
-    published: Published,
+    published: TestSetKeys,
     encoder: Encoder,
     batch_size: int,
     crops: Crops | None,

@@ -3,7 +3,7 @@
 Rules are CLIP_benchmark's. All captions of an image count, on COCO 25,010 for 5,000 images. An image's query is a hit
 where any of its captions is among the first k. Two formats are read for Karpathy's splits: CLIP_benchmark's own files,
 and Karpathy's `dataset_*.json`. Captions are neither lower-cased nor cut to five an image, as others do. Rows that are
-not as published are counted and may be left out here; a source that trains (`components.data.karpathy`) refuses the
+not as published are counted and may be left out here; a source that trains (`components.data.sources.coco`) refuses the
 same files for one of them.
 
 ParaCLIP retrieves "on the COCO validation set" of no year. For OpenAI's weights it prints 54.8 where the Adapting paper

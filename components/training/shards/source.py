@@ -24,7 +24,7 @@ from components.core.files import content_hash
 from components.core.progress import track
 from components.core.shards.listing import ShardFiles, find_shards
 from components.core.shards.reader import Fault, RawSample, ShardReader
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.tokens import Tokenizer, Tokens
 from components.training.rows.batches import Batch
 from components.training.rows.crops import Crops
@@ -128,7 +128,7 @@ class ShardSource:
         draws: Mapping[str, Mapping[str, float]] | None = None,
         wanted: Collection[str] | None = None,
         held_out: Collection[str] = (),
-        published: Published | None = None,
+        published: TestSetKeys | None = None,
         samples_per_epoch: int | None = None,
         buffer: int = 2_000,
         workers: int = 4,

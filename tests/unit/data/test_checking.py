@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from components.core.settings import Settings
-from components.data.checking import check_picture
+from components.data.checked_pictures import check_picture
 from components.data.source import UnusableError
 from components.data.sources import find_source
 
@@ -23,7 +23,9 @@ def _tiff(kind: Any) -> bytes:
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
 def test_what_no_encoder_can_be_shown_cannot_be_used(kind: Any) -> None:
-    with pytest.raises(UnusableError, match=r"x\.tif is no readable image \(.* save it with 8 or 16 bits\): replace"):
+    with pytest.raises(
+        UnusableError, match=r"x\.tif is not a readable image \(.* save it with 8 or 16 bits\): replace"
+    ):
         check_picture(_tiff(kind), "x.tif")
 
 
@@ -49,7 +51,7 @@ _POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n
 )
 def test_a_bad_picture_has_one_reason(raw: bytes, reason: str) -> None:
     """Whatever a picture's name: Pillow has PostScript drawn by Ghostscript."""
-    with pytest.raises(UnusableError, match=rf"^x\.jpg is no readable image \({reason}\): replace or remove it$"):
+    with pytest.raises(UnusableError, match=rf"^x\.jpg is not a readable image \({reason}\): replace or remove it$"):
         check_picture(raw, "x.jpg")
 
 
@@ -59,12 +61,12 @@ def test_an_error_of_any_kind_is_the_pictures(kind: type[Exception], monkeypatch
         raise kind
 
     monkeypatch.setattr(Image.Image, "draft", fail)
-    with pytest.raises(UnusableError, match=rf"x\.png is no readable image \({kind.__name__}\)"):
+    with pytest.raises(UnusableError, match=rf"x\.png is not a readable image \({kind.__name__}\)"):
         check_picture(_saved((16, 16), "PNG"), "x.png")
 
 
 def test_16_bits_can_be_used() -> None:
-    assert check_picture(_tiff(np.uint16), "x.tif") == _tiff(np.uint16)
+    check_picture(_tiff(np.uint16), "x.tif")
 
 
 def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any], png: Any) -> None:
@@ -78,4 +80,4 @@ def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any]
     pairs = list(find_source("folder").usable(Settings.model_validate(raw_params), unusable))
     assert sorted(pair.caption for pair in pairs) == [f"picture {number}" for number in (0, 1, 3, 4)]
     (told,) = unusable
-    assert "2.png is no readable image (nothing says which pixel of Pillow's mode F is white" in told.reason
+    assert "2.png is not a readable image (nothing says which pixel of Pillow's mode F is white" in told.reason

@@ -90,7 +90,7 @@ def test_a_file_name_that_anybody_may_use_is_no_leak(project: Any, tmp_path: Pat
     counts = read_counts(tmp_path / "leaks")
     assert counts is not None
     assert counts.found == counts.dropped == {}
-    assert counts.told.startswith("no pairs dropped")
+    assert counts.summary.startswith("no pairs dropped")
 
 
 def test_a_leak_can_be_refused(project: Any, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_without_a_folder_nothing_is_looked_for_and_that_is_said(project: Any, t
     assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
     counts = read_counts(tmp_path / "leaks")
     assert counts is not None
-    assert "no published test set was looked for" in counts.told
-    assert counts.tags() == {"leaks": counts.told}
+    assert "pairs were not compared with published test sets" in counts.summary
+    assert counts.tags() == {"leaks": counts.summary}
     assert read_texts(tmp_path / "leaks") == {}
 
 
@@ -116,8 +116,8 @@ def test_a_test_set_that_cannot_be_read_is_told(project: Any, tmp_path: Path) ->
     counts = read_counts(tmp_path / "leaks")
     assert counts is not None
     assert list(counts.unread) == ["coco_retrieval", "eccv_caption"]
-    assert "not looked for: coco_retrieval (" in counts.told
-    assert "captions_val2014.json is missing: fetch it" in counts.told
+    assert "not compared: coco_retrieval (" in counts.summary
+    assert "captions_val2014.json is missing: fetch it" in counts.summary
 
 
 def test_missing_folder(project: Any, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_pairs_to_test_with_stay_and_one_pair_may_be_in_several_sets() -> None:
     assert guard.counts().found == {"one": {"content": 1}, "other": {"content": 1}}
     assert guard.counts().dropped == {"train": 1}
     assert guard.counts().tags() == {
-        "leaks": guard.counts().told,
+        "leaks": guard.counts().summary,
         "leaks.dropped.train": "1",
         "leaks.one.content": "1",
         "leaks.other.content": "1",
