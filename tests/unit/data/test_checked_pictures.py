@@ -1,21 +1,26 @@
-"""Pictures are checked once: in parallel as one by one, again only where they changed, whatever was stopped."""
+"""Pictures are checked once, in parallel or one by one, and again only after a change; unusable ones have a reason."""
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from components.core.errors import InputError
-from components.core.settings import Counts, Prepare
+from components.core.settings import Counts, Prepare, Settings
 from components.data import checked_pictures
-from components.data.checked_pictures import checked
-from components.data.source import PictureChunk, Sample, Unusable
+from components.data.checked_pictures import check_picture, checked
+from components.data.source import PictureChunk, Sample, Unusable, UnusableError
+from components.data.sources import find_source
 from tests.support.shard_making import picture
 
 PARTS, IN_PART = 6, 3
@@ -123,3 +128,56 @@ def test_processes_have_the_environment_of_now(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "given since")
     asking = [PictureChunk(f"asking {number}", _keys, 1) for number in range(PARTS)]
     assert set(checked(asking, settings(2))) == {Unusable("given since")}
+
+
+def _tiff(kind: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)).save(buffer, "TIFF")
+    return buffer.getvalue()
+
+
+def _saved(size: tuple[int, int], kind: str, mode: str = "L") -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, kind)
+    return buffer.getvalue()
+
+
+_POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n"
+
+
+def test_a_picture_that_cannot_be_used_has_one_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a picture's name: Pillow lets Ghostscript draw PostScript."""
+    for raw, reason in (
+        (_POSTSCRIPT, "no known format"),
+        (_saved((16, 16), "ICO"), "no known format"),
+        (_saved((10_000, 4_001), "PNG", "1"), "10000x4001 pixels are more than 40,000,000"),
+        (_saved((257, 1), "PNG"), "257x1 pixels are too long and narrow"),
+        (_saved((64, 64), "AVIF")[:-20] + bytes(20), "Failed to decode frame 0: .*"),
+        (_tiff(np.float32), ".* save it with 8 or 16 bits"),
+        (_tiff(np.int32), ".* save it with 8 or 16 bits"),
+    ):
+        with pytest.raises(UnusableError, match=rf"^x\.jpg is not a readable image \({reason}\): replace or"):
+            check_picture(raw, "x.jpg")
+    check_picture(_tiff(np.uint16), "x.tif")
+    for kind in (RuntimeError, TypeError, NotImplementedError, AttributeError, MemoryError):
+
+        def fail(*_: Any, kind: type[Exception] = kind) -> None:
+            raise kind
+
+        monkeypatch.setattr(Image.Image, "draft", fail)
+        with pytest.raises(UnusableError, match=rf"x\.png is not a readable image \({kind.__name__}\)"):
+            check_picture(_saved((16, 16), "PNG"), "x.png")
+
+
+def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any], png: Any) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.png").write_bytes(_tiff(np.float32) if number == 2 else png((number, 0, 0)))
+    rows = "".join(f"{number}.png\tpicture {number}\n" for number in range(5))
+    (tmp_path / "captions.tsv").write_text(f"image\tcaption\n{rows}")
+    counts = {"train": 2, "val": 1, "test": 1}
+    raw_params["prepare"] |= {"source": "folder", "folder": str(tmp_path), "counts": counts, "max_unusable_share": 0.5}
+    unusable: list[Any] = []
+    pairs = list(find_source("folder").usable(Settings.model_validate(raw_params), unusable))
+    assert sorted(pair.caption for pair in pairs) == [f"picture {number}" for number in (0, 1, 3, 4)]
+    (told,) = unusable
+    assert "2.png is not a readable image (nothing says which pixel of Pillow's mode F is white" in told.reason
