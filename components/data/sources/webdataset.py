@@ -72,31 +72,32 @@ def shards_in(folder: Path) -> list[str]:
     return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
 
 
-def read_shard(url: str, size: int | None, split: str = "", *, captioned: bool = True) -> Iterator[Sample | Unusable]:
+def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = True) -> Iterator[Sample | Unusable]:
     """The samples of a shard.
 
     Args:
         url: its path or URL.
         size: its number of samples, if known.
         split: of samples that do not name their own.
-        captioned: whether a sample without caption is unusable.
+        strict: whether a sample without caption, or of an unknown split, is unusable.
     """
     sizes = {} if size is None else {url: size}
     for raw in ShardReader(ShardFiles(), {*_IMAGES, "txt", "json"}, sizes, _USUAL).read(url):
         try:
-            yield _sample(raw, split, captioned)
+            yield _sample(raw, split, strict)
         except (Fault, UnusableError) as fault:
             yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
 
 
-def _sample(raw: RawSample, split: str, captioned: bool) -> Sample:
+def _sample(raw: RawSample, split: str, strict: bool) -> Sample:
     if raw.fault is not None:
         raise raw.fault
     ending = next((ending for ending in _IMAGES if ending in raw.members), "")
     image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
-    if not image or (captioned and not caption):
+    if not image or (strict and not caption):
         raise Fault("no caption" if image else "no image")
-    split = split_of_word("its JSON", raw.text("json", "split")) or split
+    if strict:
+        split = split_of_word("its JSON", raw.text("json", "split")) or split
     return Sample.of(image, raw.name, raw.shard, raw.positions[ending], (caption,), raw.name, split)
 
 

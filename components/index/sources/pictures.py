@@ -112,7 +112,7 @@ def _open_shards(given: str, encoder: EncoderUnderTest | None) -> Opened:
 
 def _read_shards(shards: ShardList) -> Iterator[Sample | Unusable]:
     for url in shards.urls:
-        yield from read_shard(url, shards.sizes.get(url), captioned=False)
+        yield from read_shard(url, shards.sizes.get(url), strict=False)
 
 
 SHARDS = ImageSource(_are_shards, _open_shards)
