@@ -16,11 +16,10 @@ import pytest
 from PIL import Image
 
 from components.core.errors import InputError
-from components.core.settings import Counts, Prepare, Settings
+from components.core.settings import Counts, Prepare
 from components.data import checked_pictures
 from components.data.checked_pictures import check_picture, checked
 from components.data.source import PictureChunk, Sample, Unusable, UnusableError
-from components.data.sources import find_source
 from tests.support.shard_making import picture
 
 PARTS, IN_PART = 6, 3
@@ -167,17 +166,3 @@ def test_a_picture_that_cannot_be_used_has_one_reason(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Image.Image, "draft", fail)
         with pytest.raises(UnusableError, match=rf"x\.png is not a readable image \({kind.__name__}\)"):
             check_picture(_saved((16, 16), "PNG"), "x.png")
-
-
-def test_a_picture_of_floats_is_listed(tmp_path: Any, raw_params: dict[str, Any], png: Any) -> None:
-    for number in range(5):
-        (tmp_path / f"{number}.png").write_bytes(_tiff(np.float32) if number == 2 else png((number, 0, 0)))
-    rows = "".join(f"{number}.png\tpicture {number}\n" for number in range(5))
-    (tmp_path / "captions.tsv").write_text(f"image\tcaption\n{rows}")
-    counts = {"train": 2, "val": 1, "test": 1}
-    raw_params["prepare"] |= {"source": "folder", "folder": str(tmp_path), "counts": counts, "max_unusable_share": 0.5}
-    unusable: list[Any] = []
-    pairs = list(find_source("folder").usable(Settings.model_validate(raw_params), unusable))
-    assert sorted(pair.caption for pair in pairs) == [f"picture {number}" for number in (0, 1, 3, 4)]
-    (told,) = unusable
-    assert "2.png is not a readable image (nothing says which pixel of Pillow's mode F is white" in told.reason

@@ -150,21 +150,6 @@ def test_a_name_that_is_spelled_otherwise_is_the_same_picture(world: Any, tmp_pa
     assert [pair.id for pair in _pairs(whole)] == [pair.id for pair in before]
 
 
-def test_unreadable_image(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    path = tmp_path / "pictures" / "2.png"
-    for content in (b"no image at all", path.read_bytes()[:40], b""):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=r"2\.png is not a readable image"):
-            _pairs(settings)
-
-
-def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.core.rgb.MOST_PIXELS", 100)
-    with pytest.raises(InputError, match=r"\d\.png is not a readable image \(16x16 pixels are more than 100\)"):
-        _pairs(world())
-
-
 def test_too_few_rows(world: Any) -> None:
     with pytest.raises(
         InputError,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import InputError
 from components.core.files import image_id
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
+from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
 from components.core.settings import Counts, Prepare, Settings
 from components.data import prepare
 from components.data.source import Unusable
@@ -143,12 +143,6 @@ def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]
     return [(line.image, line.caption, line.split, line.weight) for line in read_listing(settings).lines]
 
 
-def test_the_order_of_lines_changes_no_pair(world: Any) -> None:
-    settings = world()
-    first = _pairs(settings)
-    assert _pairs(world([*reversed(ROWS)])) == first
-
-
 NAMED = [{"query": query, "image": image, "weight": weight, "split": ""} for query, image, weight in ROWS]
 FORMATS: dict[str, Callable[[Path], object]] = {
     "queries.csv": lambda path: path.write_text(
@@ -262,14 +256,6 @@ def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world:
         assert [lost.images for lost in unusable] == [1]
         assert "line 9 names" in unusable[0].reason
         assert "secret" not in {pair.caption for pair in pairs}
-
-
-def test_prepare_lists_what_it_left_out(world: Any, tmp_path: Path) -> None:
-    settings = world(max_unusable_share=0.5)
-    (tmp_path / "shop" / "4.png").write_bytes(b"no image at all")
-    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
-    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "4.png is not a readable image" in reason
 
 
 def test_prepare_names_the_methods_that_weights_say_nothing_to(
