@@ -37,7 +37,7 @@ from components.core.metrics import Features, Indices
 from components.index.building import build
 from components.index.exact_search import search_exact
 from components.index.image_index import ImageIndex
-from components.index.sources.source import Block, Opened
+from components.index.sources.source import ImageBlock, Opened
 
 REPO = Path(__file__).parents[1]
 DEPTH = 10
@@ -98,7 +98,7 @@ def _unit(rows: Any) -> Features:
 def source(world: World, rows: int) -> Opened:
     """So many images as a source of an index."""
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[ImageBlock]:
         for first in range(0, rows, _BLOCK):
             count = min(_BLOCK, rows - first)
             drawn = world.images(first, count)
@@ -106,7 +106,7 @@ def source(world: World, rows: int) -> Opened:
             table = pa.table(
                 {"image_id": ids, "caption": [f"image {number}" for number in range(first, first + count)]}
             )
-            yield Block("drawn", table, lambda kept, drawn=drawn: drawn[kept])
+            yield ImageBlock("drawn", table, lambda kept, drawn=drawn: drawn[kept])
 
     return Opened("0" * 64, "drawn", world.dim, rows, blocks)
 
@@ -182,7 +182,7 @@ def _peak_gb() -> float:
 def main(
     rows: Annotated[int, typer.Option(help="Images of the index.")] = 1_000_000,
     dim: Annotated[int, typer.Option(help="Numbers of a vector.")] = 512,
-    kind: Annotated[str, typer.Option(help="usearch, ivf_pq or exact.")] = "usearch",
+    kind: Annotated[str, typer.Option(help="ivf_pq or exact.")] = "ivf_pq",
     folder: Annotated[Path | None, typer.Option(help="Where files go; a temporary folder when not given.")] = None,
     search: Annotated[Path | None, typer.Option(help="Only search this index (for the benchmark itself).")] = None,
 ) -> None:

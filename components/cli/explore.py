@@ -13,7 +13,7 @@ from components.core.project import from_root, run_in_project
 
 if TYPE_CHECKING:
     from components.benchmarks.encoding.context import EncoderUnderTest
-    from components.explorer.server import Explored
+    from components.explorer.explored import Explored
     from components.index.image_index import ImageIndex
 
 _HOST, PORT = "127.0.0.1", 8321
@@ -70,7 +70,7 @@ def explore(
             _serve(explored, host, port)
             return
         from components.core.files import atomic_file
-        from components.explorer.snapshot import snapshot
+        from components.explorer.server import snapshot
 
         with atomic_file(page) as temporary:
             temporary.write_text(snapshot(explored, lines, k), "utf-8")
@@ -99,7 +99,7 @@ def votes(
 def _explored(names: list[str], images: str) -> Explored:
     from components.core.settings import load_settings
     from components.explorer.comparing import Explorer
-    from components.explorer.server import Explored
+    from components.explorer.explored import Explored
     from components.registry.encoder_lookup import find_encoder
     from components.registry.encoder_names import check_name, name_from_root
 

@@ -14,7 +14,7 @@ from components.core.project import from_root, run_in_project
 if TYPE_CHECKING:
     from components.benchmarks.encoding.context import EncoderUnderTest
     from components.index.building import Added
-    from components.index.checking import Checked
+    from components.index.checking import IndexReport
     from components.index.facts import Facts
     from components.index.sources.source import Opened
 
@@ -66,7 +66,7 @@ def build(
     encoder: _EncoderName = None,
     kind: Annotated[
         str,
-        typer.Option(help="exact, usearch, ivf_pq (needs the extra faiss), or auto: exact up to a million images."),
+        typer.Option(help="exact, ivf_pq (approximate), or auto: exact up to a million images."),
     ] = "auto",
     queries: _Queries = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
@@ -77,7 +77,7 @@ def build(
 
     Examples: cliptune index build index
 
-    cliptune index build index --kind usearch --encoder paraclip --queries queries.txt
+    cliptune index build index --kind ivf_pq --encoder paraclip --queries queries.txt
 
     cliptune index build index --from ~/photographs --encoder ViT-B-32-quickgelu:openai
 
@@ -87,12 +87,11 @@ def build(
     def command() -> None:
         from components.index.building import build as write
         from components.index.building import check_output
-        from components.index.kinds import AUTO, find_kind
+        from components.index.facts import choose_kind
 
         place = from_root(folder)
         check_output(place, replace=replace)
-        if kind != AUTO:
-            find_kind(kind)
+        choose_kind(kind, 0)
         texts, under_test = _texts(queries), _encoder(encoder)
         opened = _opened(origin, source, under_test)
         if dry_run:
@@ -208,14 +207,15 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
-    """Print the images that would be indexed."""
-    from components.index.kinds import choose_kind, find_kind
+    """Print what would be indexed."""
+    from components.index.approximate_search import bytes_per_vector
+    from components.index.facts import EXACT, choose_kind
 
     if opened.total is None:
         typer.echo(f"{origin}: as many images as the shards hold, vectors of {opened.dim} numbers; nothing was done")
         return
     chosen = choose_kind(kind, opened.total)
-    each = 4 * opened.dim + find_kind(chosen).bytes_per_vector(opened.dim)
+    each = 4 * opened.dim + (0 if chosen == EXACT else bytes_per_vector(opened.dim))
     typer.echo(
         f"{origin}: up to {opened.total:,} images, vectors of {opened.dim} numbers by image tower "
         f"{opened.image_tower_sha256[:12]} (of '{opened.encoder}'); kind {chosen}, about "
@@ -239,12 +239,12 @@ def _show(folder: Path, added: Added, as_json: bool) -> None:
         f"{facts.image_tower_sha256[:12]}"
     )
     _show_recalls(facts)
-    from components.index.kinds import AUTO, choose_kind, find_kind
+    from components.index.facts import AUTO, EXACT, choose_kind
 
     fitting = choose_kind(AUTO, facts.rows)
-    if find_kind(facts.kind).write is None and fitting != facts.kind:
+    if facts.kind == EXACT and fitting != EXACT:
         typer.echo(
-            f"{facts.kind} search takes long on so many images: cliptune index build <new folder> --from {folder} "
+            f"exact search takes long on so many images: cliptune index build <new folder> --from {folder} "
             f"--kind {fitting} --encoder {facts.encoder}"
         )
 
@@ -267,10 +267,10 @@ def _show_recalls(facts: Facts) -> None:
         table.add_row(escape(recall.encoder), recall.kind, *cells)
     print_table(table)
     if min(recall.recall_at_10 for recall in facts.recalls) < TARGET:
-        typer.echo(f"recall@10 is below {TARGET}: build it with --kind exact, or with usearch if it is ivf_pq")
+        typer.echo(f"recall@10 is below {TARGET}: build it with --kind exact")
 
 
-def _show_checked(folder: Path, checked: Checked) -> None:
+def _show_checked(folder: Path, checked: IndexReport) -> None:
     from rich.markup import escape
 
     if checked.facts is not None:
@@ -290,7 +290,7 @@ def _show_checked(folder: Path, checked: Checked) -> None:
     print_table(table)
 
 
-def _checked(checked: Checked) -> dict[str, Any]:
+def _checked(checked: IndexReport) -> dict[str, Any]:
     from dataclasses import asdict
 
     facts = None if checked.facts is None else checked.facts.model_dump(mode="json")

@@ -11,7 +11,7 @@ from pathlib import Path
 from components.core.discovery import names_in
 from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
-from components.data.checking import check_picture
+from components.data.checked_pictures import check_picture
 from components.data.source import Described, Source
 from components.data.sources import find_source
 

@@ -1,191 +1,392 @@
-"""Pairs of a folder whose images a file lists; sources that differ only by that file's format share what is here.
+"""Sources of a folder whose images are listed in a file; these sources differ only in the format of that file.
 
-Of an image to test or to validate with, the first caption makes the pair; the other captions of a test image are
-queries too. An image to train on makes a pair with each of its captions.
+Captions are grouped by image, images are assigned to splits, and pairs and evaluation tables are made of them. Images
+are identified by content, so a copy under another name is the same image. A test or validation image makes one pair,
+with its first caption; the other captions of a test image are queries too. A training image makes a pair with each of
+its captions.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import fsum
+from operator import attrgetter
 from pathlib import Path
 
-from more_itertools import chunked
+from more_itertools import chunked, map_reduce
 
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.records import PARAPHRASE_QUERIES
-from components.core.settings import Prepare, Settings
-from components.data.checked_pictures import Part, Sample, checked
-from components.data.listing import Line, Listing, share
-from components.data.people.tables import evaluation_tables
+from components.core.settings import Counts, Prepare, Settings
+from components.data.checked_pictures import checked
+from components.data.people_captions import evaluation_tables
 from components.data.source import (
+    HELD_OUT_FIRST,
     Described,
     EvaluationTables,
     Pair,
-    Seen,
+    PictureChunk,
+    Sample,
     Source,
     Unusable,
+    UnusableError,
     caption_queries,
+    drawing_order,
     filled,
 )
 
-_PART = 512
+_CHUNK = 512
 """Pictures that are checked together."""
-Read = Callable[[Prepare], Listing]
+_LETTERS_PER_WORD = 20
+"""Most letters per word on average, with blanks: a tokenizer takes quadratic time for letters without a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionLine:
+    """One caption of one image, as a file lists it.
+
+    Attributes:
+        place: its position in the file, such as `line 12`.
+        image: path of the image's file in the folder.
+        caption: the text.
+        paraphrase: a human paraphrase of it, or empty.
+        split: train, val or test as published; empty if splits are drawn.
+        weight: see `PAIRS`.
+    """
+
+    place: str
+    image: str
+    caption: str
+    paraphrase: str = ""
+    split: str = ""
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The captions of a folder's images.
+
+    Attributes:
+        file: the file that lists them.
+        folder: the folder of the images.
+        lines: in the file's order.
+    """
+
+    file: Path
+    folder: Path
+    lines: list[CaptionLine]
+
+    def find_image(self, name: str) -> Path | None:
+        """The file of an image, or None if it is not a file in the folder."""
+        path = self.folder / name
+        try:
+            inside = path.resolve().is_relative_to(self.folder.resolve())
+            return path if inside and path.is_file() else None
+        except (OSError, ValueError):
+            # The name is too long, or has a byte that is not allowed in names.
+            return None
+
+    def by_image(self, samples: Mapping[str, Sample]) -> dict[str, list[CaptionLine]]:
+        """Image id -> its lines, in the file's order; lines of images without a sample are dropped."""
+        grouped: dict[str, list[CaptionLine]] = defaultdict(list)
+        for line in self.lines:
+            if line.image in samples:
+                grouped[samples[line.image].image_id].append(line)
+        return grouped
 
 
 def listed_source(
-    read: Read, find: Callable[[Path], str | None], file: str, how: str, *, people: bool = False
+    read: Callable[[Prepare], Listing],
+    find: Callable[[Path], str | None],
+    file: str,
+    how: str,
+    *,
+    people: bool = False,
 ) -> Source:
-    """A source of the images that `read` lists.
+    """A source of the images that `read` lists in `prepare.folder`; for the other arguments see `Source`."""
+    last: list[tuple[Settings, Listing]] = []
 
-    Args:
-        read: gives the listing of `prepare.folder`.
-        find: tells whether a folder is such a source, see `Source`.
-        file: what lists the images.
-        how: how a user comes by it.
-        people: whether an image's captions are several people's.
-    """
+    def pairs(settings: Settings) -> Iterator[Pair | Unusable]:
+        last[:] = [(settings, read(settings.prepare))]
+        return _pairs(settings, last[0][1])
+
+    def evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
+        # The run that made the pairs has read the listing already.
+        listing = last[0][1] if last and last[0][0] is settings else read(settings.prepare)
+        return _evaluation(test, listing, settings.prepare, people)
+
     return Source(
-        pairs=lambda settings: _pairs(settings, read(settings.prepare)),
-        evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare, people),
+        pairs=pairs,
+        evaluation=evaluation,
         describe=lambda settings: _describe(read(settings)),
         find=find,
         file=file,
         how=how,
         people=people,
-        parts=lambda settings: _parts(read(settings)),
+        parts=lambda settings: _chunks(read(settings)),
     )
+
+
+def image_folder(settings: Prepare) -> Path:
+    """`prepare.folder`.
+
+    Raises:
+        InputError: it is not set, or does not exist.
+    """
+    if settings.folder is None:
+        raise InputError(f"params.yaml: prepare.source '{settings.source}' needs prepare.folder: set it to the images")
+    if not settings.folder.is_dir():
+        raise InputError(f"image folder {settings.folder} does not exist: correct prepare.folder in params.yaml")
+    return settings.folder
+
+
+def checked_line(file: Path, line: CaptionLine, settings: Prepare) -> CaptionLine:
+    """The line without blanks around its texts.
+
+    Raises:
+        InputError: as `checked_caption`.
+    """
+    place = f"{file}: {line.place} ({line.image})"
+    caption, paraphrase = checked_caption(place, line.caption, settings), line.paraphrase.strip()
+    return replace(line, caption=caption, paraphrase=paraphrase and checked_caption(place, paraphrase, settings))
+
+
+def checked_caption(place: str, caption: str, settings: Prepare) -> str:
+    """The caption without blanks around it.
+
+    Raises:
+        UnusableError: it is empty or too long; the message begins with `place`.
+    """
+    caption = caption.strip()
+    words, longest = len(caption.split()), settings.max_caption_words
+    if not any(letter.isprintable() and not letter.isspace() for letter in caption):
+        raise UnusableError(f"{place} has an empty caption: write or remove it")
+    if words > longest:
+        length = f"{words} words"
+    elif len(caption) > longest * _LETTERS_PER_WORD:
+        length = f"{len(caption)} letters, at most {longest * _LETTERS_PER_WORD} are allowed"
+    else:
+        return caption
+    raise UnusableError(
+        f"{place} has a caption of {length}: shorten it or raise prepare.max_caption_words (now {longest})"
+    )
+
+
+def checked_files(files: Sequence[Path], settings: Prepare, fix: str) -> list[Sample]:
+    """The checked pictures of these files, in order; a repeated file is read once.
+
+    Raises:
+        InputError: one is missing, with the fix, or cannot be used.
+    """
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise InputError(f"{missing} is missing: {fix}")
+    chunks = [
+        PictureChunk(_stamp(Path(), map(str, block)), partial(_read_files, block), len(block))
+        for block in chunked(dict.fromkeys(files), _CHUNK)
+    ]
+    samples: dict[str, Sample] = {}
+    for sample in checked(chunks, settings):
+        if isinstance(sample, Unusable):
+            raise InputError(sample.reason)
+        samples[sample.file] = sample
+    return [samples[str(file)] for file in files]
+
+
+def _read_files(files: Sequence[Path]) -> Iterator[Sample]:
+    for path in files:
+        yield Sample.of(path.read_bytes(), str(path), str(path), name=path.name)
+
+
+def _checked_images(listing: Listing, settings: Prepare) -> tuple[dict[str, Sample], list[Unusable]]:
+    """The usable images of a listing, by name, and the others."""
+    chunks = _chunks(listing)
+    total = sum(chunk.pictures for chunk in chunks)
+    samples: dict[str, Sample] = {}
+    unusable: list[Unusable] = []
+    for sample in checked(chunks, settings):
+        if isinstance(sample, Unusable):
+            unusable.append(replace(sample, of=total))
+        else:
+            samples[sample.name] = sample
+    return samples, unusable
+
+
+def _chunks(listing: Listing) -> list[PictureChunk]:
+    """Every image of the listing once, in chunks."""
+    places: dict[str, str] = {}
+    for line in listing.lines:
+        places.setdefault(line.image, line.place)
+    # Other processes do not need the lines.
+    images = replace(listing, lines=[])
+    return [
+        PictureChunk(
+            _stamp(listing.folder, (name for name, _ in block)), partial(_read_images, images, block), len(block)
+        )
+        for block in chunked(places.items(), _CHUNK)
+    ]
+
+
+def _read_images(listing: Listing, places: list[tuple[str, str]]) -> Iterator[Sample | Unusable]:
+    for name, place in places:
+        path = listing.find_image(name)
+        if path is None:
+            yield _missing(listing, name, place)
+        else:
+            yield Sample.of(path.read_bytes(), str(path), str(path), name=name)
+
+
+def _stamp(folder: Path, names: Iterable[str]) -> str:
+    """A hash of the files' names as spelled, sizes and change times; users cannot reset change times."""
+    return content_hash(str(folder), *(f"{name} {_state(folder / name)}" for name in names))
+
+
+def _state(file: Path) -> str:
+    try:
+        stat = file.stat()
+    except (OSError, ValueError):
+        return "missing"
+    return f"{stat.st_size} {stat.st_ctime_ns}"
+
+
+def _missing(listing: Listing, name: str, place: str) -> Unusable:
+    path, folder = listing.folder / name, listing.folder
+    why = f"is not in {folder}: add or remove it"
+    if _state(path) != "missing" and not path.resolve().is_relative_to(folder.resolve()):
+        why = f"is a link to a file outside {folder}: copy the picture, or make {folder} itself the link"
+    return Unusable(f"{listing.file}: {place} names {name}, which {why}")
 
 
 def _describe(listing: Listing) -> Described:
     captions: dict[str, Counter[str]] = {}
     for line in listing.lines:
         captions.setdefault(line.split or "train", Counter())[line.image] += 1
-    names = {line.image: line.place for line in reversed(listing.lines)}
-    found = {name: path for name in names if (path := listing.find_image(name)) is not None}
-    lost = [_lost(listing, name, place) for name, place in names.items() if name not in found]
+    places = {line.image: line.place for line in reversed(listing.lines)}
+    paths = {name: path for name in places if (path := listing.find_image(name)) is not None}
     return Described(
-        images={split: len(counted) for split, counted in captions.items()},
-        captions={split: counted.total() for split, counted in captions.items()},
-        most_captions=max((max(counted.values()) for counted in captions.values()), default=0),
-        pictures=[(str(path), path.read_bytes) for path in found.values()],
-        unusable=lost,
+        images={split: len(counts) for split, counts in captions.items()},
+        captions={split: counts.total() for split, counts in captions.items()},
+        most_captions=max((max(counts.values()) for counts in captions.values()), default=0),
+        pictures=[(str(path), path.read_bytes) for path in paths.values()],
+        unusable=[_missing(listing, name, place) for name, place in places.items() if name not in paths],
         paraphrases=sum(bool(line.paraphrase) for line in listing.lines),
     )
 
 
-def look(listing: Listing, settings: Prepare) -> tuple[dict[str, Seen], list[Unusable]]:
-    """What the listing calls images: those that can be used, by name, and the others."""
-    parts = _parts(listing)
-    of = sum(part.pictures for part in parts)
-    seen: dict[str, Seen] = {}
-    unusable: list[Unusable] = []
-    for one in checked(parts, settings):
-        if isinstance(one, Seen):
-            seen[one.name] = one
-        else:
-            unusable.append(replace(one, of=of))
-    return seen, unusable
-
-
-def look_at(files: Sequence[Path], settings: Prepare) -> list[Seen]:
-    """The pictures of these files, in their order; one that comes again is read once.
-
-    Raises:
-        InputError: one is missing or cannot be used.
-    """
-    distinct = list(dict.fromkeys(files))
-    parts = [
-        Part(_stamp(Path(), map(str, block)), partial(_read_files, block), len(block))
-        for block in chunked(distinct, _PART)
-    ]
-    seen: dict[str, Seen] = {}
-    for one in checked(parts, settings):
-        if isinstance(one, Unusable):
-            raise InputError(one.reason)
-        seen[one.file] = one
-    return [seen[str(file)] for file in files]
-
-
-def _parts(listing: Listing) -> list[Part]:
-    """Each image that the listing names, once, in parts."""
-    first = {line.image: line for line in reversed(listing.lines)}
-    named = [(name, first[name].place) for name in dict.fromkeys(line.image for line in listing.lines)]
-    return [_part(listing, block) for block in chunked(named, _PART)]
-
-
-def _part(listing: Listing, named: list[tuple[str, str]]) -> Part:
-    stamp = _stamp(listing.folder, (name for name, _ in named))
-    # Other processes need no lines.
-    return Part(stamp, partial(_read_named, replace(listing, lines=[]), named), len(named))
-
-
-def _stamp(folder: Path, names: Iterable[str]) -> str:
-    """Of the files' names as they are spelled, which rows are known by, their sizes and times of their last change,
-    which nobody can set back."""
-    return content_hash(str(folder), *(f"{name} {_state(folder / name)}" for name in names))
-
-
-def _state(file: Path) -> str:
-    try:
-        found = file.stat()
-    except (OSError, ValueError):
-        return "missing"
-    return f"{found.st_size} {found.st_ctime_ns}"
-
-
-def _read_named(listing: Listing, named: list[tuple[str, str]]) -> Iterator[Sample | Unusable]:
-    for name, place in named:
-        path = listing.find_image(name)
-        if path is None:
-            yield _lost(listing, name, place)
-        else:
-            yield Sample(str(path), path.read_bytes(), str(path), None, name=name)
-
-
-def _lost(listing: Listing, name: str, place: str) -> Unusable:
-    found, folder = listing.folder / name, listing.folder
-    why = f"is not in {folder}: add or remove it"
-    if _state(found) != "missing" and not found.resolve().is_relative_to(folder.resolve()):
-        why = f"leads out of {folder}, as a link may not: copy the picture, or make {folder} itself the link"
-    return Unusable(f"{listing.file}: {place} names {name}, which {why}")
-
-
-def _read_files(files: Sequence[Path]) -> Iterator[Sample]:
-    for path in files:
-        yield Sample(str(path), path.read_bytes(), str(path), None, name=path.name)
-
-
 def _pairs(settings: Settings, listing: Listing) -> Iterator[Pair | Unusable]:
-    seen, unusable = look(listing, settings.prepare)
+    samples, unusable = _checked_images(listing, settings.prepare)
     yield from unusable
-    shared = share(listing, seen, settings.prepare.counts, settings.world.seed)
+    splits = share(listing, samples, settings.prepare.counts, settings.world.seed)
     for split in ("test", "val"):
-        yield from _captioned(split, [lines[:1] for lines in shared[split]], listing, seen)
-    yield from islice(_captioned("train", shared["train"], listing, seen), settings.prepare.counts.train)
+        yield from _captioned(split, [lines[:1] for lines in splits[split]], listing, samples)
+    yield from islice(_captioned("train", splits["train"], listing, samples), settings.prepare.counts.train)
 
 
-def _captioned(split: str, images: list[list[Line]], listing: Listing, seen: Mapping[str, Seen]) -> Iterator[Pair]:
-    """Each image with each of its captions; `name` is its path from the folder on, which may say whose images these
-    are."""
+def _captioned(
+    split: str, images: list[list[CaptionLine]], listing: Listing, samples: Mapping[str, Sample]
+) -> Iterator[Pair]:
+    """A pair for each line; `name` is the path from the folder's name on, which may show the publisher."""
     for lines in images:
         for line in lines:
             name = f"{listing.folder.name}/{line.image}"
-            yield Pair(split, seen[lines[0].image], line.caption, name=name, weight=line.weight)
+            yield Pair(split, samples[lines[0].image], line.caption, name=name, weight=line.weight)
 
 
 def _evaluation(test: list[Pair], listing: Listing, settings: Prepare, people: bool) -> EvaluationTables:
-    """Every caption of the test images as a query, and the paraphrases that people wrote of them."""
-    lines_of = listing.by_image(look(listing, settings)[0])
+    """All captions of the test images as queries, and their human paraphrases."""
+    lines_of = listing.by_image(_checked_images(listing, settings)[0])
     lines = [(pair.image_id, line) for pair in test for line in lines_of[pair.image_id]]
     tables = caption_queries((image, line.caption) for image, line in lines)
     if people:
-        told = {image: list(dict.fromkeys(line.caption for line in lines_of[image])) for image in dict(lines)}
-        return tables | evaluation_tables(told)
+        captions = {image: list(dict.fromkeys(line.caption for line in lines_of[image])) for image in dict(lines)}
+        return tables | evaluation_tables(captions)
     rows = [(image, line.caption, line.paraphrase, "all", "image") for image, line in lines if line.paraphrase]
     return tables | {"paraphrase_queries": filled(PARAPHRASE_QUERIES, rows)} if rows else tables
+
+
+def share(
+    listing: Listing, samples: Mapping[str, Sample], counts: Counts, seed: int
+) -> dict[str, list[list[CaptionLine]]]:
+    """Split -> lines by image, of the images that have a sample.
+
+    No image is in two splits; `test` and `val` count images, `train` counts lines.
+
+    Published splits are kept: images are drawn from their own split. Without a published validation split, validation
+    images are drawn from the training images in `drawing_order`. An image that is published in two splits goes to the
+    first of test, val and train. A line that repeats a caption of an image is dropped, and its weight is added to the
+    first such line; the heaviest line of an image comes first. Both are printed.
+
+    Images that cannot be used may be missing from the `counts`.
+
+    Raises:
+        InputError: there are too few images or lines.
+    """
+    grouped = listing.by_image(samples).values()
+    images = [_distinct(image) for image in grouped]
+    if repeated := sum(map(len, grouped)) - sum(map(len, images)):
+        print(f"{listing.file}: {repeated} lines left out that repeat the image and the caption of another line")
+    pools = _pools(listing.file, images)
+    for pool in pools.values():
+        random.Random(f"folder-{seed}").shuffle(pool)
+    if len(pools) < len(HELD_OUT_FIRST):
+        # After a shuffle, one more image would change which images are drawn, and training images would be tested.
+        pools["train"].sort(key=lambda image: drawing_order(seed, samples[image[0].image].image_id))
+    splits: dict[str, list[list[CaptionLine]]] = {}
+    unusable = [line.image for line in listing.lines if line.image not in samples]
+    for split, wanted in (("test", counts.test), ("val", counts.val)):
+        pool = pools.get(split, pools["train"])
+        if not pool or len(pool) + len(set(unusable)) < wanted:
+            break
+        splits[split], pool[:] = pool[:wanted], pool[wanted:]
+    else:
+        splits["train"] = pools["train"]
+        if sum(map(len, splits["train"])) + len(unusable) >= counts.train:
+            return splits
+    raise InputError(_too_few(listing, images, counts, published=len(pools) > 1))
+
+
+def _distinct(image: Iterable[CaptionLine]) -> list[CaptionLine]:
+    """An image's lines with distinct captions, the heaviest first."""
+    lines = map_reduce(image, attrgetter("caption"), reducefunc=_merged).values()
+    return sorted(lines, key=lambda line: -(line.weight or 0))
+
+
+def _merged(lines: list[CaptionLine]) -> CaptionLine:
+    """One line for all of an image and caption: the sum of their weights, in the first split of `HELD_OUT_FIRST`."""
+    weights = [line.weight for line in lines if line.weight is not None]
+    return replace(lines[0], split=_first_split(lines), weight=fsum(weights) if weights else None)
+
+
+def _first_split(lines: Iterable[CaptionLine]) -> str:
+    splits = {line.split for line in lines}
+    return next((split for split in HELD_OUT_FIRST if split in splits), "")
+
+
+def _pools(file: Path, images: Iterable[list[CaptionLine]]) -> dict[str, list[list[CaptionLine]]]:
+    """Images by published split; all under `train` if none is published."""
+    pools: dict[str, list[list[CaptionLine]]] = {"train": []}
+    moved = 0
+    for lines in images:
+        moved += len({line.split for line in lines if line.split}) > 1
+        pools.setdefault(_first_split(lines) or "train", []).append(lines)
+    if moved:
+        print(f"{file}: {moved} images are published in two splits and stay in the first of test, val and train")
+    return pools
+
+
+def _too_few(listing: Listing, images: list[list[CaptionLine]], counts: Counts, *, published: bool) -> str:
+    wanted = f"prepare.counts requires {counts.test} test images, {counts.val} validation images and {counts.train}"
+    if published:
+        have = Counter(line.split for image in images for line in image)
+        lines = ", ".join(f"{have[split]} in {split}" for split in HELD_OUT_FIRST)
+        return f"{listing.file} has {len(images)} images, lines: {lines}; {wanted} training lines: lower them"
+    rest = sum(map(len, images[counts.test + counts.val :]))
+    return (
+        f"{listing.file} has {len(listing.lines)} lines of {len(images)} images; {wanted} lines of the other images, "
+        f"which have {rest}: lower them"
+    )

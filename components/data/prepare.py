@@ -29,7 +29,7 @@ from components.core.training_columns import PREPARED
 from components.core.work_shard import Shard
 from components.data.checked_pictures import check_now, get_ready
 from components.data.leaks.guard import Guard
-from components.data.people.tables import paraphrase_rows
+from components.data.people_captions import paraphrase_rows
 from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 from components.tracking import tracked_run
@@ -39,33 +39,33 @@ TEXTS, PEOPLE = PREPARED
 
 
 def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folder: Path = folders.EVALUATION) -> None:
-    """Write `<split>.parquet` for every split, one Parquet per benchmark table, and beside the pairs `leaks/`.
+    """Write `<split>.parquet` for every split, one Parquet file per benchmark table, and `leaks/` next to the pairs.
 
-    Images that cannot be used are listed in `unusable.parquet` beside the pairs.
+    Images that cannot be used are listed in `unusable.parquet` next to the pairs.
 
     Raises:
-        InputError: the source is missing something, or holds too much that cannot be used.
+        InputError: the source is incomplete, or has too many images that cannot be used.
     """
     guard = Guard.of(settings.prepare)
     source, unusable = find_source(settings.prepare.source), list[Unusable]()
     pairs = track(source.usable(settings, unusable), "prepare", settings.prepare.counts.total, "pair")
     with atomic_folder(pairs_folder) as folder:
         clean = guard.clean(pairs)
-        # Whoever sets `keep_out: rows` wants splits of rows, which may share images.
-        own = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
-        kept = _write_splits(own, folder)
+        # With `keep_out: rows`, splits may share images.
+        separate = clean if settings.prepare.keep_out == "rows" else _in_one_split(clean, unusable)
+        kept = _write_splits(separate, folder)
         if source.people:
             _write_people(folder)
         if unusable:
-            UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [one.reason for one in unusable]})
-            lost = sum(one.images for one in unusable)
-            print(f"prepare: {lost} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
+            UNUSABLE.write(folder / f"{UNUSABLE.name}.parquet", {"reason": [lost.reason for lost in unusable]})
+            images = sum(lost.images for lost in unusable)
+            print(f"prepare: {images} images left out: {pairs_folder / UNUSABLE.name}.parquet has the reasons")
     if any(pair.weight is not None for pair in kept["test"]):
-        _tell_unused(settings, pairs_folder)
+        _warn_unused(settings, pairs_folder)
     with atomic_folder(pairs_folder.with_name("leaks")) as folder:
         guard.write(folder)
     if guard.benchmarks is not None:
-        print(f"prepare: {guard.counts().told}")
+        print(f"prepare: {guard.counts().summary}")
     with atomic_folder(evaluation_folder) as folder:
         for split, place in (("test", folder), ("val", folder / folders.VALIDATION)):
             for name, (table, rows) in source.evaluation(settings, kept[split]).items():
@@ -73,7 +73,7 @@ def run(settings: Settings, pairs_folder: Path = folders.PAIRS, evaluation_folde
 
 
 def run_tracked(settings: Settings) -> None:
-    """`run` as an MLflow run, with the pairs of each split as metrics.
+    """`run` as an MLflow run, with the number of pairs of each split as metrics.
 
     Raises:
         InputError: see `run`; the MLflow run ends as failed.
@@ -91,30 +91,29 @@ def run_tracked(settings: Settings) -> None:
 
 
 def check(settings: Settings, shard: Shard) -> None:
-    """Check a shard's parts of the source's pictures, and keep what was found in `prepare.state`; write no tables.
+    """Check a shard of the source's pictures, and store the results in `prepare.state`; write no tables.
 
     Raises:
-        InputError: the source is missing something, or has no pictures to share.
+        InputError: the source is incomplete, or its pictures cannot be split into shards.
     """
     source = find_source(settings.prepare.source)
     if source.parts is None:
         raise InputError(
-            f"params.yaml: prepare.scale: the pictures of source '{settings.prepare.source}' cannot be shared: "
-            "take prepare.scale out"
+            f"params.yaml: prepare.scale: the pictures of source '{settings.prepare.source}' cannot be split: "
+            "remove prepare.scale"
         )
     parts = source.parts(settings.prepare)[shard.number :: shard.of]
     print(f"prepare shard {shard}: made {check_now(parts, settings.prepare)}")
 
 
-def _tell_unused(settings: Settings, pairs_folder: Path) -> None:
-    """Name the entries of `methods` that the pairs' weights say nothing to."""
+def _warn_unused(settings: Settings, pairs_folder: Path) -> None:
+    """Print the entries of `methods` that ignore the pairs' weights."""
     if unweighted := check_methods(settings.methods, table_files(settings)):
-        what = "which count all rows the same"
-        print(f"prepare: weights of {pairs_folder} are not used by {', '.join(unweighted)}, {what}")
+        print(f"prepare: {', '.join(unweighted)} ignore the weights of {pairs_folder}: all rows count the same")
 
 
 def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[Pair]:
-    """The pairs without those of an image, known by its bytes, that an earlier pair has in another split."""
+    """The pairs, without those of an image (by content) that an earlier pair has in another split."""
     split_of: dict[bytes, str] = {}
     for pair in pairs:
         first = split_of.setdefault(bytes.fromhex(pair.image_id), pair.split)
@@ -122,14 +121,13 @@ def _in_one_split(pairs: Iterable[Pair], unusable: list[Unusable]) -> Iterator[P
             yield pair
         else:
             place = pair.name or f"with the caption '{pair.caption[:60]}'"
-            unusable.append(Unusable(f"image {place} of split {pair.split} is in split {first} too"))
+            unusable.append(Unusable(f"image {place} of split {pair.split} is also in split {first}"))
 
 
 def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
-    """Write every split as its pairs come; memory holds a block of each, and the test and validation pairs, which are
-    returned by split.
+    """Write all splits block by block; the test and validation pairs are held in memory and returned.
 
-    A pair with texts of its publisher may come again with others: it stays one pair, with as many rows of texts.
+    A pair with published texts may be repeated with other texts: it is written once, with a row for each of its texts.
     """
     waiting: dict[str, list[Pair]] = {split: [] for split in SPLITS}
     seen: set[bytes] = set()
@@ -139,11 +137,11 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
         add_texts = files.enter_context(_text_rows(folder / f"{TEXTS}.parquet"))
         for pair in pairs:
             key = bytes.fromhex(pair.id)
-            again = key in seen
+            repeated = key in seen
             seen.add(key)
             if pair.split == "train":
                 add_texts(pair)
-            if again and pair.paraphrase:
+            if repeated and pair.paraphrase:
                 continue
             if pair.split in kept:
                 kept[pair.split].append(pair)
@@ -158,7 +156,7 @@ def _write_splits(pairs: Iterable[Pair], folder: Path) -> dict[str, list[Pair]]:
 
 
 def _write_people(folder: Path) -> None:
-    """Write what several people say of each image to train on as paraphrases of each other."""
+    """Write the captions of each training image, by several people, as paraphrases of each other."""
     pairs = PAIRS.read(folder / "train.parquet", ["id", "image_id", "caption"]).to_pandas()
     images = pairs.groupby("image_id", sort=False)
     rows = [row for _, image in images for row in paraphrase_rows(image["id"].tolist(), image["caption"].tolist())]
@@ -174,9 +172,9 @@ def _table(pairs: list[Pair]) -> pa.Table:
 
 @contextmanager
 def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
-    """Yields what writes `SEMCLIP_ROWS` of a pair with both texts; whole or not at all, no file where none has any.
+    """Yields a function that writes a row of `SEMCLIP_ROWS` for a pair with both texts; writes no file without rows.
 
-    A pair that comes again has one more sample.
+    A repeated pair gets one more sample.
     """
     samples: Counter[bytes] = Counter()
     waiting: list[tuple[object, ...]] = []
@@ -203,14 +201,17 @@ def _text_rows(path: Path) -> Iterator[Callable[[Pair], None]]:
 
 
 def _get_ready(settings: Prepare) -> None:
-    # While all settings are checked there is a core to spare.
+    # The check of all settings leaves a core idle.
     if find_source(settings.source).parts is not None:
         get_ready(settings.processes)
 
 
 def main(
     shard: Annotated[
-        str | None, typer.Option(help="Only check this share of the pictures, such as 0/4, into prepare.state.")
+        str | None,
+        typer.Option(
+            help="Only check this shard of the pictures, such as 0/4, and store the results in prepare.state."
+        ),
     ] = None,
 ) -> None:
     """Write image-caption pairs with splits, and the tables of the benchmarks.

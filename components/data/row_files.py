@@ -1,4 +1,4 @@
-"""Files that list a folder's images with texts, one row each, as TSV, CSV, JSON lines or Parquet."""
+"""Files that list images with texts, one per row: TSV, CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ import pyarrow.parquet as pq
 from components.core.errors import InputError
 
 Row = tuple[str, Mapping[str, Any]]
-"""Its place in the file, and its fields by column; there may be others beside them."""
+"""Its place in the file, and its fields by column; there may be further columns."""
 _QUOTED = re.compile('"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True)
 class RowFiles:
-    """The files that a source's rows may stand in, and their columns.
+    """The files of a source of rows, and their columns.
 
     Attributes:
-        files: their names, of which a folder has one; the first is the one that users are told to write.
-        required: columns that must be there.
-        optional: columns that may be there; others are the user's own.
-        names: what else a column may be called -> the column.
+        files: possible names; a folder has one of them. Messages name the first.
+        required: columns that must exist.
+        optional: columns that may exist; others are ignored.
+        names: other name of a column -> the column.
         text: the column of texts.
-        texts: what messages call several of them.
+        texts: plural of `text`, for messages.
     """
 
     files: tuple[str, ...]
@@ -49,39 +49,39 @@ class RowFiles:
         """The one file that is in `folder`.
 
         Raises:
-            InputError: none is, which `how` says how to mend, or several are.
+            InputError: there is none, with the fix `how`, or there are several.
         """
-        there = [name for name in self.files if (folder / name).is_file()]
-        if not there:
+        present = [name for name in self.files if (folder / name).is_file()]
+        if not present:
             raise InputError(f"{folder / self.files[0]} is missing: {how}")
-        if len(there) > 1:
-            raise InputError(f"{folder} has {' and '.join(there)}: keep the one that lists the images")
-        return folder / there[0]
+        if len(present) > 1:
+            raise InputError(f"{folder} has {' and '.join(present)}: keep the one that lists the images")
+        return folder / present[0]
 
     def rows(self, file: Path) -> Iterator[Row]:
         """The rows of one of the files.
 
         Raises:
-            InputError: it is damaged, no UTF-8, without a required column or with a column twice, or a line has more
+            InputError: it is damaged, not UTF-8, without a required column or with a column twice, or a line has more
                 or fewer fields than columns; the message names the line.
         """
         for place, row in _READERS[file.suffix](self, file):
             yield place, {self._named(name): value for name, value in row.items()}
 
     def check_columns(self, file: Path, columns: list[str], separator: str = "") -> None:
-        """Raise `InputError` where a required column is missing, or any is there twice."""
+        """Raise `InputError` if a required column is missing, or a column occurs twice."""
         named = [self._named(name) for name in columns]
-        one, other = self.required
+        required = " and ".join(self.required)
         if not set(self.required) <= set(named):
-            told = f"the first line must name the columns {one} and {other}, separated by a {separator}"
-            raise InputError(f"{file}: {told if separator else f'it must have the columns {one} and {other}'}")
+            fix = f"the first line must name the columns {required}, separated by a {separator}"
+            raise InputError(f"{file}: {fix if separator else f'it must have the columns {required}'}")
         twice = [name for name in (*self.required, *self.optional) if named.count(name) > 1]
         if twice:
-            told = "the first line" if separator else "it"
-            raise InputError(f"{file}: {told} names the column {twice[0]} twice: rename or remove one of them")
+            where = "the first line" if separator else "it"
+            raise InputError(f"{file}: {where} names the column {twice[0]} twice: rename or remove one of them")
 
     def knows(self, name: str) -> bool:
-        """Whether a column is one of these."""
+        """Whether a column is required or optional."""
         return self._named(name) in (*self.required, *self.optional)
 
     def _named(self, name: str) -> str:
@@ -89,10 +89,10 @@ class RowFiles:
 
 
 def texts_of(file: Path, place: str, row: Mapping[str, Any], *columns: str) -> list[str]:
-    """The row's texts, empty ones for columns that it lacks; the first may not lack.
+    """The row's texts; missing ones are empty, but the first must not be missing.
 
     Raises:
-        InputError: one is no text.
+        InputError: a value is not a text.
     """
     bad = [name for name in columns if not _is_text(row.get(name) or "")]
     if bad or row.get(columns[0]) is None:
@@ -101,7 +101,7 @@ def texts_of(file: Path, place: str, row: Mapping[str, Any], *columns: str) -> l
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is one that UTF-8 can write, which JSON's halves of letters beyond 16 bits are not."""
+    """Whether it is a text that UTF-8 can encode; JSON may contain lone surrogates."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -111,7 +111,7 @@ def _is_text(value: Any) -> bool:
 @contextmanager
 def _opened(file: Path, newline: str) -> Iterator[TextIO]:
     try:
-        # Spreadsheets begin such a file with a byte order mark.
+        # Spreadsheets write a byte order mark.
         with file.open(encoding="utf-8-sig", newline=newline) as stream:
             yield stream
     except UnicodeDecodeError:
@@ -125,7 +125,7 @@ def _table(kind: RowFiles, file: Path, separator: str, quoting: Any, read: Calla
             columns = list(map(read, next(reader, [])))
             kind.check_columns(file, columns, separator)
             for fields in filter(None, reader):
-                # Exact counts, or a separator within a text would cut it or make its rest another column.
+                # With another count, a separator in a text would truncate it or move its rest to another column.
                 if len(fields) != len(columns):
                     fix = f"write spaces for tabs and line breaks in a {kind.text}, and a tab before an empty field"
                     raise InputError(
@@ -146,7 +146,7 @@ def _csv(kind: RowFiles, file: Path) -> Iterator[Row]:
 
 
 def _unquoted(text: str) -> str:
-    """A field as spreadsheets and pandas quote it, with each quote in it doubled; another that has quotes is as it is.
+    """A field without the quoting of spreadsheets and pandas, which double its quotes; other fields are unchanged.
 
     >>> _unquoted('"He said ""hi"", ok"'), _unquoted('"Stop" on a sign')
     ('He said "hi", ok', '"Stop" on a sign')
@@ -162,10 +162,10 @@ def _jsonl(kind: RowFiles, file: Path) -> Iterator[Row]:
             try:
                 row = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{file}: line {number} is no JSON ({error}): correct or remove it") from None
+                raise InputError(f"{file}: line {number} is not JSON ({error}): correct or remove it") from None
             if not isinstance(row, dict):
                 raise InputError(
-                    f"{file}: line {number} is no JSON object: write {' and '.join(kind.required)} as its keys"
+                    f"{file}: line {number} is not a JSON object: write {' and '.join(kind.required)} as its keys"
                 )
             kind.check_columns(file, list(row))
             yield f"line {number}", row

@@ -1,12 +1,12 @@
-"""What a source of image-caption pairs promises."""
+"""The contract of a source of image-caption pairs: samples (a picture), pairs (a picture with one caption), splits."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,22 +15,40 @@ from components.core.files import content_hash, image_id
 from components.core.records import CAPTION_QUERIES
 from components.core.settings import Prepare, Settings
 from components.core.table import Table
+from components.data.leaks.keys import picture_key
 
-if TYPE_CHECKING:
-    from components.data.checked_pictures import Part
+
+class UnusableError(InputError):
+    """Why one image, or one of its captions, cannot be used; the text names it and the fix."""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Replaces images that cannot be used in the stream of a source.
+
+    Attributes:
+        reason: names the image and the fix.
+        images: number of images lost.
+        of: number of images read by the source, where it reads more than `prepare.counts`.
+    """
+
+    reason: str
+    images: int = 1
+    of: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A picture that stays where it is, and can be used.
+class Sample:
+    """A picture in its file or shard, with the captions that are stored next to it.
 
     Attributes:
-        place: where it is, for messages.
+        place: its location for messages, such as `data/train-00000.parquet: row 12`.
         file, position, size, image_id: see `components.core.records.PAIRS`.
         key: see `components.data.leaks.keys.picture_key`.
-        captions: those that stand with it; none where another file has them.
-        name: of its file, where it had one.
-        split: as published with it; empty where none is, or where another file says it.
+        captions: empty if another file has them.
+        name: of its file, if it had one.
+        split: as published with the picture; empty if there is none, or another file has it.
+        raw: its encoded bytes until they have been checked (`components.data.checked_pictures`).
     """
 
     place: str
@@ -42,18 +60,49 @@ class Seen:
     captions: tuple[str, ...] = ()
     name: str = ""
     split: str = ""
+    raw: bytes | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(
+        raw: bytes, place: str, file: str, position: int | None = None, captions: tuple[str, ...] = (), name: str = "",
+        split: str = "",
+    ) -> Sample:  # fmt: skip
+        """The sample of an encoded picture that has not been checked yet."""
+        return Sample(place, file, position, len(raw), image_id(raw), picture_key(raw), captions, name, split, raw)
+
+
+@dataclass(frozen=True)
+class PictureChunk:
+    """Pictures that are checked together.
+
+    Attributes:
+        stamp: changes if one of the pictures or its captions change.
+        read: yields the samples; called in other processes, so it must be picklable. Samples without `raw` are not
+            decoded.
+        pictures: approximate number of pictures.
+    """
+
+    stamp: str
+    read: Callable[[], Iterable[Sample | Unusable]]
+    pictures: int
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One image and its caption; `name` is the path of the image's file, where it has one.
+    """One image and one of its captions.
 
-    `image` is where the picture lies, or its encoded bytes where it lies nowhere.
-    `paraphrase` and `negation` are the caption's as its publisher gives them, where it does; `weight` as in `PAIRS`.
+    Attributes:
+        split: train, val or test.
+        image: its sample, or its encoded bytes if it is not stored in a file.
+        caption: the text.
+        facts: the scene of a synthetic picture, as JSON.
+        name: path of the image's file, if it has one.
+        paraphrase, negation: of the caption, if the publisher gives them.
+        weight: see `components.core.records.PAIRS`.
     """
 
     split: str
-    image: bytes | Seen
+    image: bytes | Sample
     caption: str
     facts: str | None = None
     name: str = ""
@@ -69,41 +118,18 @@ class Pair:
 
     @cached_property
     def image_id(self) -> str:
-        """The image's, the same in all of its pairs."""
+        """The image's id, the same in all of its pairs."""
         return image_id(self.image) if isinstance(self.image, bytes) else self.image.image_id
 
     def row(self) -> dict[str, object]:
         """The pair as a row of `components.core.records.PAIRS`."""
-        told: dict[str, object] = {
-            "id": self.id,
-            "image_id": self.image_id,
-            "caption": self.caption,
-            "facts": self.facts,
-            "weight": self.weight,
+        row: dict[str, object] = {
+            name: getattr(self, name) for name in ("id", "image_id", "caption", "facts", "weight")
         }
         if isinstance(self.image, bytes):
-            return told | {"image": self.image, "file": None, "position": None, "size": None}
-        seen = self.image
-        return told | {"image": None, "file": seen.file, "position": seen.position, "size": seen.size}
-
-
-class UnusableError(InputError):
-    """Why one image, or one of its captions, cannot be used; the text names it and what to do."""
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """Stands in a source's pairs for what cannot be used.
-
-    Attributes:
-        reason: names it and says what to do.
-        images: how many were lost at once.
-        of: how many the source looked at, where these are more than it was asked for.
-    """
-
-    reason: str
-    images: int = 1
-    of: int = 0
+            return row | {"image": self.image, "file": None, "position": None, "size": None}
+        stored = self.image
+        return row | {"image": None, "file": stored.file, "position": stored.position, "size": stored.size}
 
 
 EvaluationTables = dict[str, tuple[Table, pa.Table]]
@@ -116,22 +142,27 @@ def filled(table: Table, rows: Sequence[tuple[str | float, ...]]) -> tuple[Table
     return table, pa.table([list(column) for column in columns], schema=table.schema)
 
 
-def caption_queries(told: Iterable[tuple[str, str]]) -> EvaluationTables:
-    """Each image id with a caption of it, said once, as plain queries."""
-    return {"caption_queries": filled(CAPTION_QUERIES, [(*pair, "plain") for pair in dict.fromkeys(told)])}
+def caption_queries(captions: Iterable[tuple[str, str]]) -> EvaluationTables:
+    """Distinct pairs of an image id and a caption, as plain queries."""
+    return {"caption_queries": filled(CAPTION_QUERIES, [(*pair, "plain") for pair in dict.fromkeys(captions)])}
+
+
+def pairs_as_queries(_settings: Settings, test: list[Pair]) -> EvaluationTables:
+    """The caption of each test pair as a query."""
+    return caption_queries((pair.image_id, pair.caption) for pair in test)
 
 
 @dataclass(frozen=True)
 class Described:
-    """What a folder says of its images, before any is opened.
+    """The content of a folder according to its files, before any image is opened.
 
     Attributes:
-        images: how many, by split; all under `train` where no split is published.
-        captions: how many captions these have.
+        images: number of images by split; all under `train` if no split is published.
+        captions: number of their captions by split.
         most_captions: of one image.
-        pictures: place and bytes of images that may be opened.
-        unusable: images that are named and not there, or cannot be read.
-        paraphrases: how many captions have a paraphrase by a person.
+        pictures: place and reader of the bytes of images that may be opened.
+        unusable: images that are listed but missing, or cannot be read.
+        paraphrases: number of captions with a human paraphrase.
     """
 
     images: Mapping[str, int]
@@ -143,23 +174,23 @@ class Described:
 
     @property
     def published(self) -> bool:
-        """Whether splits are."""
+        """Whether splits are published."""
         return set(self.images) != {"train"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where pairs come from.
+    """A source of pairs.
 
     Attributes:
-        pairs: yields the pairs of all splits, in the same order for the same settings, and what cannot be one.
+        pairs: yields the pairs of all splits, in the same order for the same settings, and `Unusable` for the rest.
         evaluation: builds the benchmark tables from the test pairs; may return none.
-        file: what lists the pairs in `prepare.folder`; None for a source that reads no folder.
-        how: how a user comes by that file.
-        describe: what `prepare.folder` holds, for sources that `cliptune import` knows.
-        find: the file by which a folder is known as one of this source, where that is not always `file`.
-        people: whether an image's captions are several people's, and so paraphrases of a kind.
-        parts: all pictures that `pairs` may look at, for sources that many machines can check; the same everywhere.
+        file: the file in `prepare.folder` that lists the pairs; None for a source that reads no folder.
+        how: how a user gets this file.
+        describe: the content of `prepare.folder`, for sources that `cliptune import` supports.
+        find: the file by which a folder of this source is recognised, if that is not always `file`.
+        people: whether several people wrote the captions of an image, which makes them paraphrases of each other.
+        parts: all pictures that `pairs` may read, for sources that several machines can check; the same everywhere.
     """
 
     pairs: Callable[[Settings], Iterator[Pair | Unusable]]
@@ -169,30 +200,76 @@ class Source:
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
     people: bool = False
-    parts: Callable[[Prepare], Sequence[Part]] | None = None
+    parts: Callable[[Prepare], Sequence[PictureChunk]] | None = None
 
     def usable(self, settings: Settings, unusable: list[Unusable]) -> Iterator[Pair]:
-        """The pairs; what cannot be one goes to `unusable`.
+        """The pairs; the others are appended to `unusable`.
 
         Raises:
             InputError: as `pairs`, or more images cannot be used than `prepare.max_unusable_share` allows.
         """
         share, wanted = settings.prepare.max_unusable_share, settings.prepare.counts.total
         lost = 0
-        for one in self.pairs(settings):
-            if isinstance(one, Pair):
-                yield one
+        for pair in self.pairs(settings):
+            if isinstance(pair, Pair):
+                yield pair
                 continue
-            unusable.append(one)
-            lost, most = lost + one.images, max(wanted, one.of)
-            if lost > share * most:
+            unusable.append(pair)
+            lost, total = lost + pair.images, max(wanted, pair.of)
+            if lost > share * total:
                 raise InputError(
-                    f"{one.reason} ({lost} of at most {most} images cannot be used, prepare.max_unusable_share is "
+                    f"{pair.reason} ({lost} of at most {total} images cannot be used, prepare.max_unusable_share is "
                     f"{share})"
                 )
 
     def found_in(self, folder: Path) -> str | None:
-        """The file by which `folder` is known as one of this source, or None."""
+        """The file by which `folder` is recognised as one of this source, or None."""
         if self.find is not None:
             return self.find(folder)
         return self.file if self.file is not None and (folder / self.file).is_file() else None
+
+
+HELD_OUT_FIRST = ("test", "val", "train")
+_WORDS = {
+    "train": ("train", "training", "restval"),
+    "val": ("val", "validation", "valid", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+"""The words by which Hugging Face's `datasets` recognises a file's split (data_files.py), and Karpathy's `restval`."""
+_SPLITS = {word: split for split, words in _WORDS.items() for word in words}
+_IN_NAME = re.compile(rf"(?:^|[^a-z])({'|'.join(_SPLITS)})(?:[^a-z]|$)")
+
+
+def split_of_word(place: str, word: object) -> str:
+    """The split that a publisher's word means; empty for no word.
+
+    >>> split_of_word("row 1", "Validation "), split_of_word("row 1", None)
+    ('val', '')
+
+    Raises:
+        UnusableError: the word means no split; the message begins with `place`.
+    """
+    split = {"": "", **_SPLITS}.get(str("" if word is None else word).strip().lower())
+    if split is None:
+        raise UnusableError(f"{place} has split '{str(word)[:40]}': write train, val or test, or nothing")
+    return split
+
+
+def split_in_path(path: str) -> str:
+    """The split that a file's name, or else its folder's, contains as a word; empty if neither does.
+
+    >>> split_in_path("s3://bucket/val2017/00000.tar"), split_in_path("Test_0.parquet"), split_in_path("trained/0.tar")
+    ('val', 'test', '')
+    """
+    *_, folder, name = ("", *path.split("/"))
+    match = _IN_NAME.search(name.lower()) or _IN_NAME.search(folder.lower())
+    return _SPLITS[match[1]] if match else ""
+
+
+def drawing_order(seed: int, image: str) -> str:
+    """The sort key by which images are drawn: the first test, the next validate, and all others train.
+
+    It depends on the image only. One more image moves at most one from `val` to `train` and one from `test` to `val`,
+    and no training image becomes a test image.
+    """
+    return content_hash(str(seed), image)

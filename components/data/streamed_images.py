@@ -1,8 +1,8 @@
-"""Pairs of images that lie with their captions in archives or tables, read in their order.
+"""Pairs of images that are stored with their captions in archives or tables, read in order.
 
-Images of a published split stay in it. Where none is published to test or to validate with, its images are drawn from
-those to train on by `drawing_order`. Of an image to test or to validate with, the first caption makes the pair; the
-other captions of a test image are queries too.
+Images of a published split stay in it. Without a published test or validation split, its images are drawn from the
+training images by `drawing_order`. A test or validation image makes one pair, with its first caption; the other
+captions of a test image are queries too.
 """
 
 from __future__ import annotations
@@ -14,33 +14,32 @@ from functools import partial
 from itertools import chain, islice
 
 from components.core.errors import InputError
-from components.core.files import image_id
 from components.core.settings import Prepare, Settings
-from components.data.checked_pictures import Part, Sample, checked
-from components.data.listing import checked_caption
+from components.data.checked_pictures import checked
+from components.data.listed_images import checked_caption
 from components.data.source import (
     Described,
     EvaluationTables,
     Pair,
-    Seen,
+    PictureChunk,
+    Sample,
     Source,
     Unusable,
     UnusableError,
     caption_queries,
+    drawing_order,
 )
-from components.data.splits import drawing_order
 
 TRAIN = "train"
 _OPENED = 8
-"""Images of each part that `cliptune import` opens."""
+"""Images per chunk that `cliptune import` opens."""
 
-Splits = Mapping[str, Sequence[Part]]
-"""Published split -> its shards or files. Those of no published split, whose samples may say their own, are of
-`train`."""
+Splits = Mapping[str, Sequence[PictureChunk]]
+"""Published split -> its chunks. `train` also has those without a split, whose samples may name their own."""
 
 
 def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str | None], file: str, how: str) -> Source:
-    """A source of the samples that `read` gives; for the other arguments see `Source`."""
+    """A source of the samples of `read`; for the other arguments see `Source`."""
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
         evaluation=lambda settings, test: _evaluation(test, read(settings.prepare), settings.prepare),
@@ -53,78 +52,76 @@ def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str |
 
 
 def _describe(splits: Splits) -> Described:
-    """What the parts hold: all of them are read once, and the first images of each may be opened."""
-    images, captions, told = Counter[str](), Counter[str](), Counter[int]()
+    """The content of all chunks, which are read once; the first images of each may be opened."""
+    images, captions, per_image = Counter[str](), Counter[str](), Counter[int]()
     pictures: list[tuple[str, Callable[[], bytes]]] = []
     unusable: list[Unusable] = []
-    for part in chain.from_iterable(splits.values()):
+    for chunk in chain.from_iterable(splits.values()):
         opened = 0
-        for one in part.read():
-            if isinstance(one, Unusable):
-                unusable.append(one)
+        for sample in chunk.read():
+            if isinstance(sample, Unusable):
+                unusable.append(sample)
                 continue
-            split = one.split or TRAIN
-            known = int(image_id(one.raw) if isinstance(one, Sample) else one.image_id, 16)
-            if known not in told:
+            split, image = sample.split or TRAIN, int(sample.image_id, 16)
+            if image not in per_image:
                 images[split] += 1
-                if isinstance(one, Sample) and (opened := opened + 1) <= _OPENED:
-                    pictures.append((one.place, partial(bytes, one.raw)))
-            captions[split] += len(one.captions)
-            told[known] += len(one.captions)
-    return Described(images, captions, max(told.values(), default=0), pictures, unusable)
+                if sample.raw is not None and (opened := opened + 1) <= _OPENED:
+                    pictures.append((sample.place, partial(bytes, sample.raw)))
+            captions[split] += len(sample.captions)
+            per_image[image] += len(sample.captions)
+    return Described(images, captions, max(per_image.values(), default=0), pictures, unusable)
 
 
 def _pairs(settings: Settings, splits: Splits) -> Iterator[Pair | Unusable]:
     held_out = set[str]()
-    told = yield from _held_out(settings, splits, held_out)
+    drawn = yield from _held_out(settings, splits, held_out)
     samples = _without(held_out, TRAIN, checked(splits[TRAIN], settings.prepare))
-    yield from _training(settings.prepare, (one for one in samples if not told or isinstance(one, Seen)))
+    # Drawing has reported the unusable samples already.
+    yield from _training(settings.prepare, (sample for sample in samples if not drawn or isinstance(sample, Sample)))
 
 
 def _held_out(
     settings: Settings, splits: Splits, held_out: set[str]
-) -> Generator[Pair | Unusable, None, Mapping[str, Iterable[Seen]]]:
-    """The pairs to test and to validate with, whose images are added to `held_out`; returns what was drawn."""
+) -> Generator[Pair | Unusable, None, Mapping[str, Iterable[Sample]]]:
+    """The test and validation pairs, whose images are added to `held_out`; returns the drawn samples."""
     prepare = settings.prepare
-    drawn: Mapping[str, Iterable[Seen]] = {}
+    drawn: Mapping[str, Iterable[Sample]] = {}
     for split, wanted in (("test", prepare.counts.test), ("val", prepare.counts.val)):
         if split not in splits and not drawn:
             drawn = yield from _draw(settings, splits, held_out)
         samples = checked(splits[split], prepare) if split in splits else drawn[split]
         count = 0
         for sample in _without(held_out, split, samples):
-            for one in _captioned(split, sample, prepare, 1):
-                if isinstance(one, Pair):
-                    held_out.add(one.image_id)
+            for pair in _captioned(split, sample, prepare, 1):
+                if isinstance(pair, Pair):
+                    held_out.add(pair.image_id)
                     count += 1
-                yield one
+                yield pair
             if count == wanted:
                 break
         else:
             raise InputError(
-                f"{_place(prepare)} has {count} images to {split} with, prepare.counts.{split} wants {wanted}: lower it"
+                f"{_place(prepare)} has {count} images for {split}, prepare.counts.{split} is {wanted}: lower it"
             )
     return drawn
 
 
-def _training(settings: Prepare, samples: Iterable[Seen | Unusable]) -> Iterator[Pair | Unusable]:
-    left, known, repeated = settings.counts.train, set[int](), 0
+def _training(settings: Prepare, samples: Iterable[Sample | Unusable]) -> Iterator[Pair | Unusable]:
+    left, ids, repeated = settings.counts.train, set[int](), 0
     for sample in samples:
-        for one in _captioned(TRAIN, sample, settings, left):
-            if isinstance(one, Pair):
-                if (key := int(one.id, 16)) in known:
+        for pair in _captioned(TRAIN, sample, settings, left):
+            if isinstance(pair, Pair):
+                if (number := int(pair.id, 16)) in ids:
                     repeated += 1
                     continue
-                known.add(key)
+                ids.add(number)
                 left -= 1
-            yield one
+            yield pair
         if not left:
             break
     else:
         have, wanted = settings.counts.train - left, settings.counts.train
-        raise InputError(
-            f"{_place(settings)} has {have} captions to train on, prepare.counts.train wants {wanted}: lower it"
-        )
+        raise InputError(f"{_place(settings)} has {have} training captions, prepare.counts.train is {wanted}: lower it")
     if repeated:
         print(f"{_place(settings)}: {repeated} captions left out that repeat another of the same image")
 
@@ -135,44 +132,44 @@ def _place(settings: Prepare) -> str:
 
 def _draw(
     settings: Settings, splits: Splits, held_out: set[str]
-) -> Generator[Unusable, None, Mapping[str, Iterable[Seen]]]:
-    """Split that no file is of -> its images: those that say so themselves or, where none does, of those to train on.
+) -> Generator[Unusable, None, Mapping[str, Iterable[Sample]]]:
+    """Split without files of its own -> its samples: those that name the split or, if none does, training samples.
 
-    All of these are looked at, and memory holds as many as test and validate.
+    All training samples are read, and as many as test and validate are held in memory.
     """
     prepare = settings.prepare
     most = prepare.counts.test + prepare.counts.val
-    said: dict[str, dict[str, Seen]] = {split: {} for split in ("test", "val") if split not in splits}
-    first, last = dict[str, Seen](), "~"
-    for number, one in enumerate(checked(splits[TRAIN], prepare), 1):
-        if isinstance(one, Unusable):
-            yield replace(one, of=number)
-        elif one.split in said:
-            if len(said[one.split]) < most:
-                said[one.split].setdefault(one.image_id, one)
-        elif (key := drawing_order(settings.world.seed, one.image_id)) < last and key not in first:
-            if one.split in ("", TRAIN) and one.image_id not in held_out and _is_captioned(one, prepare):
-                first[key] = one
+    named: dict[str, dict[str, Sample]] = {split: {} for split in ("test", "val") if split not in splits}
+    first, last = dict[str, Sample](), "~"
+    for number, sample in enumerate(checked(splits[TRAIN], prepare), 1):
+        if isinstance(sample, Unusable):
+            yield replace(sample, of=number)
+        elif sample.split in named:
+            if len(named[sample.split]) < most:
+                named[sample.split].setdefault(sample.image_id, sample)
+        elif (key := drawing_order(settings.world.seed, sample.image_id)) < last and key not in first:
+            if sample.split in ("", TRAIN) and sample.image_id not in held_out and _is_captioned(sample, prepare):
+                first[key] = sample
             if len(first) == 2 * most:
                 first = dict(sorted(first.items())[:most])
                 last = next(reversed(first))
-    rest = iter([one for _, one in sorted(first.items())])
-    return {split: own.values() or rest for split, own in said.items()}
+    rest = iter([sample for _, sample in sorted(first.items())])
+    return {split: samples.values() or rest for split, samples in named.items()}
 
 
-def _without(held_out: set[str], split: str, samples: Iterable[Seen | Unusable]) -> Iterator[Seen | Unusable]:
-    """Those of a split that are not held out yet; where a sample says no split, or that it trains, it may be drawn."""
-    for one in samples:
-        if isinstance(one, Unusable) or (one.image_id not in held_out and one.split in ("", TRAIN, split)):
-            yield one
+def _without(held_out: set[str], split: str, samples: Iterable[Sample | Unusable]) -> Iterator[Sample | Unusable]:
+    """The samples of a split that are not held out; samples that name no split, or train, may be drawn."""
+    for sample in samples:
+        if isinstance(sample, Unusable) or (sample.image_id not in held_out and sample.split in ("", TRAIN, split)):
+            yield sample
 
 
-def _is_captioned(sample: Seen, settings: Prepare) -> bool:
-    return any(isinstance(one, Pair) for one in _captioned(TRAIN, sample, settings, 1))
+def _is_captioned(sample: Sample, settings: Prepare) -> bool:
+    return any(isinstance(pair, Pair) for pair in _captioned(TRAIN, sample, settings, 1))
 
 
-def _captioned(split: str, sample: Seen | Unusable, settings: Prepare, most: int) -> Iterator[Pair | Unusable]:
-    """At most so many of a sample's captions, each said once, with its image."""
+def _captioned(split: str, sample: Sample | Unusable, settings: Prepare, most: int) -> Iterator[Pair | Unusable]:
+    """Pairs of a sample with at most so many distinct captions."""
     if isinstance(sample, Unusable):
         yield sample
         return
@@ -186,11 +183,11 @@ def _captioned(split: str, sample: Seen | Unusable, settings: Prepare, most: int
 
 
 def _evaluation(test: list[Pair], splits: Splits, settings: Prepare) -> EvaluationTables:
-    """Every caption of the images to test, or to validate, with as a query."""
-    told: dict[str, list[str]] = {pair.image_id: [] for pair in test}
-    parts = splits.get(test[0].split, splits[TRAIN]) if test else []
-    for sample in checked(parts, settings):
-        if isinstance(sample, Seen) and sample.image_id in told:
+    """All captions of the test, or validation, images as queries."""
+    captions: dict[str, list[str]] = {pair.image_id: [] for pair in test}
+    chunks = splits.get(test[0].split, splits[TRAIN]) if test else []
+    for sample in checked(chunks, settings):
+        if isinstance(sample, Sample) and sample.image_id in captions:
             pairs = _captioned(sample.split, sample, settings, len(sample.captions))
-            told[sample.image_id] += [pair.caption for pair in pairs if isinstance(pair, Pair)]
-    return caption_queries((image, caption) for image, captions in told.items() for caption in captions)
+            captions[sample.image_id] += [pair.caption for pair in pairs if isinstance(pair, Pair)]
+    return caption_queries((image, caption) for image, texts in captions.items() for caption in texts)

@@ -1,4 +1,4 @@
-"""What two encoders find in one index for a query and its paraphrase, side by side."""
+"""Comparisons of encoders: their results in one index, and the queries of an evaluation that changed most."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
+from components.benchmarks.bootstrap import Interval, paired_difference
+from components.benchmarks.embedded.paraphrased_retrieval import FILE, NAME
 from components.benchmarks.encoding.context import EncoderUnderTest
+from components.benchmarks.scores import Scores
 from components.core.errors import InputError
 from components.core.metrics import Features, average_overlap, jaccard_similarity
+from components.core.records import PARAPHRASE_QUERIES
+from components.core.settings import Evaluate
+from components.evaluation.results import Folders, Report, read_report, read_scores
 from components.index.image_index import ImageIndex
 
 _DEEPEST = 100
-"""How far down a first encoder's list the rank of a picture is looked for that another encoder finds."""
+"""Length of the first encoder's list in which the pictures of other encoders are ranked."""
 _FEW = 50
-"""Different values of a column that is offered as a filter."""
+"""Most values of a column that is offered as a filter."""
 _KEPT = 512
-"""Texts whose features are remembered."""
+"""Texts whose features are cached."""
 CAPTION = "caption"
 _OWN = ("image_id", CAPTION, "name", "file", "position", "size")
 
@@ -29,13 +35,13 @@ Marks = npt.NDArray[np.bool_]
 
 
 class Hit(BaseModel):
-    """A picture in a list.
+    """A picture in a list of results.
 
     Attributes:
         row: in the index.
         score: cosine of text and picture.
-        both: whether the list of the other wording has it, too.
-        move: places it is higher than in the first encoder's list; None where that has it nowhere in sight.
+        both: whether the list of the other wording also has it.
+        move: number of ranks above its rank in the first encoder's list; None if that list does not have it.
         new: whether the first encoder's list lacks it.
     """
 
@@ -49,11 +55,11 @@ class Hit(BaseModel):
 
 
 class Side(BaseModel):
-    """What one encoder finds.
+    """The results of one encoder.
 
     Attributes:
         ao, js: AO@k and JS@k of the two lists; None without a paraphrase.
-        lost: pictures that the first encoder finds for the query and this one does not.
+        lost: results of the first encoder for the query that this encoder does not return.
     """
 
     encoder: str
@@ -65,7 +71,7 @@ class Side(BaseModel):
 
 
 class Compared(BaseModel):
-    """The answer to a query, the first encoder's side first."""
+    """The results of all encoders, the first encoder first."""
 
     query: str
     paraphrase: str
@@ -75,11 +81,11 @@ class Compared(BaseModel):
 
 @dataclass
 class Explorer:
-    """Encoders before one index.
+    """Encoders that search one index.
 
     Args:
-        index: has accepted all encoders.
-        encoders: two or more; the first is what the others are compared with.
+        index: accepts all encoders.
+        encoders: the others are compared with the first.
     """
 
     index: ImageIndex
@@ -91,7 +97,7 @@ class Explorer:
 
         Args:
             paraphrase: another wording of the query; empty for none.
-            among: which rows to search, as `filtered` gives them.
+            among: rows to search, see `filtered`.
         """
         texts = [query, paraphrase] if paraphrase else [query]
         sides, first = list[Side](), list[dict[int, int]]()
@@ -114,14 +120,14 @@ class Explorer:
         return Compared(query=query, paraphrase=paraphrase, k=k, sides=sides)
 
     def similar(self, row: int, k: int, among: Marks | None = None) -> list[Hit]:
-        """The pictures most like that of a row, itself left out; all encoders share the image tower."""
+        """The pictures most similar to that of a row, without itself; all encoders share the image tower."""
         found = self.index.search(self.index.vector([row]), k + 1, among)
         rows = [other for other in _there(found.rows[0]) if other != row][:k]
         scores = dict(zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True))
         return [hit.model_copy(update={"score": scores[hit.row]}) for hit in self.shown(rows)]
 
     def wordings(self, texts: Sequence[str], k: int, among: Marks | None = None) -> list[list[list[Hit]]]:
-        """For every encoder the list of each wording; `both` marks what every wording of the encoder finds."""
+        """For every encoder the list of each wording; `both` marks results of all wordings."""
         sides = []
         for encoder in self.encoders:
             found = self.index.search(self._embedded(encoder, texts), k, among)
@@ -133,14 +139,14 @@ class Explorer:
 
     def shown(self, rows: Sequence[int]) -> list[Hit]:
         """Pictures by their rows, without scores."""
-        told = self.index.rows(rows).select([CAPTION, "name"]).to_pylist() if len(rows) else []
+        columns = self.index.rows(rows).select([CAPTION, "name"]).to_pylist() if len(rows) else []
         return [
             Hit(row=row, caption=one[CAPTION] or "", name=one["name"] or "", score=0.0)
-            for row, one in zip(rows, told, strict=True)
+            for row, one in zip(rows, columns, strict=True)
         ]
 
     def filters(self) -> dict[str, list[str]]:
-        """Columns with few different values, and these."""
+        """Columns with few different values, and these values."""
         offered = {}
         for name in self.index.schema.names:
             if name in _OWN:
@@ -151,7 +157,7 @@ class Explorer:
         return offered
 
     def filtered(self, wanted: Mapping[str, str], words: str = "") -> Marks | None:
-        """Marks of the rows whose columns have the wanted values and whose caption holds the words; None for all.
+        """A boolean per row: its columns have the wanted values and its caption contains the words; None for all rows.
 
         Raises:
             InputError: the index has no such column to filter by.
@@ -200,7 +206,7 @@ class Explorer:
 
 
 def overlap(first: Sequence[int], second: Sequence[int], k: int) -> tuple[float, float]:
-    """AO and JS of two lists at depth k, or at their length where a filter leaves fewer rows."""
+    """AO and JS of two lists at depth k, or at their length if a filter leaves fewer rows."""
     depth = min(k, len(first), len(second))
     if not depth:
         return 0.0, 0.0
@@ -210,3 +216,117 @@ def overlap(first: Sequence[int], second: Sequence[int], k: int) -> tuple[float,
 
 def _there(rows: npt.NDArray[np.int64]) -> list[int]:
     return [int(row) for row in rows if row >= 0]
+
+
+METRICS = {"ao": f"{NAME}/ao_at_", "js": f"{NAME}/js_at_", "recall": f"{NAME}/paraphrase_recall_at_"}
+
+
+class ChangedQuery(BaseModel):
+    """A query with its value before and after."""
+
+    query: str
+    paraphrase: str
+    tier: str
+    before: float
+    after: float
+
+
+class Gain(BaseModel):
+    """A mean difference with its 95% interval, over all queries or those of a tier."""
+
+    tier: str
+    queries: int
+    value: float
+    low: float
+    high: float
+
+
+class Changed(BaseModel):
+    """The queries with the largest gains and losses among the project's test pictures, and the means.
+
+    Attributes:
+        metric: its full name.
+        gains: over all queries first, then by tier.
+        opens: parameters of the comparison that shows a query with the same values in the project's index.
+    """
+
+    metric: str
+    first: str
+    second: str
+    gains: list[Gain]
+    best: list[ChangedQuery]
+    worst: list[ChangedQuery]
+    opens: dict[str, str]
+
+
+def scored(folders: Folders, sha256s: Sequence[str]) -> list[Report | None]:
+    """For each encoder, by its hash, the report of its evaluation in this project, or None."""
+    reports = [read_report(path.stem, folders.metrics) for path in sorted(folders.metrics.glob("*.json"))]
+    by_hash = {report.encoder_sha256: report for report in reports}
+    return [by_hash.get(sha256) for sha256 in sha256s]
+
+
+def changed(folders: Folders, reports: Sequence[Report], metric: str, count: int, settings: Evaluate) -> Changed:
+    """The `count` best and worst changes from the first report's encoder to the second's.
+
+    Args:
+        metric: a key of `METRICS`, at depth 10 or the nearest that was measured.
+
+    Raises:
+        InputError: the metric is unknown or was not measured, or both were scored on other data.
+    """
+    first, second = reports
+    if (first.data_hash, first.protocol) != (second.data_hash, second.protocol):
+        raise InputError(f"'{first.encoder}' and '{second.encoder}' were evaluated on different data: run `dvc repro`")
+    scores = [read_scores(report, folders.per_query) for report in reports]
+    name = _measured(metric, scores[0])
+    before, after = (encoder.values[name] for encoder in scores)
+    rows = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
+    if len(rows) != len(before):
+        raise InputError(f"{folders.evaluation / FILE} does not have the evaluated queries: run `dvc repro`")
+    order = np.argsort(before - after, kind="stable")
+    listed = [
+        ChangedQuery(query=row["query"], paraphrase=row["paraphrase"], tier=row["tier"] or "", before=b, after=a)
+        for row, b, a in zip(rows, before.tolist(), after.tolist(), strict=True)
+    ]
+    gained = _once([query for query in (listed[row] for row in order) if query.after > query.before], count)
+    lost = _once([query for query in (listed[row] for row in order[::-1]) if query.after < query.before], count)
+    return Changed(
+        metric=name,
+        first=first.encoder,
+        second=second.encoder,
+        gains=_gains(scores, name, [query.tier for query in listed], settings),
+        best=gained,
+        worst=lost,
+        opens={"k": name.rpartition("_")[2], "is.split": "test"},
+    )
+
+
+def _once(queries: Sequence[ChangedQuery], count: int) -> list[ChangedQuery]:
+    """The first `count`; if both wordings of a picture are queries, the first of the two is listed."""
+    pairs = {frozenset((query.query, query.paraphrase)): query for query in reversed(queries)}
+    return list(reversed(pairs.values()))[:count]
+
+
+def _measured(metric: str, scores: Scores) -> str:
+    if metric not in METRICS:
+        raise InputError(f"metric '{metric}' is unknown: choose one of {', '.join(METRICS)}")
+    start = METRICS[metric]
+    depths = [int(name.removeprefix(start)) for name in scores.values if name.removeprefix(start).isdigit()]
+    if not depths:
+        raise InputError(f"{start}k was not measured: put '{NAME}' into evaluate.benchmarks and run `dvc repro`")
+    return f"{start}{min(depths, key=lambda depth: (abs(depth - 10), depth))}"
+
+
+def _gains(scores: Sequence[Scores], name: str, tiers: Sequence[str], settings: Evaluate) -> list[Gain]:
+    before, after = (encoder.values[name] for encoder in scores)
+    pictures = scores[0].pictures.get(name)
+    groups = {"all": np.ones(len(before), np.bool_)}
+    named = [tier for tier in dict.fromkeys(tiers) if tier not in ("", "all")]
+    groups |= {tier: np.array([other == tier for other in tiers]) for tier in named}
+    gains = []
+    for tier, rows in groups.items():
+        of_rows = None if pictures is None else pictures[rows]
+        mean: Interval = paired_difference(after[rows], before[rows], settings.bootstrap, settings.seed, None, of_rows)
+        gains.append(Gain(tier=tier, queries=int(rows.sum()), value=mean.value, low=mean.low, high=mean.high))
+    return gains

@@ -19,7 +19,7 @@ from components.index.building import build
 from components.index.facts import FACTS
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source, source_of
-from components.index.sources.source import Block, Opened
+from components.index.sources.source import ImageBlock, Opened
 
 
 def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
@@ -81,7 +81,7 @@ def _reusing(opened: Opened, before: ImageIndex) -> Opened:
         return opened
     known = {image: row for row, image in enumerate(before.column("image_id").to_pylist())}
 
-    def reusing(block: Block) -> Block:
+    def reusing(block: ImageBlock) -> ImageBlock:
         ids = block.rows["image_id"].to_pylist()
 
         def vectors(rows: Indices) -> Features:
@@ -94,7 +94,7 @@ def _reusing(opened: Opened, before: ImageIndex) -> Opened:
 
         return replace(block, vectors=vectors)
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[ImageBlock]:
         return map(reusing, opened.blocks())
 
     return replace(opened, blocks=blocks)

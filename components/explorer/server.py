@@ -1,39 +1,33 @@
-"""The explorer's HTTP side: one page, its data as JSON, and pictures; for this machine, and whoever may reach it."""
+"""The explorer over HTTP: one page, its data as JSON, and pictures; or the page with chosen queries as one file."""
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
+import base64
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from html import escape
 from importlib.resources import files
-from os.path import abspath
-from pathlib import Path
-from random import SystemRandom
-from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
 from components.core.errors import InputError
-from components.core.settings import Settings
-from components.encoders.adapter.sidecar import Sidecar
-from components.evaluation.results import DEFAULT, Folders
-from components.explorer.changed import METRICS, Changed, changed, scored
-from components.explorer.comparing import Compared, Explorer, Hit, Marks, overlap
-from components.explorer.thumbnails import Thumbnails
-from components.explorer.writing import Writer
-from components.registry.votes import LONGEST, Vote, Votes
+from components.core.pictures import is_picture
+from components.explorer.comparing import Changed, Compared, Explorer, Marks
+from components.explorer.explored import (
+    MOST_SHOWN,
+    MOST_WORDINGS,
+    Explored,
+    VoteAnswer,
+    VoteRequest,
+    WordingsRequest,
+)
+from components.registry.votes import LONGEST
 
-MOST_SHOWN = 100
-MOST_WORDINGS = 12
 _LARGEST_BODY = 1 << 16
-_WAITING = 1000
-"""Votes that were asked and not yet answered."""
 _PAGE = {"": ("explorer.html", "text/html"), "explorer.css": ("explorer.css", "text/css"),
          "explorer.js": ("explorer.js", "text/javascript")}  # fmt: skip
 HEADERS = {
@@ -42,176 +36,19 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_Text = Annotated[str, Field(max_length=LONGEST)]
 _K = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
-
-
-class Wished(BaseModel):
-    """One wish in several wordings."""
-
-    texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST)]] = Field(min_length=1, max_length=MOST_WORDINGS)
-    k: int = Field(10, ge=1, le=MOST_SHOWN)
-
-
-class Asked(BaseModel):
-    """A query to vote on."""
-
-    query: str = Field(min_length=1, max_length=LONGEST)
-    paraphrase: _Text = ""
-    k: int = Field(10, ge=1, le=MOST_SHOWN)
-
-
-class Voted(BaseModel):
-    """The answer to a blind question; `row` is the picture that the person had in mind."""
-
-    question: str = Field(max_length=64)
-    choice: Literal["left", "right", "tie"]
-    user: str = Field(min_length=1, max_length=LONGEST)
-    row: int | None = Field(None, ge=0)
-
-
-@dataclass
-class Explored:
-    """What the page works on.
-
-    Attributes:
-        explorer: encoders before an index.
-        settings: of the project.
-        store: URL of the SQL store that votes go to.
-        folders: with the project's evaluations.
-    """
-
-    explorer: Explorer
-    settings: Settings
-    store: str
-    folders: Folders = field(default_factory=lambda: DEFAULT)
-
-    def __post_init__(self) -> None:
-        self.thumbnails, self.writer = Thumbnails(self.explorer.index), Writer(self.settings)
-        self.waiting: OrderedDict[str, tuple[Asked, tuple[int, int]]] = OrderedDict()
-        # torch, the index's files and a language model are asked by one request at a time.
-        self.lock = Lock()
-
-    @property
-    def names(self) -> list[str]:
-        """Of the encoders."""
-        return [encoder.name for encoder in self.explorer.encoders]
-
-    @property
-    def hashes(self) -> list[str]:
-        """Of the encoders' weights, as evaluations and votes keep them."""
-        sidecars = [getattr(encoder.encoder, "sidecar", None) for encoder in self.explorer.encoders]
-        return [
-            sidecar.weights_sha256 if isinstance(sidecar, Sidecar) else encoder.sha256
-            for sidecar, encoder in zip(sidecars, self.explorer.encoders, strict=True)
-        ]
-
-    def info(self) -> dict[str, Any]:
-        """What the page shows around the results."""
-        reports = scored(self.folders, self.hashes)
-        return {
-            "encoders": self.names,
-            "rows": len(self.explorer.index),
-            "index": str(self.explorer.index.folder),
-            "filters": self.explorer.filters(),
-            "evaluated": [report is not None for report in reports],
-            "metrics": list(METRICS),
-            "writes": self.writer.can,
-            "votes": len(self.explorer.encoders) > 1,
-        }
-
-    def changed(self, first: int, second: int, metric: str, count: int) -> Changed:
-        """See `components.explorer.changed`.
-
-        Raises:
-            InputError: an encoder was not evaluated in this project.
-        """
-        reports = scored(self.folders, self.hashes)
-        chosen = [reports[number] for number in (first, second)]
-        for number, report in zip((first, second), chosen, strict=True):
-            if report is None:
-                raise InputError(f"'{self.names[number]}' was not evaluated here: run `dvc repro`")
-        found = changed(self.folders, [one for one in chosen if one], metric, count, self.settings.evaluate)
-        if "split" not in self.explorer.index.schema.names:
-            # The index has other pictures than the project.
-            del found.opens["is.split"]
-        return found
-
-    def stability(self, wished: Wished, among: Marks | None) -> dict[str, Any]:
-        """For every encoder the lists of all wordings, and how alike they are, on average over pairs."""
-        found = self.explorer.wordings(wished.texts, wished.k, among)
-        sides = []
-        for name, lists in zip(self.names, found, strict=True):
-            rows = [[hit.row for hit in hits] for hits in lists]
-            pairs = [overlap(a, b, wished.k) for place, a in enumerate(rows) for b in rows[place + 1 :]]
-            ao, js = (sum(values) / len(pairs) for values in zip(*pairs, strict=True)) if pairs else (None, None)
-            first = [overlap(rows[0], other, wished.k)[0] for other in rows]
-            sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
-        return {"texts": wished.texts, "k": wished.k, "sides": sides}
-
-    def ask(self, asked: Asked, among: Marks | None) -> dict[str, Any]:
-        """A blind question: what two encoders find, in an order that only this process knows."""
-        if len(self.explorer.encoders) < 2:
-            raise InputError("one encoder alone cannot be voted on: give two with --encoder")
-        order = SystemRandom().sample(range(len(self.explorer.encoders)), 2)
-        compared = self.explorer.compare(asked.query, asked.paraphrase, asked.k, among)
-        question = secrets.token_urlsafe(16)
-        self.waiting[question] = (asked, (order[0], order[1]))
-        while len(self.waiting) > _WAITING:
-            self.waiting.popitem(last=False)
-        # Marks would tell which is the first.
-        sides = [[_blind(compared.sides[number].query), _blind(compared.sides[number].paraphrase)] for number in order]
-        return {"question": question, "query": asked.query, "paraphrase": asked.paraphrase, "sides": sides}
-
-    def vote(self, voted: Voted) -> dict[str, Any]:
-        """Store the answer, and say who was who.
-
-        Raises:
-            InputError: the question is unknown or was answered, or the store cannot be reached.
-        """
-        if voted.question not in self.waiting:
-            raise InputError("this question was answered, or the explorer was started again: ask it anew")
-        asked, (left, right) = self.waiting[voted.question]
-        image = "" if voted.row is None else self._source_name(voted.row)
-        vote = Vote(
-            user=voted.user, query=asked.query, paraphrase=asked.paraphrase, image=image[:LONGEST],
-            first=self.names[left], first_sha256=self.hashes[left],
-            second=self.names[right], second_sha256=self.hashes[right],
-            choice="tie" if voted.choice == "tie" else "first" if voted.choice == "left" else "second",
-        )  # fmt: skip
-        votes = Votes(self.store)
-        try:
-            votes.add(vote)
-        finally:
-            votes.close()
-        del self.waiting[voted.question]
-        return {"left": self.names[left], "right": self.names[right]}
-
-    def _source_name(self, row: int) -> str:
-        """What the rows of source `folder` call a picture: its path below `prepare.folder`; else the index's name."""
-        (found,) = self.explorer.index.rows([row]).to_pylist()
-        folder = self.settings.prepare.folder
-        if folder is not None and found["file"] is not None and found["position"] is None:
-            path = Path(abspath(found["file"]))
-            if path.is_relative_to(abspath(folder)):
-                return path.relative_to(abspath(folder)).as_posix()
-        return found["name"] or ""
-
-
-def _blind(hits: Sequence[Hit]) -> list[Hit]:
-    return [Hit(row=hit.row, caption=hit.caption, name=hit.name, score=0.0) for hit in hits]
 
 
 def make_app(explored: Explored, hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")) -> FastAPI:
     """The page and its data.
 
     Args:
-        hosts: names under which browsers may ask; others are pages that had their name point here.
+        hosts: accepted host names; others may be pages whose name was redirected to this machine.
     """
     app = FastAPI(title="cliptune explore", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_guarded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_exception_handler(InputError, _told)
+    app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(RequestValidationError, _refused)
     _add_page(app)
     _add_searches(app, explored)
@@ -223,23 +60,23 @@ async def _guarded(request: Request, go_on: Callable[[Request], Any]) -> Respons
     length = request.headers.get("content-length", "0")
     if request.method == "POST" and ("transfer-encoding" in request.headers or not length.isdigit()
                                      or int(length) > _LARGEST_BODY):  # fmt: skip
-        return JSONResponse({"error": f"a question has at most {_LARGEST_BODY} bytes, and says how many"}, 413)
-    # Only a page of this server, or no page at all, may write.
+        return JSONResponse({"error": f"a request needs a content-length of at most {_LARGEST_BODY} bytes"}, 413)
+    # Only pages of this server, and programs, may write.
     if request.method == "POST" and request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return JSONResponse({"error": "another page asked"}, 403)
+        return JSONResponse({"error": "request from another page"}, 403)
     response: Response = await go_on(request)
     response.headers.update(HEADERS)
     return response
 
 
-async def _told(_: Request, error: Exception) -> Response:
+async def _input_error(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 400)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """FastAPI's answer without the values given, of which JSON cannot hold all."""
+    """FastAPI's answer without the given values, which JSON may not be able to hold."""
     assert isinstance(error, RequestValidationError)
-    detail = [{name: one[name] for name in ("loc", "msg", "type")} for one in error.errors()]
+    detail = [{name: fault[name] for name in ("loc", "msg", "type")} for fault in error.errors()]
     return JSONResponse({"detail": detail}, 422)
 
 
@@ -287,9 +124,9 @@ def _add_searches(app: FastAPI, explored: Explored) -> None:
             return explored.changed(a, b, metric, count)
 
     @app.post("/api/wordings")
-    def wordings(request: Request, wished: Wished) -> dict[str, Any]:
+    def wordings(request: Request, texts: WordingsRequest) -> dict[str, Any]:
         with explored.lock:
-            return explored.stability(wished, _filter(request, explorer))
+            return explored.stability(texts, _filter(request, explorer))
 
     @app.post("/api/paraphrases")
     def paraphrases(
@@ -312,18 +149,64 @@ def _add_searches(app: FastAPI, explored: Explored) -> None:
 
 def _add_votes(app: FastAPI, explored: Explored) -> None:
     @app.post("/api/questions")
-    def ask(request: Request, asked: Asked) -> dict[str, Any]:
+    def ask(request: Request, query: VoteRequest) -> dict[str, Any]:
         with explored.lock:
-            return explored.ask(asked, _filter(request, explored.explorer))
+            return explored.ask(query, _filter(request, explored.explorer))
 
     @app.post("/api/votes")
-    def vote(voted: Voted) -> dict[str, Any]:
+    def vote(answer: VoteAnswer) -> dict[str, Any]:
         with explored.lock:
-            return explored.vote(voted)
+            return explored.vote(answer)
 
 
 def _filter(request: Request, explorer: Explorer) -> Marks | None:
-    """Rows that the address asks for: `words=dog`, and `is.<column>=<value>`."""
-    asked = request.query_params
-    wanted = {name.removeprefix("is."): value for name, value in asked.items() if name.startswith("is.")}
-    return explorer.filtered(wanted, asked.get("words", "")[:LONGEST])
+    """The filter in an address: `words=dog`, and `is.<column>=<value>`."""
+    query = request.query_params
+    wanted = {name.removeprefix("is."): value for name, value in query.items() if name.startswith("is.")}
+    return explorer.filtered(wanted, query.get("words", "")[:LONGEST])
+
+
+_SNAPSHOT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+def snapshot(explored: Explored, queries: Sequence[tuple[str, str]], k: int) -> str:
+    """The page as one file without a server: comparisons of queries with their paraphrases, which may be empty."""
+    compared = [explored.explorer.compare(query, paraphrase, k) for query, paraphrase in queries]
+    hits = (
+        hit
+        for comparison in compared
+        for side in comparison.sides
+        for hit in (*side.query, *side.paraphrase, *side.lost)
+    )
+    shown = sorted({hit.row for hit in hits})
+    rows = explored.explorer.index.rows(shown).to_pylist()
+    content = {
+        "about": f"{' against '.join(explored.names)} · {len(explored.explorer.index):,} pictures",
+        "compared": [comparison.model_dump() for comparison in compared],
+        # The page shows the caption of a vector without a picture.
+        "pictures": {
+            row: _uri(explored.thumbnails.small(row)) if is_picture({"image": None, **facts}) else ""
+            for row, facts in zip(shown, rows, strict=True)
+        },
+    }
+    page = page_file("explorer.html")
+    parts = {
+        '<link rel="stylesheet" href="explorer.css">': f'<meta http-equiv="Content-Security-Policy" '
+        f'content="{escape(_SNAPSHOT_POLICY)}">\n<style>\n{page_file("explorer.css")}</style>',
+        '<script type="application/json" id="snapshot">null</script>': '<script type="application/json" '
+        f'id="snapshot">{_in_script(content)}</script>',
+        '<script src="explorer.js" defer></script>': f"<script>\n{page_file('explorer.js')}</script>",
+    }
+    for marker, inlined in parts.items():
+        assert marker in page
+        page = page.replace(marker, inlined)
+    return page
+
+
+def _uri(jpeg: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
+
+
+def _in_script(content: object) -> str:
+    # A caption may contain </script>.
+    return json.dumps(content, ensure_ascii=True).replace("<", "\\u003c")

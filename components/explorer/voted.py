@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from components.core.errors import InputError
 from components.core.files import atomic_file
-from components.data.listing import Listing
+from components.data.listed_images import Listing
 from components.registry.votes import Vote, Wins, wins
 
 

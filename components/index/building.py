@@ -1,4 +1,4 @@
-"""Builds an index and adds to one. What `index.json` names is the index: until it is written, nothing has changed."""
+"""Builds an index and appends to it. Only writing `index.json`, the last step, changes an index."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,10 @@ from components.core.errors import InputError
 from components.core.files import atomic_folder, file_hash
 from components.core.metrics import Features, Indices
 from components.core.progress import bar
+from components.index.approximate_search import check_rows, write_lists
 from components.index.facts import (
+    AUTO,
+    EXACT,
     FACTS,
     ROWS,
     STRUCTURES,
@@ -28,6 +32,7 @@ from components.index.facts import (
     Facts,
     Segment,
     Structure,
+    choose_kind,
     files_of,
     read_facts,
     refuse_link,
@@ -37,28 +42,27 @@ from components.index.facts import (
     write_facts,
 )
 from components.index.image_index import ImageIndex
-from components.index.kinds import AUTO, choose_kind, find_kind
 from components.index.rows import fitted, further_columns, growing_rows, id_keys, schema_of
-from components.index.sources.source import Block, Opened
-from components.index.tuning import measured, needs_queries
+from components.index.sources.source import ImageBlock, Opened
+from components.index.tuning import measured
 from components.index.vectors import Vectors, growing_array, not_unit
 
 _LOCK = ".lock"
 _SEGMENT = 1 << 20
-"""Rows of the longest segment."""
+"""Most rows of a segment."""
 _Fresh = tuple[str, pa.Table, Features]
-"""Where new rows are from, the rows, and their vectors `[rows, dim]`."""
+"""New rows: their origin for messages, the rows, and their vectors `[rows, dim]`."""
 
 
 @dataclass
 class Added:
-    """What building or adding did.
+    """The result of building or appending.
 
     Attributes:
-        facts: of the index as it is now.
-        rows: images that are new in it.
-        repeated: rows of images that it has already; their captions are not kept.
-        unusable: why pictures were left out.
+        facts: of the resulting index.
+        rows: number of new images.
+        repeated: number of rows of images that were already in the index; their captions are dropped.
+        unusable: the reasons why pictures were left out.
     """
 
     facts: Facts
@@ -68,14 +72,14 @@ class Added:
 
 
 class _Known:
-    """The images of an index so far, and what was not added to them; eight bytes for each image."""
+    """The images of an index so far, in eight bytes per image, and the rows that were left out."""
 
     def __init__(self, keys: npt.NDArray[np.uint64]) -> None:
         self.repeated, self.unusable = 0, list[str]()
         self._levels = [np.sort(keys)]
 
-    def new(self, block: Block) -> Indices:
-        """The rows of a block whose images are seen for the first time; they are known from now on."""
+    def new(self, block: ImageBlock) -> Indices:
+        """The rows of a block whose images are new; adds them to the known images."""
         self.unusable += block.unusable
         keys = id_keys(block.rows["image_id"])
         _, first = np.unique(keys, return_index=True)
@@ -94,7 +98,7 @@ class _Known:
         return found
 
     def _add(self, keys: npt.NDArray[np.uint64]) -> None:
-        """Keep sorted keys; levels of like length become one, so that there are few and each is sorted seldom."""
+        """Add sorted keys; levels of similar length are merged, so there are few and each is sorted rarely."""
         self._levels.append(keys)
         while len(self._levels) > 1 and 2 * len(self._levels[-1]) >= len(self._levels[-2]):
             last = self._levels.pop()
@@ -110,17 +114,17 @@ def build(
     *,
     replace: bool = False,
 ) -> Added:
-    """Write an index, whole or not at all.
+    """Write an index atomically.
 
     Args:
-        kind: a file of `components/index/kinds`, or `auto`.
-        encoder: embeds the queries that an approximate kind is tuned on.
-        queries: these; captions of the images where none are given.
-        replace: take the place of an index that is there.
+        kind: one of `components.index.facts.KINDS`, or `auto`.
+        encoder: embeds the queries on which approximate search is tuned.
+        queries: the queries; captions of the images if omitted.
+        replace: replace an existing index.
 
     Raises:
-        InputError: `folder` holds something already, another process changes it, the source cannot be read or has no
-            image, or the kind cannot be had or tuned.
+        InputError: `folder` is not empty, another process changes it, the source cannot be read or has no image, or the
+            kind is unknown or cannot be tuned.
     """
     check_output(folder, replace=replace)
     with _alone(folder):
@@ -135,7 +139,7 @@ def _build(
         known, columns = _Known(np.empty(0, np.uint64)), dict[str, ColumnKind]()
         segments = _add_segments(temporary, opened, known, 0, columns)
         if not segments:
-            raise InputError(f"there is no image to index{_first(known.unusable)}")
+            raise InputError(f"no image to index{_first(known.unusable)}")
         rows = sum(segment.rows for segment in segments)
         chosen = choose_kind(kind, rows)
         facts = Facts(
@@ -149,11 +153,10 @@ def _build(
 def append(
     folder: Path, opened: Opened, encoder: EncoderUnderTest | None = None, queries: Sequence[str] | None = None
 ) -> Added:
-    """Add the images that an index has not; if it does not come to its end, the index is what it was.
+    """Add new images to an index; if this fails, the index is unchanged.
 
     Raises:
-        InputError: as `build` and `ImageIndex.open`; or vectors of another image tower are to be added, or another
-            process adds to the index.
+        InputError: as `build` and `ImageIndex.open`, or the new vectors are of another image tower.
     """
     read_facts(folder)
     with _alone(folder):
@@ -162,8 +165,8 @@ def append(
         check_source(folder, facts, opened)
         if encoder is not None:
             index.accept(encoder)
-        if needs_queries(facts.kind) and encoder is None:
-            raise InputError(f"kind '{facts.kind}' is tuned on text queries again: give --encoder")
+        if facts.kind != EXACT and encoder is None:
+            raise InputError(f"kind '{facts.kind}' must be tuned on text queries again: give --encoder")
         _remove_strays(folder, facts)
         known = _Known(index.image_keys())
         try:
@@ -171,38 +174,37 @@ def append(
             if not segments:
                 return Added(facts, 0, known.repeated, known.unusable)
             grown = facts.model_copy(update={"segments": (*facts.segments, *segments), "recalls": ()})
-            grown = write_facts(folder, measured(_searched(folder, grown, facts.rows), encoder, queries))
-            facts = grown
+            facts = write_facts(folder, measured(_searched(folder, grown, facts.rows), encoder, queries))
         finally:
             _remove_strays(folder, facts)
     return Added(facts, sum(segment.rows for segment in segments), known.repeated, known.unusable)
 
 
 def check_output(folder: Path, *, replace: bool) -> None:
-    """Refuse a folder that is not to be written.
+    """Check that an index may be written to a folder.
 
     Raises:
-        InputError: it is an index that nobody asked to replace, or holds something else.
+        InputError: it holds an index and `replace` is false, or it holds other files.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InputError(f"{folder} is no folder: name another for the index")
+        raise InputError(f"{folder} is not a folder: choose another for the index")
     if (folder / FACTS).is_file():
         if not replace:
             raise InputError(f"{folder} holds an index: use `cliptune index append`, or give --replace")
     elif folder.exists() and any(path.name != _LOCK for path in folder.iterdir()):
-        raise InputError(f"{folder} holds something that is no index: name another folder or empty it")
+        raise InputError(f"{folder} holds files that do not belong to an index: choose another folder or empty it")
 
 
 def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
-    """Refuse to add vectors of another tower.
+    """Check that the vectors of a source fit an index.
 
     Raises:
-        InputError: they are another tower's, or have another width.
+        InputError: they are of another tower, or have another length.
     """
     if opened.image_tower_sha256 != facts.image_tower_sha256:
         raise InputError(
-            f"{folder} was made by image tower {facts.image_tower_sha256[:12]} (of '{facts.encoder}'), what is to be "
-            f"added by {opened.image_tower_sha256[:12]} (of '{opened.encoder}'): give an encoder with the index's tower"
+            f"{folder} was built with image tower {facts.image_tower_sha256[:12]} (of '{facts.encoder}'), new images "
+            f"with {opened.image_tower_sha256[:12]} (of '{opened.encoder}'): give an encoder with the index's tower"
         )
     if opened.dim != facts.dim:
         raise InputError(f"{folder} has vectors of {facts.dim} numbers, --from has {opened.dim}: correct --from")
@@ -210,13 +212,13 @@ def check_source(folder: Path, facts: Facts, opened: Opened) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep every other process from changing the index meanwhile; a new folder that gets no index is removed."""
+    """Lock the index against other processes; a new folder that stays empty is removed."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / _LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"another process changes {folder}: wait for its end") from None
+        raise InputError(f"another process changes {folder}: wait until it has finished") from None
     try:
         yield
     finally:
@@ -226,7 +228,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def remeasure(folder: Path, encoder: EncoderUnderTest, queries: Sequence[str] | None = None) -> Facts:
-    """Measure an encoder's recall and keep it in the index's facts.
+    """Measure an encoder's recall and store it in the index's facts.
 
     Raises:
         InputError: as `components.index.tuning.measured` and `ImageIndex.open`.
@@ -244,9 +246,9 @@ def _add_segments(
     """Write the new images of a source as segments from number `first` on.
 
     Args:
-        columns: the index's further columns; those of the first images where it has no images yet.
+        columns: the index's further columns; filled from the first images of a new index.
     """
-    found: list[Segment] = []
+    segments: list[Segment] = []
     with bar("index", opened.total, "image") as progress:
 
         def fresh() -> Iterator[_Fresh]:
@@ -257,15 +259,16 @@ def _add_segments(
                     yield block.where, rows, vectors
 
         waiting = fresh()
-        while (one := next(waiting, None)) is not None:
-            if not found and first == 0:
-                columns.update(further_columns(one[1]))
-            found.append(_segment(folder, first + len(found), opened.dim, columns, one, waiting))
-    return found
+        while (block := next(waiting, None)) is not None:
+            if not segments and first == 0:
+                columns.update(further_columns(block[1]))
+            number = first + len(segments)
+            segments.append(_segment(folder, number, opened.dim, columns, chain([block], waiting)))
+    return segments
 
 
-def _with_vectors(block: Block, known: _Known) -> tuple[pa.Table, Features]:
-    """A block's new rows and their vectors; those that no search can use are left out."""
+def _with_vectors(block: ImageBlock, known: _Known) -> tuple[pa.Table, Features]:
+    """A block's new rows and their vectors, without vectors that are zero or not finite."""
     new = known.new(block)
     rows, vectors = block.rows.take(new), block.vectors(new) if len(new) else np.empty((0, 1), np.float32)
     if len(bad := not_unit(vectors)):
@@ -278,52 +281,43 @@ def _with_vectors(block: Block, known: _Known) -> tuple[pa.Table, Features]:
     return rows, vectors
 
 
-def _segment(
-    folder: Path,
-    number: int,
-    dim: int,
-    columns: dict[str, ColumnKind],
-    one: _Fresh,
-    others: Iterable[_Fresh],
-) -> Segment:
-    """Write a segment of this block and of as many others as it holds."""
+def _segment(folder: Path, number: int, dim: int, columns: dict[str, ColumnKind], blocks: Iterable[_Fresh]) -> Segment:
+    """Write a segment of the next blocks, until it is full."""
     vectors, rows, count = vectors_file(folder, number), rows_file(folder, number), 0
     for path in (vectors, rows):
         refuse_link(path)
     with ExitStack() as stack:
         add_vectors = stack.enter_context(growing_array(vectors, dim))
         add_rows = stack.enter_context(growing_rows(rows, schema_of(columns)))
-        waiting = iter(others)
-        current: _Fresh | None = one
-        while current is not None:
-            where, table, unit = current
+        for where, table, unit in blocks:
             add_vectors(unit)
             add_rows(fitted(table, columns, where))
             count += len(unit)
-            current = next(waiting, None) if count < _SEGMENT else None
+            if count >= _SEGMENT:
+                break
     return Segment(rows=count, vectors_sha256=file_hash(vectors), rows_sha256=file_hash(rows))
 
 
 def _searched(folder: Path, facts: Facts, first: int = 0) -> ImageIndex:
-    """The index with the file that its kind searches; of an index that had one, rows from `first` on are new."""
-    kind, old = find_kind(facts.kind), facts.structure
-    kind.require(facts.rows)
-    if kind.write is not None:
+    """The index with its file of approximate search; if it had one before, the rows from `first` on are new."""
+    old = facts.structure
+    if facts.kind != EXACT:
+        check_rows(facts.rows)
         number = 0 if old is None else old.number + 1
         path = structure_file(folder, number)
         refuse_link(path)
         path.parent.mkdir(exist_ok=True)
-        before = None if old is None else structure_file(folder, old.number)
-        kind.write(path, Vectors.open(folder, facts), before, first)
+        previous = None if old is None else structure_file(folder, old.number)
+        write_lists(path, Vectors.open(folder, facts), previous, first)
         with path.open("rb") as written:
             os.fsync(written.fileno())
-        told = Structure(number=number, bytes=path.stat().st_size, sha256=file_hash(path))
-        facts = facts.model_copy(update={"structure": told, "effort": 0})
+        structure = Structure(number=number, bytes=path.stat().st_size, sha256=file_hash(path))
+        facts = facts.model_copy(update={"structure": structure, "effort": 0})
     return ImageIndex(folder, facts)
 
 
 def _remove_strays(folder: Path, facts: Facts) -> None:
-    """Remove what a process that was killed left: files of an index that `index.json` does not name."""
+    """Remove the files of a killed process: those that `index.json` does not list."""
     for path in strays(folder, facts):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -332,14 +326,14 @@ def _remove_strays(folder: Path, facts: Facts) -> None:
 
 
 def strays(folder: Path, facts: Facts) -> list[Path]:
-    """What lies in an index's folders of files and is none of its files."""
-    own = set(files_of(folder, facts))
+    """Files in an index's folders that do not belong to it."""
+    listed = set(files_of(folder, facts))
     inside = (path for name in (VECTORS, ROWS, STRUCTURES) for path in sorted((folder / name).glob("*")))
-    return [path for path in inside if path not in own]
+    return [path for path in inside if path not in listed]
 
 
 def left_over(folder: Path) -> list[Path]:
-    """The `strays` of an index; none while another process changes it, which may be using them."""
+    """The `strays` of an index; empty while another process changes it and may use them."""
     try:
         with _alone(folder):
             return strays(folder, read_facts(folder))

@@ -1,4 +1,4 @@
-"""Whether an index is still what it was when it was built, and its pictures where they were."""
+"""Checks that an index and its pictures are unchanged since it was built."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from components.index.tuning import TARGET
 from components.index.vectors import not_unit, open_segment
 
 SAMPLED = 200
-"""Pictures that are looked at unless all are to be."""
+"""Pictures that are checked by default."""
 _ROWS = 1 << 14
 _RESTORE = f"restore it from a copy, or {BUILD_AGAIN}"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, where, and what to do."""
+    """A problem of an index: its place, a description and the fix."""
 
     where: str
     what: str
@@ -36,13 +36,14 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was looked at and found.
+class IndexReport:
+    """The result of a check.
 
     Attributes:
-        facts: what `index.json` says; None where it cannot be read.
-        pictures: how many were read.
-        without: rows among those that were looked at whose pictures lie nowhere.
+        facts: the content of `index.json`; None if it cannot be read.
+        problems: all problems found.
+        pictures: number of pictures read.
+        without: number of checked rows without a picture.
     """
 
     facts: Facts | None
@@ -51,33 +52,33 @@ class Checked:
     without: int = 0
 
 
-def check(folder: Path, *, every: bool = False) -> Checked:
-    """Look at every file of an index, and at some of its pictures, or at `every` one."""
+def check(folder: Path, *, every: bool = False) -> IndexReport:
+    """Check every file of an index, and some of its pictures, or `every` one."""
     try:
         facts = read_facts(folder)
     except InputError as error:
-        return Checked(None, (_told(error),))
+        return IndexReport(None, (_problem(error),))
     files = [*_files(folder, facts)]
-    left = [Problem(str(path), "is no part of the index", "delete it") for path in left_over(folder)]
+    left = [Problem(str(path), "is not part of the index", "delete it") for path in left_over(folder)]
     if files:
-        return Checked(facts, (*files, *left))
+        return IndexReport(facts, (*files, *left))
     try:
         index = ImageIndex(folder, facts)
         problems = [*_rows(index), *_recalls(folder, facts), *left]
         moved, pictures, without = _pictures(index, every=every)
     except InputError as error:
-        return Checked(facts, (_told(error), *left))
-    return Checked(facts, (*problems, *moved), pictures, without)
+        return IndexReport(facts, (_problem(error), *left))
+    return IndexReport(facts, (*problems, *moved), pictures, without)
 
 
-def _told(error: InputError) -> Problem:
+def _problem(error: InputError) -> Problem:
     """A one-line error that names a file and ends with the fix, as a row of the table."""
     what, _, fix = str(error).rpartition(": ")
     return Problem("", what, fix)
 
 
 def _files(folder: Path, facts: Facts) -> Iterator[Problem]:
-    """Files that are missing, are not what they were, or hold vectors that are none."""
+    """Files that are missing or changed, or hold invalid vectors."""
     with bar("check files", facts.rows, "vector") as progress:
         for number, segment in enumerate(facts.segments):
             vectors, rows = vectors_file(folder, number), rows_file(folder, number)
@@ -85,7 +86,7 @@ def _files(folder: Path, facts: Facts) -> Iterator[Problem]:
                 array = open_segment(vectors, segment.rows, facts.dim)
                 Rows([rows], [segment.rows], schema_of(facts.columns)).keys()
             except InputError as error:
-                yield _told(error)
+                yield _problem(error)
                 continue
             yield from _hashes({vectors: segment.vectors_sha256, rows: segment.rows_sha256})
             yield from _lengths(vectors, array)
@@ -98,10 +99,10 @@ def _files(folder: Path, facts: Facts) -> Iterator[Problem]:
             yield from _hashes({path: facts.structure.sha256})
 
 
-def _hashes(known: dict[Path, str]) -> Iterator[Problem]:
-    for path, sha256 in known.items():
+def _hashes(expected: dict[Path, str]) -> Iterator[Problem]:
+    for path, sha256 in expected.items():
         if file_hash(path) != sha256:
-            yield Problem(str(path), "is not the file that index.json describes (its SHA-256 is another)", _RESTORE)
+            yield Problem(str(path), "is not the file that index.json lists (its SHA-256 differs)", _RESTORE)
 
 
 def _lengths(path: Path, array: Features) -> Iterator[Problem]:
@@ -110,30 +111,29 @@ def _lengths(path: Path, array: Features) -> Iterator[Problem]:
         bad = start + not_unit(array[start : start + _ROWS])
         if len(bad):
             length = np.linalg.norm(array[bad[0]])
-            told = f"has length {length:.3f}, not 1" if np.isfinite(length) else "is not finite"
-            yield Problem(str(path), f"row {int(bad[0])} {told}", _RESTORE)
+            fault = f"has length {length:.3f}, not 1" if np.isfinite(length) else "is not finite"
+            yield Problem(str(path), f"row {int(bad[0])} {fault}", _RESTORE)
             return
 
 
 def _rows(index: ImageIndex) -> Iterator[Problem]:
     keys = index.image_keys()
-    again = len(keys) - len(np.unique(keys))
-    if again:
-        yield Problem(str(index.folder), f"{again} rows have the image id of another", BUILD_AGAIN)
+    if repeated := len(keys) - len(np.unique(keys)):
+        yield Problem(str(index.folder), f"{repeated} rows have the image id of another row", BUILD_AGAIN)
 
 
 def _recalls(folder: Path, facts: Facts) -> Iterator[Problem]:
-    for one in facts.recalls:
-        if one.recall_at_10 < TARGET:
+    for recall in facts.recalls:
+        if recall.recall_at_10 < TARGET:
             yield Problem(
                 str(folder),
-                f"text queries of '{one.encoder}' find {one.recall_at_10:.3f} of the best ten images, below {TARGET}",
-                "build the index again with --kind exact or usearch, or ask for more images than are shown",
+                f"recall@10 of text queries of '{recall.encoder}' is {recall.recall_at_10:.3f}, below {TARGET}",
+                "build the index again with --kind exact, or request more images than you show",
             )
 
 
 def _pictures(index: ImageIndex, *, every: bool) -> tuple[list[Problem], int, int]:
-    """Pictures that are not there or not the same; how many were, and how many rows have none."""
+    """Missing or changed pictures, the number of intact ones, and the number of rows without a picture."""
     count = len(index)
     numbers = np.arange(count) if every else spread(count, SAMPLED)
     problems, read, without = list[Problem](), 0, 0
@@ -147,5 +147,5 @@ def _pictures(index: ImageIndex, *, every: bool) -> tuple[list[Problem], int, in
                 picture_of(row, number, pictures)
                 read += 1
             except InputError as error:
-                problems.append(_told(error))
+                problems.append(_problem(error))
     return problems, read, without

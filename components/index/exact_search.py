@@ -1,4 +1,4 @@
-"""The k best rows of an index for each query, by looking at every vector."""
+"""Exact search: the k best rows of an index for each query, from the cosines with every vector."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from components.index.vectors import Vectors
 _CELLS = 1 << 24
 """Similarities that are held in memory at once: 64 MB."""
 _QUERIES = 1024
-"""Queries that are asked in one pass over the vectors."""
+"""Queries of one pass over the vectors."""
 _DENSE = 8
-"""A filter that keeps at least one row of so many is applied to the similarities; else its vectors are taken out."""
+"""A filter that keeps at least one row in so many masks similarities; a sparser one selects vectors first."""
 
 
 class Found(NamedTuple):
@@ -46,20 +46,17 @@ def search_exact(vectors: Vectors, queries: Features, k: int, rows: Indices | No
 
 
 def nothing(queries: int, k: int) -> Found:
-    """What is found where there are no rows."""
+    """The result of a search without rows."""
     return Found(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
 
 
 def merged(scores: Features, rows: Indices, k: int) -> Found:
-    """The k best `[queries, k]` of candidates `[queries, any]`; those with the score minus infinity are no rows."""
+    """The k best `[queries, k]` of candidates `[queries, any]`; a score of minus infinity marks none."""
     rows = np.where(np.isneginf(scores), -1, rows)
     order = np.lexsort((rows, -scores), axis=-1)[:, :k]
-    found = Found(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
-    short = k - found.rows.shape[1]
-    if short <= 0:
-        return found
-    rest = nothing(len(scores), short)
-    return Found(np.hstack([found.scores, rest.scores]), np.hstack([found.rows, rest.rows]))
+    best = Found(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
+    padding = nothing(len(scores), max(0, k - best.rows.shape[1]))
+    return Found(np.hstack([best.scores, padding.scores]), np.hstack([best.rows, padding.rows]))
 
 
 def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -> Found:
@@ -81,7 +78,7 @@ def _search(vectors: Vectors, queries: Features, k: int, rows: Indices | None) -
 
 
 def _better(best: Found, similarity: Features, numbers: Indices, k: int) -> Found:
-    """The best of what was found so far and of a block's similarities `[queries, block]`, whose rows are `numbers`."""
+    """The best of `best` and of a block's similarities `[queries, block]`, whose rows are `numbers`."""
     if np.isnan(similarity).any():
         row = int(numbers[np.isnan(similarity).any(axis=0)][0])
         raise InputError(f"the vector of row {row} is not finite: `cliptune index check` names its file")

@@ -1,6 +1,6 @@
-"""`index.json`: what an index is made of and was measured to find. A file that it does not name is no part of it.
+"""`index.json` lists the files of an index and its measured recall. Other files are not part of the index.
 
-Files have numbers and no names, so that an edited `index.json` can point to nothing outside of the index's folder.
+Files have numbers instead of names, so an edited `index.json` cannot point outside the index's folder.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints
 
+from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.files import content_hash
 from components.core.record_files import read_record, write_record
 
 FACTS = "index.json"
 VECTORS, ROWS, STRUCTURES = "vectors", "rows", "search"
-"""Folders of an index: a `.npy` and an `.arrow` file for each segment, and what a kind of search writes."""
+"""Folders of an index: a `.npy` and an `.arrow` file for each segment, and the lists of approximate search."""
+EXACT, IVF_PQ, AUTO = "exact", "ivf_pq", "auto"
+KINDS = (EXACT, IVF_PQ)
+"""Kinds of search: every vector is compared, or FAISS lists give candidates (`components.index.approximate_search`)."""
+_EXACT_UP_TO = 1_000_000
+"""Images up to which `auto` chooses exact search."""
 BUILD_AGAIN = "build the index again"
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -28,7 +34,7 @@ class _Frozen(BaseModel):
 
 
 class Segment(_Frozen):
-    """Rows that were added together; its files never change."""
+    """Rows that were added together; their files never change."""
 
     rows: PositiveInt
     vectors_sha256: _Sha256
@@ -36,7 +42,7 @@ class Segment(_Frozen):
 
 
 class Structure(_Frozen):
-    """The file that an approximate kind searches; the one before it has a lower number."""
+    """The file of approximate search; the numbers of its versions increase."""
 
     number: NonNegativeInt
     bytes: PositiveInt
@@ -44,15 +50,15 @@ class Structure(_Frozen):
 
 
 class Recall(_Frozen):
-    """How many of the ten best images of exact search an encoder's text queries find.
+    """The share of the ten best images of exact search that an encoder's text queries return.
 
     Attributes:
         encoder: its name.
-        encoder_sha256: what tells it from others of the name.
-        kind: how was searched.
+        encoder_sha256: its hash, as several encoders may have one name.
+        kind: the kind of search.
         rows: of the index at that time.
-        queries: texts that were asked.
-        effort: how far was searched: usearch's expansion, faiss's probes.
+        queries: number of text queries.
+        effort: number of lists probed.
         recall_at_10: mean over the queries.
     """
 
@@ -69,13 +75,13 @@ class Facts(_Frozen):
     """An index as a whole.
 
     Attributes:
-        kind: the file of `components/index/kinds` that searches it.
-        dim: numbers of a vector.
-        image_tower_sha256: the tower that made the vectors.
-        encoder: whose tower that was, for messages.
+        kind: one of `KINDS`.
+        dim: length of a vector.
+        image_tower_sha256: the tower that computed the vectors.
+        encoder: name of the encoder with that tower, for messages.
         columns: further columns of the rows.
-        segments: in the order of their numbers, from 0 on.
-        structure: None for a kind that needs none.
+        segments: ordered by number, from 0.
+        structure: the file of approximate search; None for exact search.
         effort: the largest that a measured encoder needs; 0 for exact search.
         recalls: one for each encoder that was measured on these rows.
         sha256: of all the above.
@@ -105,17 +111,17 @@ def vectors_file(folder: Path, segment: int) -> Path:
 
 
 def rows_file(folder: Path, segment: int) -> Path:
-    """What is known of a segment's images."""
+    """Captions, files and further columns of a segment's images."""
     return folder / ROWS / f"{segment:06d}.arrow"
 
 
 def structure_file(folder: Path, number: int) -> Path:
-    """What an approximate kind searches."""
+    """The lists of approximate search."""
     return folder / STRUCTURES / f"{number:06d}.bin"
 
 
 def files_of(folder: Path, facts: Facts) -> list[Path]:
-    """Every file of an index beside `index.json`."""
+    """Every file of an index except `index.json`."""
     numbers = range(len(facts.segments))
     found = [path for number in numbers for path in (vectors_file(folder, number), rows_file(folder, number))]
     return found if facts.structure is None else [*found, structure_file(folder, facts.structure.number)]
@@ -126,14 +132,14 @@ def _hash(facts: Facts) -> str:
 
 
 def write_facts(folder: Path, facts: Facts) -> Facts:
-    """Write `index.json`, whole or not at all: from here on the index is what it says."""
+    """Write `index.json` atomically, with its hash; this is what changes an index."""
     sealed = facts.model_copy(update={"sha256": _hash(facts)})
     write_record(folder / FACTS, sealed)
     return sealed
 
 
 def read_facts(folder: Path) -> Facts:
-    """What `index.json` says, whose files need not be there.
+    """Read `index.json`; the files that it lists need not exist.
 
     Raises:
         InputError: there is no index, or `index.json` is damaged or was edited.
@@ -142,12 +148,23 @@ def read_facts(folder: Path) -> Facts:
     refuse_link(path)
     facts = read_record(Facts, path, "make one with `cliptune index build`", BUILD_AGAIN)
     if facts.sha256 != _hash(facts):
-        raise InputError(f"{path} was edited or damaged (its sha256 is of another content): {BUILD_AGAIN}")
+        raise InputError(f"{path} was edited or damaged (its sha256 does not match): {BUILD_AGAIN}")
     return facts
 
 
 def refuse_link(path: Path) -> None:
-    """Raise `InputError` where a file of an index, or its folder in the index, is a link to somewhere else."""
-    for one in (path, path.parent) if path.parent.name in {VECTORS, ROWS, STRUCTURES} else (path,):
-        if one.is_symlink():
-            raise InputError(f"{one} is a link: put the file itself there, or {BUILD_AGAIN}")
+    """Raise `InputError` where a file of an index, or its folder in the index, is a symbolic link."""
+    for checked in (path, path.parent) if path.parent.name in {VECTORS, ROWS, STRUCTURES} else (path,):
+        if checked.is_symlink():
+            raise InputError(f"{checked} is a link: put the file itself there, or {BUILD_AGAIN}")
+
+
+def choose_kind(name: str, rows: int) -> str:
+    """`name`, or for `auto` the kind for so many rows.
+
+    Raises:
+        InputError: the kind is unknown.
+    """
+    if name == AUTO:
+        return EXACT if rows <= _EXACT_UP_TO else IVF_PQ
+    return choose(list(KINDS), name, "--kind")

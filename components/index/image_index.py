@@ -1,4 +1,4 @@
-"""`ImageIndex`, for programs: which encoder may ask, what it finds, and the rows and pictures of that."""
+"""`ImageIndex`: searches an index with the vectors of an encoder, and returns rows and pictures."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from components.core.errors import InputError
 from components.core.metrics import Features, Indices
 from components.core.pictures import PICTURE, Pictures, is_picture, place_of
 from components.core.shards.listing import is_remote
-from components.index.exact_search import Found, nothing
-from components.index.facts import BUILD_AGAIN, Facts, read_facts, refuse_link, structure_file
-from components.index.kinds import find_kind
-from components.index.kinds.kind import Searcher
+from components.index.approximate_search import ApproximateSearch
+from components.index.exact_search import Found, nothing, search_exact
+from components.index.facts import BUILD_AGAIN, EXACT, KINDS, Facts, read_facts, refuse_link, structure_file
 from components.index.rows import Rows
 from components.index.vectors import Vectors
 
 Filter = npt.NDArray[np.bool_] | npt.NDArray[np.int64] | Sequence[int]
-"""Which rows to search among: a mark for every row, or row numbers."""
+"""The rows to search: a boolean for every row, or row numbers."""
 _SHOWN = 12
 _LARGEST = 64 << 20
-"""Bytes of a picture, as of one in a shard."""
+"""Most bytes of a picture, as in a shard."""
 _CAPTIONS = 1000
 
 
 class ImageIndex:
-    """An opened index; it stays as it was opened while others append to it.
+    """An opened index; rows that other processes append later are not visible in it.
 
     >>> index = ImageIndex.open(Path("index"))  # doctest: +SKIP
     >>> index.accept(under_test)  # doctest: +SKIP
@@ -41,8 +40,8 @@ class ImageIndex:
     >>> index.rows(found.rows[0])["caption"].to_pylist()  # doctest: +SKIP
 
     Attributes:
-        folder: where it lies.
-        facts: what its `index.json` says.
+        folder: the index's folder.
+        facts: the content of its `index.json`.
         vectors: of all rows.
     """
 
@@ -50,24 +49,24 @@ class ImageIndex:
         self.folder, self.facts = folder, facts
         self.vectors = Vectors.open(folder, facts)
         self._rows = Rows.open(folder, facts)
-        self.searcher: Searcher = find_kind(facts.kind).open(_structure(folder, facts), self.vectors)
+        self._approximate = _approximate(folder, facts, self.vectors)
 
     @staticmethod
     def open(folder: Path) -> ImageIndex:
-        """Open the index in a folder, memory-mapped; its files' hashes are left to `cliptune index check`.
+        """Open the index in a folder, memory-mapped; only `cliptune index check` compares the hashes of its files.
 
         Raises:
-            InputError: there is none, or a file is missing, a link, damaged, or does not fit the others.
+            InputError: there is none, it has another kind, or a file is missing, a link, damaged, or does not fit.
         """
         facts = read_facts(folder)
         try:
             return ImageIndex(folder, facts)
         except InputError:
-            # Whoever appends removes the file that was searched before.
-            now = read_facts(folder)
-            if now == facts:
+            # A process that appends removes the previous file of approximate search.
+            current = read_facts(folder)
+            if current == facts:
                 raise
-            return ImageIndex(folder, now)
+            return ImageIndex(folder, current)
 
     def __len__(self) -> int:
         """Images of the index."""
@@ -79,10 +78,10 @@ class ImageIndex:
         return self._rows.schema
 
     def accept(self, encoder: EncoderUnderTest) -> None:
-        """Let pass an encoder whose image tower made the index.
+        """Check that an encoder has the image tower of the index.
 
         Raises:
-            InputError: its image tower is another, or it has none.
+            InputError: it has another image tower, or none.
         """
         accept_tower(self.facts, self.folder, encoder)
 
@@ -92,24 +91,30 @@ class ImageIndex:
         Args:
             vectors: of texts or images by an accepted encoder, `[q, dim]`; of any length.
             k: images for each.
-            rows: search among these only.
+            rows: search only these.
 
         Returns:
             Cosines and row numbers `[q, k]`; where there are fewer than k images, minus infinity and -1.
 
         Raises:
-            InputError: the vectors have another width or are not finite, or the filter names rows that there are not.
+            InputError: the vectors have another width or are not finite, or the filter has row numbers out of range.
         """
         queries = self._queries(vectors)
         if k < 1:
-            raise InputError(f"{k} images cannot be searched: ask for 1 or more")
+            raise InputError(f"cannot search for {k} images: request 1 or more")
         chosen = None if rows is None else self._chosen(rows)
         if not len(queries) or (chosen is not None and not len(chosen)):
             return nothing(len(queries), k)
-        return self.searcher.search(queries, k, self.facts.effort, chosen)
+        return self.search_unit(queries, k, self.facts.effort, chosen)
+
+    def search_unit(self, queries: Features, k: int, effort: int, rows: Indices | None = None) -> Found:
+        """`search` for unit vectors and ascending row numbers, with an effort of approximate search."""
+        if self._approximate is None:
+            return search_exact(self.vectors, queries, k, rows)
+        return self._approximate.search(queries, k, effort, rows)
 
     def rows(self, numbers: npt.ArrayLike) -> pa.Table:
-        """Rows by their numbers, in the order given: image_id, caption, name, file, position, size and further columns.
+        """Rows by number, in the given order: image_id, caption, name, file, position, size and further columns.
 
         Raises:
             InputError: there is no such row, or the file is damaged.
@@ -117,7 +122,7 @@ class ImageIndex:
         return self._rows.take(self._numbers(numbers))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column of all rows, to make filters of.
+        """One column of all rows, for filters.
 
         Raises:
             InputError: there is no such column, or the file is damaged.
@@ -125,30 +130,30 @@ class ImageIndex:
         return self._rows.column(name)
 
     def vector(self, numbers: npt.ArrayLike) -> Features:
-        """Unit vectors `[n, dim]` of rows, to search with."""
+        """Unit vectors `[n, dim]` of rows, for searches by image."""
         return self.vectors.take(self._numbers(numbers))
 
     def picture(self, row: int) -> bytes:
-        """The encoded picture of a row, read from where it lies.
+        """The encoded picture of a row, read from its file or shard.
 
         Raises:
-            InputError: it has none, or is not there or not the one that was indexed.
+            InputError: the row has no picture, or the picture is missing or has changed.
         """
-        (found,) = self.rows([row]).to_pylist()
+        (indexed,) = self.rows([row]).to_pylist()
         with Pictures() as pictures:
-            return picture_of(found, row, pictures)
+            return picture_of(indexed, row, pictures)
 
     def image_keys(self) -> npt.NDArray[np.uint64]:
-        """64 bits of each row's image id, to know images by."""
+        """64 bits of each row's image id, for comparisons."""
         return self._rows.keys()
 
     @cached_property
     def captions(self) -> list[str]:
-        """Up to a thousand different captions, from all over the index."""
+        """Up to a thousand different captions, spread over the index."""
         looked_at = spread(len(self), 4 * _CAPTIONS)
         column = self.rows(looked_at)["caption"].drop_null().unique()
         if len(column) < _CAPTIONS // 10 and len(looked_at) < len(self):
-            # So few images have one that all are looked through.
+            # Few images have a caption: read all of them.
             column = self.column("caption").drop_null().unique()
         return [text for text in column.take(spread(len(column), _CAPTIONS)).to_pylist() if text.strip()]
 
@@ -179,14 +184,12 @@ class ImageIndex:
             raise InputError(f"row numbers are whole, not {given.dtype}")
         found: Indices = given.astype(np.int64).reshape(-1)
         if found.size and (found.min() < 0 or found.max() >= len(self)):
-            raise InputError(
-                f"{self.folder} has the rows 0 to {len(self) - 1}: {found.min()} to {found.max()} is asked"
-            )
+            raise InputError(f"{self.folder} has rows 0 to {len(self) - 1}, not {found.min()} to {found.max()}")
         return found
 
 
 def spread(count: int, most: int) -> Indices:
-    """Up to `most` numbers from 0 to `count`, from all over that range, ascending."""
+    """Up to `most` evenly spaced numbers from 0 to `count`, ascending."""
     return np.unique(np.linspace(0, max(0, count - 1), min(most, count), dtype=np.int64))
 
 
@@ -195,31 +198,29 @@ def accept_tower(facts: Facts, folder: Path, encoder: EncoderUnderTest) -> None:
     tower = encoder.image_tower_sha256
     if tower == facts.image_tower_sha256:
         return
-    here = f"{folder} was made by image tower {facts.image_tower_sha256[:_SHOWN]} (of '{facts.encoder}')"
+    index = f"{folder} was built with image tower {facts.image_tower_sha256[:_SHOWN]} (of '{facts.encoder}')"
     fix = f"choose an encoder trained from '{facts.encoder}', or build an index with --encoder {encoder.name}"
     if tower is None:
-        raise InputError(f"{here}, and encoder '{encoder.name}' has no image tower at all: {fix}")
-    raise InputError(
-        f"{here}, encoder '{encoder.name}' has image tower {tower[:_SHOWN]}, whose vectors are others: {fix}"
-    )
+        raise InputError(f"{index}, and encoder '{encoder.name}' has no image tower: {fix}")
+    raise InputError(f"{index}, encoder '{encoder.name}' has image tower {tower[:_SHOWN]}: {fix}")
 
 
 def picture_of(row: dict[str, Any], number: int, pictures: Pictures) -> bytes:
     """The encoded picture of a row of an index; raises as `ImageIndex.picture`."""
     if not is_picture({"image": None, **row}):
-        raise InputError(f"row {number} ('{row['name']}') is known by its vector alone: its picture lies nowhere")
+        raise InputError(f"row {number} ('{row['name']}') has only a vector, its picture was not stored")
     try:
         _refuse_odd(row)
         return pictures.one({"image": None} | {name: row[name] for name in PICTURE if name != "image"})
     except InputError:
         raise InputError(
-            f"{place_of(row)} (row {number}) is not there, or not the picture that was indexed: put it back, or "
+            f"{place_of(row)} (row {number}) is missing, or is not the picture that was indexed: put it back, or "
             f"{BUILD_AGAIN}"
         ) from None
 
 
 def _refuse_odd(row: dict[str, Any]) -> None:
-    """Refuse what no picture is, before it is read: a device or pipe, whose end never comes, or very many bytes."""
+    """Reject devices, pipes and very large files before they are read."""
     if not 0 < row["size"] <= _LARGEST or (row["position"] or 0) < 0:
         raise InputError("out of bounds")
     if is_remote(row["file"]):
@@ -235,16 +236,20 @@ def _refuse_odd(row: dict[str, Any]) -> None:
         raise InputError("another file")
 
 
-def _structure(folder: Path, facts: Facts) -> Path | None:
-    kind, told = find_kind(facts.kind), facts.structure
-    if (kind.write is None) != (told is None):
+def _approximate(folder: Path, facts: Facts, vectors: Vectors) -> ApproximateSearch | None:
+    """The approximate search of an index; None for exact search."""
+    if facts.kind not in KINDS:
         raise InputError(
-            f"{folder}: index.json has kind '{facts.kind}' and not the file that it searches: {BUILD_AGAIN}"
+            f"{folder} has kind '{facts.kind}', which this version cannot search: run "
+            f"`cliptune index build <new folder> --from {folder} --encoder {facts.encoder}`"
         )
-    if told is None:
+    structure = facts.structure
+    if (facts.kind == EXACT) != (structure is None):
+        raise InputError(f"{folder}: index.json has kind '{facts.kind}' without the file of this kind: {BUILD_AGAIN}")
+    if structure is None:
         return None
-    path = structure_file(folder, told.number)
+    path = structure_file(folder, structure.number)
     refuse_link(path)
-    if not path.is_file() or path.stat().st_size != told.bytes:
-        raise InputError(f"{path} is missing or not as long as it was: {BUILD_AGAIN}")
-    return path
+    if not path.is_file() or path.stat().st_size != structure.bytes:
+        raise InputError(f"{path} is missing or has another size: {BUILD_AGAIN}")
+    return ApproximateSearch(path, vectors)

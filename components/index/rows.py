@@ -1,6 +1,6 @@
-"""What an index knows of its images: Arrow files, memory-mapped, in batches that are checked when they are first read.
+"""The rows of an index: memory-mapped Arrow files, read in batches.
 
-A batch of a damaged or hostile file could point outside of its memory, so none is used before Arrow has looked at it.
+Arrow validates each batch before its first use, as a batch of a damaged or hostile file could point outside its memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWN = pa.schema(
         pa.field("size", pa.int64()),
     ]
 )
-"""Columns of every index; the last three say where the picture lies, as in `components.core.records.PAIRS`."""
+"""Columns of every index; the last three locate the picture, as in `components.core.records.PAIRS`."""
 
 _KINDS: dict[ColumnKind, pa.DataType] = {
     "string": _TEXT,
@@ -49,7 +49,7 @@ def schema_of(columns: dict[str, ColumnKind]) -> pa.Schema:
 
 
 def column_kind(kind: pa.DataType) -> ColumnKind | None:
-    """How a further column is kept; None for lists and the like, which are left out."""
+    """The kind in which a further column is stored; None for lists and other types, which are dropped."""
     if pa.types.is_boolean(kind):
         return "bool"
     if pa.types.is_integer(kind):
@@ -61,13 +61,13 @@ def column_kind(kind: pa.DataType) -> ColumnKind | None:
 
 
 def further_columns(table: pa.Table) -> dict[str, ColumnKind]:
-    """The columns of a table beside an index's own that can be kept."""
+    """The columns of a table that can be stored besides an index's own."""
     kinds = {field.name: column_kind(field.type) for field in table.schema if field.name not in OWN.names}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def further_names(columns: Sequence[str]) -> dict[str, str]:
-    """Further columns -> what an index calls them: one with the name of an index's own column gets a `_` behind it."""
+    """Further columns -> their names in an index: a name of an index's own column gets `_` appended."""
     taken = {*OWN.names, *columns}
     return {name: _free(name, taken) if name in OWN.names else name for name in columns}
 
@@ -79,10 +79,10 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Table:
-    """A table with an index's columns: those that it lacks are null, others are left out.
+    """A table with exactly an index's columns; missing ones are null.
 
     Raises:
-        InputError: a column holds what the index's column of the name cannot; the message begins with `where`.
+        InputError: a column has another type than in the index; the message begins with `where`.
     """
     schema, found = schema_of(columns), []
     for field in schema:
@@ -92,15 +92,15 @@ def fitted(table: pa.Table, columns: dict[str, ColumnKind], where: str) -> pa.Ta
         try:
             found.append(table.column(field.name).cast(field.type))
         except pa.ArrowException:
-            told = table.schema.field(field.name).type
+            actual = table.schema.field(field.name).type
             raise InputError(
-                f"{where}: column '{field.name}' is {told}, the index has {field.type}: convert or rename it"
+                f"{where}: column '{field.name}' is {actual}, the index has {field.type}: convert or rename it"
             ) from None
     return pa.table(found, schema=schema)
 
 
 class Rows:
-    """The rows of an index, numbered through all of its segments; raises `InputError` for a damaged file."""
+    """The rows of an index; row numbers continue from segment to segment. Damaged files raise `InputError`."""
 
     def __init__(self, files: Sequence[Path], counts: Sequence[int], schema: pa.Schema) -> None:
         self._files = [_Segment(path, count, schema) for path, count in zip(files, counts, strict=True)]
@@ -109,7 +109,7 @@ class Rows:
 
     @staticmethod
     def open(folder: Path, facts: Facts) -> Rows:
-        """Those of an index.
+        """The rows of an index.
 
         Raises:
             InputError: a file is missing, a link, damaged, or has other columns or fewer rows.
@@ -118,7 +118,7 @@ class Rows:
         return Rows(files, [segment.rows for segment in facts.segments], schema_of(facts.columns))
 
     def take(self, numbers: Indices) -> pa.Table:
-        """Rows by their numbers, in the order given."""
+        """Rows by number, in the given order."""
         owners = np.searchsorted(self._starts, numbers, side="right") - 1
         found, places = [self.schema.empty_table()], [np.empty(0, np.int64)]
         batches = (numbers - self._starts[owners]) // _BATCH
@@ -130,7 +130,7 @@ class Rows:
         return pa.concat_tables(found).take(np.argsort(np.concatenate(places)))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """All rows' values of one column, for filters.
+        """One column of all rows, for filters.
 
         Raises:
             InputError: there is no such column.
@@ -141,7 +141,7 @@ class Rows:
         return pa.chunked_array(chunks, self.schema.field(name).type)
 
     def keys(self) -> npt.NDArray[np.uint64]:
-        """`id_keys` of all rows, in their order."""
+        """`id_keys` of all rows."""
         found = [id_keys(batch.column("image_id")) for file in self._files for batch in file.batches()]
         return np.concatenate([np.empty(0, np.uint64), *found])
 
@@ -151,14 +151,14 @@ class _Segment:
 
     def __init__(self, path: Path, count: int, schema: pa.Schema) -> None:
         self._path, self._count = path, count
-        self._known: set[int] = set()
+        self._validated: set[int] = set()
         refuse_link(path)
         if not path.is_file():
             raise InputError(f"{path} is missing: put it back, or {BUILD_AGAIN}")
         if not self._file.schema.equals(schema):
-            raise InputError(f"{path} has other columns than index.json says: {BUILD_AGAIN}")
+            raise InputError(f"{path} does not have the columns that index.json lists: {BUILD_AGAIN}")
         if self._file.num_record_batches != -(-count // _BATCH):
-            raise InputError(f"{path} has not the {count} rows that index.json says: {BUILD_AGAIN}")
+            raise InputError(f"{path} does not have the {count} rows that index.json lists: {BUILD_AGAIN}")
 
     @cached_property
     def _file(self) -> pa.ipc.RecordBatchFileReader:
@@ -171,13 +171,13 @@ class _Segment:
         """Rows from `number * _BATCH` on."""
         try:
             found = self._file.get_batch(number)
-            if number not in self._known:
+            if number not in self._validated:
                 found.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from None
         if found.num_rows != min(_BATCH, self._count - number * _BATCH) or found.column("image_id").null_count:
-            raise InputError(f"{self._path} has not the {self._count} rows that index.json says: {BUILD_AGAIN}")
-        self._known.add(number)
+            raise InputError(f"{self._path} does not have the {self._count} rows that index.json lists: {BUILD_AGAIN}")
+        self._validated.add(number)
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -190,7 +190,7 @@ class _Segment:
 
 @contextmanager
 def growing_rows(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Write an Arrow file of as many rows as come; yields what appends a table of that schema."""
+    """Write an Arrow file of any number of rows; yields a function that appends a table of that schema."""
     waiting = schema.empty_table()
     with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
 
@@ -207,10 +207,10 @@ def growing_rows(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table],
 
 
 def id_keys(ids: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """64 bits for each image id, the same for the same id: what this project's ids say anyway, a hash of any other."""
+    """64 bits for each image id: the value of this project's hexadecimal ids, a hash of any other id."""
     if pc.all(pc.match_substring_regex(ids, "^[0-9a-f]{16}$")).as_py():
         return np.frombuffer(bytes.fromhex("".join(ids.to_pylist())), ">u8").astype(np.uint64)
-    return np.array([int(_hexadecimal(one), 16) for one in ids.to_pylist()], np.uint64)
+    return np.array([int(_hexadecimal(image), 16) for image in ids.to_pylist()], np.uint64)
 
 
 def _hexadecimal(image: str) -> str:

@@ -1,7 +1,6 @@
-"""How many of the best images an encoder's text queries find, and how far must be searched for that.
+"""Measures the recall of an encoder's text queries, and finds the search effort that is needed for it.
 
-Texts and images lie in two cones of the space, apart from each other (the modality gap, Liang et al. 2022). A search
-that is tuned on images asking for images finds far less when texts ask, so only texts are asked here.
+Only texts are used as queries: a search that is tuned on image queries returns far fewer of the best images for texts.
 """
 
 from __future__ import annotations
@@ -14,79 +13,72 @@ import numpy as np
 from components.benchmarks.encoding.context import EncoderUnderTest, embed_new
 from components.core.errors import InputError
 from components.core.metrics import Features
+from components.index.approximate_search import EFFORTS
 from components.index.exact_search import search_exact
-from components.index.facts import Facts, Recall
+from components.index.facts import EXACT, Facts, Recall
 from components.index.image_index import ImageIndex, spread
-from components.index.kinds import find_kind
 
 TARGET = 0.95
-"""Recall@10 that is searched for."""
+"""Recall@10 that approximate search must reach."""
 _DEPTH, _MOST = 10, 1000
 
 
-def needs_queries(kind: str) -> bool:
-    """Whether a kind of search is measured at all: exact search finds everything."""
-    return bool(find_kind(kind).efforts)
-
-
 def read_queries(path: Path) -> list[str]:
-    """Up to a thousand different lines of a text file, from all over it.
+    """Up to a thousand different lines, spread over a text file.
 
     Raises:
-        InputError: it is missing, no UTF-8, or has no text.
+        InputError: it is missing, not UTF-8, or empty.
     """
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--queries {path} cannot be read ({error}): give UTF-8 text, a query on each line") from None
+        raise InputError(f"--queries {path} cannot be read ({error}): give UTF-8 text, one query per line") from None
     texts = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not texts:
-        raise InputError(f"--queries {path} has no text: write a query on each line")
+        raise InputError(f"--queries {path} has no text: write one query per line")
     return [texts[row] for row in spread(len(texts), _MOST)]
 
 
 def measured(index: ImageIndex, encoder: EncoderUnderTest | None, texts: Sequence[str] | None = None) -> Facts:
-    """The index's facts with this encoder's recall, at an effort that is enough for it and all measured before.
+    """The index's facts with this encoder's recall, at an effort that suffices for all encoders measured so far.
 
     Args:
-        texts: queries; captions of the index where none are given.
+        texts: queries; captions of the index if omitted.
 
     Raises:
-        InputError: the encoder has another image tower, or there are no texts, or none to embed them.
+        InputError: the encoder has another image tower or is missing, or there are no texts.
     """
     facts = index.facts
     if encoder is not None:
         index.accept(encoder)
-    if not needs_queries(facts.kind):
+    if facts.kind == EXACT:
         return facts
     if encoder is None:
-        raise InputError(
-            f"kind '{facts.kind}' is tuned on text queries: give --encoder, whose image tower the index has"
-        )
+        raise InputError(f"kind '{facts.kind}' is tuned on text queries: give --encoder with the index's image tower")
     queries = texts or index.captions
     if not queries:
         raise InputError(f"kind '{facts.kind}' is tuned on text queries, and no image has a caption: give --queries")
     features = embed_new(encoder.encoder, queries, {})
     effort, recall = _effort(index, features, facts.effort)
-    told = Recall(
+    new = Recall(
         encoder=encoder.name, encoder_sha256=encoder.sha256, kind=facts.kind, rows=len(index),
         queries=len(features), effort=effort, recall_at_10=recall,
     )  # fmt: skip
-    others = [one for one in facts.recalls if one.encoder_sha256 != encoder.sha256 and one.rows == len(index)]
-    return facts.model_copy(update={"effort": effort, "recalls": (*others, told)})
+    others = [old for old in facts.recalls if old.encoder_sha256 != encoder.sha256 and old.rows == len(index)]
+    return facts.model_copy(update={"effort": effort, "recalls": (*others, new)})
 
 
 def _effort(index: ImageIndex, queries: Features, least: int) -> tuple[int, float]:
-    """The least effort, and no less than `least`, that reaches the target, and what it reaches; else the largest."""
-    depth, found = min(_DEPTH, len(index)), (least, 0.0)
+    """The smallest effort from `least` that reaches the target, else the largest, and its recall."""
+    depth, measured_at = min(_DEPTH, len(index)), (least, 0.0)
     truth = search_exact(index.vectors, queries, depth).rows
-    for effort in find_kind(index.facts.kind).efforts:
+    for effort in EFFORTS:
         if effort < least:
             continue
-        rows = index.searcher.search(queries, depth, effort).rows
+        rows = index.search_unit(queries, depth, effort).rows
         hits = [len(set(own) & set(best)) / depth for own, best in zip(rows.tolist(), truth.tolist(), strict=True)]
-        found = effort, float(np.mean(hits))
-        # Other texts than these will be asked: the lower end of the mean's 95% interval is what must reach the target.
-        if found[1] - 1.96 * float(np.std(hits)) / np.sqrt(len(hits)) >= TARGET:
+        measured_at = effort, float(np.mean(hits))
+        # Users send other texts than these: the lower end of the mean's 95% interval must reach the target.
+        if measured_at[1] - 1.96 * float(np.std(hits)) / np.sqrt(len(hits)) >= TARGET:
             break
-    return found
+    return measured_at

@@ -20,7 +20,7 @@ _LENGTH = 1e-3
 
 
 def not_unit(vectors: Features) -> Indices:
-    """The rows of vectors `[rows, dim]` that are not finite or not of length one."""
+    """Rows of vectors `[rows, dim]` that are not finite or do not have length one."""
     return np.flatnonzero(~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= _LENGTH))
 
 
@@ -31,22 +31,22 @@ def open_segment(path: Path, rows: int, dim: int) -> Features:
         InputError: the file is missing, a link, damaged, or has another shape.
     """
     refuse_link(path)
-    found = mapped_array(path, BUILD_AGAIN)
-    if found.dtype != _TYPE or found.shape != (rows, dim) or not found.flags.c_contiguous:
-        order = "" if found.flags.c_contiguous else " column by column"
+    array = mapped_array(path, BUILD_AGAIN)
+    if array.dtype != _TYPE or array.shape != (rows, dim) or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else " column by column"
         raise InputError(
-            f"{path} holds {found.dtype} of shape {found.shape}{order}, index.json says {_TYPE} of shape "
+            f"{path} holds {array.dtype} of shape {array.shape}{order}, index.json says {_TYPE} of shape "
             f"{(rows, dim)}: {BUILD_AGAIN}"
         )
-    return found
+    return array
 
 
 class Vectors:
-    """Unit vectors `[rows, dim]` that lie in several files; rows are numbered through.
+    """Unit vectors `[rows, dim]` in several files; row numbers continue from file to file.
 
     Args:
         segments: each `[rows, dim]`.
-        dim: numbers of a vector.
+        dim: length of a vector.
     """
 
     def __init__(self, segments: Sequence[Features], dim: int) -> None:
@@ -56,22 +56,22 @@ class Vectors:
 
     @staticmethod
     def open(folder: Path, facts: Facts) -> Vectors:
-        """Those of an index; raises as `open_segment`."""
+        """The vectors of an index; raises as `open_segment`."""
         counts = enumerate(segment.rows for segment in facts.segments)
         return Vectors([open_segment(vectors_file(folder, n), rows, facts.dim) for n, rows in counts], facts.dim)
 
     def __len__(self) -> int:
-        """How many vectors."""
+        """Number of vectors."""
         return int(self._starts[-1])
 
     def blocks(self, most: int, first: int = 0) -> Iterator[tuple[int, Features]]:
-        """Up to `most` vectors at a time from row `first` on, each block with the number of its first row."""
+        """Blocks of up to `most` vectors from row `first` on, each with the number of its first row."""
         for start, segment in zip(self._starts, self._segments, strict=False):
             for inside in range(max(0, first - int(start)), len(segment), most):
                 yield int(start) + inside, segment[inside : inside + most]
 
     def take(self, rows: Indices) -> Features:
-        """Vectors `[len(rows), dim]` by their numbers, which are those of rows that there are."""
+        """Vectors `[len(rows), dim]` by valid row numbers."""
         found = np.empty((len(rows), self.dim), np.float32)
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         for owner in np.unique(owners):
@@ -82,13 +82,13 @@ class Vectors:
 
 @contextmanager
 def growing_array(path: Path, dim: int) -> Iterator[Callable[[Features], None]]:
-    """Write a `.npy` of as many rows as come; yields what appends some, `[rows, dim]`."""
+    """Write a `.npy` of any number of rows; yields a function that appends `[rows, dim]`."""
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         rows = 0
 
         def header() -> int:
-            told = {"descr": _TYPE.str, "fortran_order": False, "shape": (rows, dim)}
-            np.lib.format.write_array_header_1_0(file, told)
+            fields = {"descr": _TYPE.str, "fortran_order": False, "shape": (rows, dim)}
+            np.lib.format.write_array_header_1_0(file, fields)
             return file.tell()
 
         def append(block: Features) -> None:

@@ -125,7 +125,7 @@ def _data(sidecar: Sidecar, settings: Settings, folders: PromotionFolders) -> st
     lines = [_stated(settings, (card.data,) if card.data else ())]
     lines += [f"- `{path}`, SHA-256 `{digest}`" for path, digest in sidecar.data_hashes.items()]
     if (leaks := read_counts(folders.leaks)) is not None:
-        lines.append(f"- Published test sets: {leaks.told}.")
+        lines.append(f"- Published test sets: {leaks.summary}.")
     for table in tables_trained_on(sidecar.data_hashes):
         if summary := folders.read_summary(table):
             lines.append(

@@ -21,7 +21,7 @@ from components.core.records import PAIRS, PARAPHRASES
 from components.core.settings import Settings, Train
 from components.core.training_columns import table_file
 from components.data.leaks.report import FOLDER as LEAKS_FOLDER
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.embeddings import ImageEmbeddings
@@ -100,7 +100,7 @@ def load_data(
     if train.shards is not None and images.cached is None:
         if has_weights(files.train) and world.leads:
             print(f"train.shards: shards hold neither the weights of {files.train} nor which images a query has")
-        published = Published.read(files.leaks)
+        published = TestSetKeys.read(files.leaks)
         source = ShardSource(train.shards, plan, tokenizer, images.size, held, published)
         streamed = {"shards": shards_hash(train.shards, world)} | published.hashes()
     else:

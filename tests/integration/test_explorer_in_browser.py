@@ -13,8 +13,8 @@ import uvicorn
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.explorer.server import Explored, make_app
-from components.explorer.snapshot import snapshot
+from components.explorer.explored import Explored
+from components.explorer.server import make_app, snapshot
 from components.registry.votes import Votes
 from tests.support.browsing import DESK, PHONE, opened
 from tests.support.exploring import HOSTILE, PICTURES, make_explored, write_evaluation

@@ -1,8 +1,7 @@
-"""From each source's published format to a champion: import, prepare, embed, train, evaluate, promote."""
+"""From each kind of source to a champion: import, prepare, embed, train, evaluate, promote."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -35,31 +34,15 @@ from tests.support.shard_making import write_tar
 REPO = Path(__file__).parents[2]
 
 
-def _coco(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    names = list(shown)
-    for part, own in (("train2017", names[:120]), ("val2017", names[120:])):
-        write_pictures(folder / part, {name: shown[name] for name in own})
-        images = [{"id": number, "file_name": name} for number, name in enumerate(own)]
-        told = [{"image_id": number, "caption": text} for number, name in enumerate(own) for text in shown[name][1]]
-        path = folder / "annotations" / f"captions_{part}.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"images": images, "annotations": told}))
-
-
-def _flickr(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    write_pictures(folder / "Flicker8k_Dataset", shown)
-    names = list(shown)
-    for split, own in (("train", names[:120]), ("dev", names[120:140]), ("test", names[140:])):
-        (folder / f"Flickr_8k.{split}Images.txt").write_text("".join(f"{name}\n" for name in own))
-    lines = [f"{name}#{take}\t{text}" for name, (_, captions) in shown.items() for take, text in enumerate(captions)]
-    (folder / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
-
-
-def _huggingface(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    folder.mkdir()
-    column = [{"bytes": raw, "path": name} for name, (raw, _) in shown.items()]
-    rows = {"image": column, "caption": [captions for _, captions in shown.values()]}
-    pq.write_table(pa.table(rows), folder / "train-00000-of-00001.parquet", row_group_size=50)
+def _query_log(folder: Path, shown: Shown, _encoder: Encoder) -> None:
+    """Users who search for a colour click its pictures often, and one of another colour by mistake."""
+    write_pictures(folder, shown)
+    names, lines = list(shown), ["query\timage\tclicks"]
+    for number, (name, (_, captions)) in enumerate(shown.items()):
+        mistaken = shown[names[number - 1]][1][0]
+        lines += [f"{captions[0]}\t{name}\t{20 + number % 70}", f"{mistaken}\t{name}\t0.5"]
+        lines += [f"clicked {captions[0]}\t{name}\t"] * 3
+    (folder / "queries.tsv").write_text("\n".join(lines) + "\n")
 
 
 def _webdataset(folder: Path, shown: Shown, _encoder: Encoder) -> None:
@@ -81,9 +64,7 @@ def _embeddings(folder: Path, shown: Shown, encoder: Encoder) -> None:
 
 WRITERS = {
     "folder": lambda folder, shown, _encoder: write_folder(folder, shown),
-    "coco": _coco,
-    "flickr": _flickr,
-    "huggingface": _huggingface,
+    "query_log": _query_log,
     "webdataset": _webdataset,
     "embeddings": _embeddings,
 }
@@ -114,7 +95,10 @@ def settings(
 
 def test_a_source_becomes_a_champion(settings: Settings, tiny_encoder: Encoder) -> None:
     prepare.run(settings)
-    assert PAIRS.read(Path("data/pairs/train.parquet"), ["image"])["image"].null_count == settings.prepare.counts.train
+    pairs = PAIRS.read(Path("data/pairs/train.parquet")).to_pandas()
+    assert pairs["image"].isna().sum() == settings.prepare.counts.train
+    if settings.prepare.source == "query_log":
+        assert set(pairs.loc[pairs["caption"].str.startswith("clicked"), "weight"]) == {3.0}
     tiny_encoder.save(Path("models/base"))
     embed(settings)
     train(settings, "captions")

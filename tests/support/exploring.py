@@ -18,7 +18,7 @@ from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
 from components.evaluation.results import Folders, Report, Result, write_results
 from components.explorer.comparing import Explorer
-from components.explorer.server import Explored
+from components.explorer.explored import Explored
 from components.index.building import build
 from components.index.image_index import ImageIndex
 from components.index.sources import find_source

@@ -27,7 +27,7 @@ def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """The first captions of a `PAIRS` table that the task accepts, as input `caption`.
 
     With `one_per_image` it is one accepted caption, drawn by the seed, of each of the first images that have any. The
-    first are a random sample where `prepare` shuffles images (`components.data.listing.share`); sources that stream
+    first are a random sample where `prepare` shuffles images (`components.data.listed_images`); sources that stream
     keep the order of their files.
     """
     captions = _captions(path, pictures=ask.pictures)

@@ -1,6 +1,6 @@
-"""Stands between a source and the pairs: what a published test set holds does not train.
+"""Removes pairs that a published test set contains from training and validation.
 
-Test sets are held as sets of 16-byte keys: a hundred bytes for each text or picture.
+Test sets are stored as sets of 16-byte keys: about a hundred bytes per text or picture.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TRAINED = ("train", "val")
 
 @dataclass(frozen=True)
 class KnownSet:
-    """One test set, by the keys of its pictures' names, its pictures and its texts.
+    """One test set: the keys of its pictures' names, its pictures and its texts.
 
     Attributes:
-        name: of its benchmark.
-        fault: why its files cannot be read; then nothing is known of it.
+        name: name of its benchmark.
+        fault: why its files cannot be read; the keys are then empty.
     """
 
     name: str
@@ -44,7 +44,7 @@ class KnownSet:
     fault: str = ""
 
     def ways(self, name: bytes | None, picture: bytes, text: bytes | None) -> Iterator[str]:
-        """In which ways a pair of these keys is in the set: `name`, `content`, `text`."""
+        """The ways in which a pair with these keys is in the set: `name`, `content`, `text`."""
         if name in self.names:
             yield "name"
         if picture in self.pictures:
@@ -54,10 +54,10 @@ class KnownSet:
 
 
 def known_sets(data: Path) -> list[KnownSet]:
-    """The test sets in the folder of `cliptune evaluate --data`; each picture there is read once for each of them.
+    """The test sets in the folder of `cliptune evaluate --data`; each set reads its pictures once.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     return [
         KnownSet(found.name, fault=found.fault) if found.tested is None else _known(found.name, found.tested)
@@ -82,12 +82,14 @@ def _keys(found: Iterable[bytes | None]) -> frozenset[bytes]:
 
 @dataclass
 class Guard:
-    """What the test sets hold, and what it has found so far.
+    """Compares pairs with the test sets, and counts those that it drops.
 
     Attributes:
-        refuse: whether a pair that is in a test set ends the stage.
-        found: of the pairs dropped, how many were in each test set in each way; one pair may be in several.
-        dropped: pairs by split.
+        benchmarks: folder of the test sets.
+        refuse: whether a pair of a test set is an error.
+        known: the test sets.
+        found: number of dropped pairs by test set and way; one pair may be in several.
+        dropped: number of dropped pairs by split.
     """
 
     benchmarks: Path | None
@@ -98,7 +100,7 @@ class Guard:
 
     @staticmethod
     def of(prepare: Prepare) -> Guard:
-        """The guard that params.yaml asks for; without `prepare.benchmarks` it knows of no test set.
+        """The guard of the settings; without `prepare.benchmarks` it has no test sets.
 
         Raises:
             InputError: the folder does not exist.
@@ -107,10 +109,10 @@ class Guard:
         return Guard(prepare.benchmarks, prepare.leaks == "refuse", known)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Those of `pairs` that are to test with, or are in no test set.
+        """The test pairs, and the others that are in no test set.
 
         Raises:
-            InputError: one to train or validate with is in a test set and none may be, or a split loses all.
+            InputError: a training or validation pair is in a test set and `refuse` is set, or a split loses all pairs.
         """
         kept: Counter[str] = Counter()
         for pair in pairs:
@@ -139,7 +141,7 @@ class Guard:
         return list(dict.fromkeys(ways))
 
     def counts(self) -> LeakCounts:
-        """What was looked for and what was found."""
+        """The test sets that were compared, and the number of dropped pairs."""
         ways: dict[str, dict[str, int]] = {}
         for (name, way), count in sorted(self.found.items()):
             ways.setdefault(name, {})[way] = count
@@ -152,11 +154,11 @@ class Guard:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the counts, and the keys of all test texts and pictures for those who check others."""
+        """Write the counts, and the keys of all test texts and pictures for later stages."""
         write_record(folder / COUNTS, self.counts())
-        for table, file, of in ((PUBLISHED_TEXTS, TEXTS, "texts"), (PUBLISHED_PICTURES, PICTURES, "pictures")):
+        for table, file, kind in ((PUBLISHED_TEXTS, TEXTS, "texts"), (PUBLISHED_PICTURES, PICTURES, "pictures")):
             with table.writer(folder / file) as append:
                 for known in self.known:
-                    keys = sorted(getattr(known, of))
+                    keys = sorted(getattr(known, kind))
                     columns = {"test_set": [known.name] * len(keys), "key": keys}
                     append(pa.table(columns, schema=table.schema))

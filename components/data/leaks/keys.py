@@ -1,17 +1,17 @@
 """Keys by which a pair is found in a published test set: of its picture's name, its picture's bytes, its text.
 
-A name says which picture it is only where it holds a number that one publisher has given out once. `0001.jpg` is in
-every second folder, and so are COCO's and Visual Genome's bare numbers: shards of img2dataset are numbered with nine to
-twelve digits, too. So a number counts where the name or a folder above it says whose it is:
+A name identifies a picture only if it has a number of one publisher. `0001.jpg` is in many folders, and bare numbers as
+in COCO and Visual Genome are ambiguous, as shards of img2dataset also have nine to twelve digits. So a number counts if
+the name or a parent folder shows the publisher:
 
 - COCO: `COCO_val2014_000000391895.jpg`, `train2017/000000391895.jpg`, twelve digits below a folder `coco...`. An image
-  has the same number in all of COCO's years and parts; those of `val2014` are in `train2017`, too.
+  has the same number in all of COCO's years and parts; those of `val2014` are also in `train2017`.
 - Flickr: `1000268201_693b08cb0e.jpg`, a photo's number and its secret, or a number below `flickr8k...`, `flickr30k...`.
 - Visual Genome: a number below `VG_100K`, `visual_genome...` or `gqa...`.
 - CC-Neg: a number below `cc3m_subset_images...`, its published folder.
 - ImageNet: `ILSVRC2012_val_00000001.JPEG`.
 
-What has no such name is still found by its bytes and by its text.
+Pictures without such a name are still found by their bytes and their text.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ _NAMES = tuple(
 
 
 def name_key(path: str) -> bytes | None:
-    """16 bytes that all names of one published picture share; None where a name does not say which picture it is.
+    """16 bytes that all names of one published picture share; None for a name that does not identify a picture.
 
     Args:
-        path: the picture's path with as many folders as are known, separated by `/`; its ending may be missing, as that
-            of a shard's sample is.
+        path: the picture's path with all known folders, separated by `/`; the ending may be missing, as in shards.
     """
-    # The numbers in a shard are the shard's own, whatever it is called.
+    # Numbers in a shard belong to the shard, whatever its name is.
     folded = path.casefold().rpartition(".tar/")[2]
     for owner, pattern in _NAMES:
         if found := pattern.search(folded):
@@ -54,12 +53,12 @@ def name_key(path: str) -> bytes | None:
 
 
 def picture_key(encoded: bytes) -> bytes:
-    """16 bytes that equal files of a picture share."""
+    """16 bytes that equal files share."""
     return _digest(encoded)
 
 
 def text_key(text: str) -> bytes | None:
-    """16 bytes that texts of the same letters and digits share; None for a text that has neither."""
+    """16 bytes that texts of the same letters and digits share; None for a text without any."""
     letters = normalised(text)
     return _digest(letters.encode()) if letters else None
 

@@ -1,4 +1,4 @@
-"""What stage `prepare` found of published test sets: counts for cards and runs, and texts that others must avoid."""
+"""Results of the leak guard of stage `prepare`: counts for cards and runs, and keys of published test sets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COUNTS, TEXTS, PICTURES = "counts.json", "texts.parquet", "pictures.parquet"
 
 
 class LeakCounts(BaseModel):
-    """Pairs that were dropped because a published test set holds them.
+    """Numbers of pairs that were dropped because a published test set contains them.
 
     Attributes:
-        benchmarks: the folder of the test sets; None where none was given.
-        checked: the test sets that no pair is in.
-        unread: test sets that are there and cannot be read, and why.
+        benchmarks: the folder of the test sets; None if none was given.
+        checked: the test sets that were compared.
+        unread: test sets that cannot be read, and why.
         found: test set -> way (`name`, `content` or `text`) -> dropped pairs; one pair may count in several.
         dropped: split -> pairs.
     """
@@ -38,19 +38,19 @@ class LeakCounts(BaseModel):
     dropped: dict[str, int]
 
     @property
-    def told(self) -> str:
-        """All of it in one line."""
+    def summary(self) -> str:
+        """All counts in one line."""
         if self.benchmarks is None:
-            return "no published test set was looked for (prepare.benchmarks names no folder)"
+            return "pairs were not compared with published test sets (prepare.benchmarks is not set)"
         split = " and ".join(f"{count} {split}" for split, count in sorted(self.dropped.items())) or "no"
         sets = ", ".join(
             f"{name}: {', '.join(f'{count} by {way}' for way, count in ways.items())}"
             for name, ways in self.found.items()
         )
-        unread = "".join(f"; not looked for: {name} ({why})" for name, why in self.unread.items())
+        unread = "".join(f"; not compared: {name} ({why})" for name, why in self.unread.items())
         return (
             f"{split} pairs dropped that are in published test sets{f' ({sets})' if sets else ''}; "
-            f"looked for: {', '.join(self.checked) or 'none'}{unread}"
+            f"compared: {', '.join(self.checked) or 'none'}{unread}"
         )
 
     def tags(self) -> dict[str, str]:
@@ -58,11 +58,11 @@ class LeakCounts(BaseModel):
         counts = {f"leaks.{name}.{way}": str(n) for name, ways in self.found.items() for way, n in ways.items()}
         dropped = {f"leaks.dropped.{split}": str(count) for split, count in self.dropped.items()}
         # MLflow takes tags of 5,000 characters.
-        return {"leaks": self.told[:5000]} | counts | dropped
+        return {"leaks": self.summary[:5000]} | counts | dropped
 
 
 def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
-    """What was found; None where stage `prepare` has not written it.
+    """The counts; None if stage `prepare` has not written them.
 
     Raises:
         InputError: the file is damaged.
@@ -74,7 +74,7 @@ def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
 
 
 def leak_tags(folder: Path = FOLDER) -> dict[str, str]:
-    """Tags of a run that trains on what stage `prepare` left; none where it has not written what it found.
+    """Tags of a run that trains on the pairs of stage `prepare`; none if it has not written counts.
 
     Raises:
         InputError: the file is damaged.
@@ -100,34 +100,34 @@ def _read_keys(table: Table, path: Path) -> dict[bytes, str]:
 
 
 def find_text(text: str, known: dict[bytes, str]) -> str | None:
-    """The test set of `known` that holds `text`, if one does."""
+    """A test set of `known` that contains `text`, if any."""
     key = text_key(text) if known else None
     return None if key is None else known.get(key)
 
 
 @dataclass(frozen=True)
-class Published:
-    """What published test sets hold, by key with one of the test sets that it is in."""
+class TestSetKeys:
+    """Keys of the texts and pictures of published test sets -> one of the test sets that contain them."""
 
     texts: Mapping[bytes, str] = field(default_factory=dict)
     pictures: Mapping[bytes, str] = field(default_factory=dict)
 
     @staticmethod
-    def read(folder: Path = FOLDER) -> Published:
-        """As stage `prepare` wrote it; nothing where it looked for none.
+    def read(folder: Path = FOLDER) -> TestSetKeys:
+        """The keys written by stage `prepare`; empty if it has compared none.
 
         Raises:
             InputError: a file is damaged.
         """
-        return Published(read_texts(folder), _read_keys(PUBLISHED_PICTURES, folder / PICTURES))
+        return TestSetKeys(read_texts(folder), _read_keys(PUBLISHED_PICTURES, folder / PICTURES))
 
     def find(self, texts: Iterable[str], pictures: Iterable[bytes]) -> str | None:
-        """A test set that holds one of the texts or encoded pictures, if any does."""
-        known = [self.texts.get(key) for text in texts if self.texts and (key := text_key(text)) is not None]
-        known += [self.pictures.get(picture_key(picture)) for picture in pictures if self.pictures]
-        return next(filter(None, known), None)
+        """A test set that contains one of the texts or encoded pictures, if any."""
+        sets = [self.texts.get(key) for text in texts if self.texts and (key := text_key(text)) is not None]
+        sets += [self.pictures.get(picture_key(picture)) for picture in pictures if self.pictures]
+        return next(filter(None, sets), None)
 
     def hashes(self) -> dict[str, str]:
-        """What changes with them, for a checkpoint's fingerprint; nothing where there are none."""
-        found = {"published texts": self.texts, "published pictures": self.pictures}
-        return {name: content_hash(*sorted(keys)) for name, keys in found.items() if keys}
+        """Hashes of the keys, for a checkpoint's fingerprint; without empty sets."""
+        kinds = {"published texts": self.texts, "published pictures": self.pictures}
+        return {name: content_hash(*sorted(keys)) for name, keys in kinds.items() if keys}

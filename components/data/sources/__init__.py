@@ -10,7 +10,7 @@ def find_source(name: str) -> Source:
     """The source in `sources/<name>.py`.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: there is no such source; the message lists the others.
     """
     source: Source = find(__name__, file_names(__path__), name, "SOURCE", "params.yaml: prepare.source")
     return source

@@ -2,24 +2,38 @@
 
 `prepare.folder` holds the images in `train2014` and `val2014`, or `train2017` and `val2017`, and either Karpathy's
 `dataset_coco.json` (113,287 images to train, 5,000 to validate, 5,000 to test) or COCO's `annotations`, where images of
-`captions_val<year>.json` test, and those to validate with are drawn from `captions_train<year>.json`.
+`captions_val<year>.json` test, and validation images are drawn from `captions_train<year>.json`.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.errors import InputError
 from components.core.settings import Prepare
-from components.data.karpathy import json_list, json_object, read_karpathy, told
-from components.data.listed_images import listed_source
-from components.data.listing import Line, Listing, checked_line, image_folder
+from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
+from components.data.source import split_of_word
 
 _KARPATHY = "dataset_coco.json"
 _YEARS = ("2017", "2014")
 _HOW = "put Karpathy's split file there, or COCO's annotations/captions_train2017.json and captions_val2017.json"
+
+
+class _Sentence(BaseModel):
+    raw: str
+
+
+class _KarpathyImage(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    filename: str
+    filepath: str = ""
+    split: str
+    sentences: list[_Sentence]
 
 
 class _Image(BaseModel):
@@ -36,7 +50,7 @@ def read_listing(settings: Prepare) -> Listing:
     """Captions with published splits.
 
     Raises:
-        InputError: the folder or its files are missing, damaged or laid out otherwise.
+        InputError: the folder or its files are missing, damaged or have another layout.
     """
     folder = image_folder(settings)
     if (folder / _KARPATHY).is_file():
@@ -50,21 +64,44 @@ def read_listing(settings: Prepare) -> Listing:
     return Listing(_annotations(folder, "train", year), folder, lines)
 
 
-def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[Line]:
+def read_karpathy(file: Path, folder: Path, settings: Prepare) -> Listing:
+    """All captions of a split file by Karpathy, `dataset_<name>.json`; COCO's `restval` trains.
+
+    Raises:
+        InputError: the file is damaged or has another layout, an unknown split, or an empty caption.
+    """
+    lines = []
+    for number, raw in enumerate(_json_list(file, _json_object(file), "images")):
+        place = f"images[{number}]"
+        try:
+            image = _KarpathyImage.model_validate(raw)
+        except ValidationError as error:
+            raise InputError(
+                f"{file}: {place} is not as published ({_first_fault(error)}): download it again"
+            ) from None
+        split = split_of_word(f"{file}: {place}", image.split)
+        name = (Path(image.filepath) / image.filename).as_posix()
+        for sentence in image.sentences:
+            line = CaptionLine(place, name, sentence.raw, split=split)
+            lines.append(checked_line(file, line, settings))
+    return Listing(file, folder, lines)
+
+
+def _lines(file: Path, images: str, split: str, settings: Prepare) -> list[CaptionLine]:
     if not file.is_file():
         raise InputError(f"{file} is missing: {_HOW}")
-    content = json_object(file)
+    content = _json_object(file)
     try:
-        names = {one.id: one.file_name for one in map(_Image.model_validate, json_list(file, content, "images"))}
-        captions = [_Caption.model_validate(one) for one in json_list(file, content, "annotations")]
+        names = {image.id: image.file_name for image in map(_Image.model_validate, _json_list(file, content, "images"))}
+        captions = [_Caption.model_validate(raw) for raw in _json_list(file, content, "annotations")]
     except ValidationError as error:
-        raise InputError(f"{file} is not as published ({told(error)}): fetch it again") from None
+        raise InputError(f"{file} is not as published ({_first_fault(error)}): download it again") from None
     lines = []
     for number, caption in enumerate(captions):
         place = f"annotations[{number}]"
         if caption.image_id not in names:
-            raise InputError(f"{file}: {place} has image_id {caption.image_id}, which `images` lacks: fetch it again")
-        line = Line(place, f"{images}/{names[caption.image_id]}", caption.caption, split=split)
+            raise InputError(f"{file}: {place} has an unknown image_id {caption.image_id}: download it again")
+        line = CaptionLine(place, f"{images}/{names[caption.image_id]}", caption.caption, split=split)
         lines.append(checked_line(file, line, settings))
     return lines
 
@@ -77,6 +114,31 @@ def find(folder: Path) -> str | None:
     """See `Source`."""
     files = [folder / _KARPATHY, *(_annotations(folder, "train", year) for year in _YEARS)]
     return next((str(file.relative_to(folder)) for file in files if file.is_file()), None)
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({error}): download it again") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{file} is not a JSON object: download it again")
+    return content
+
+
+def _json_list(file: Path, content: dict[str, Any], key: str) -> list[Any]:
+    """The list `key` of a file's object."""
+    values = content.get(key)
+    if not isinstance(values, list):
+        raise InputError(f"{file} has no list '{key}': download it again")
+    return values
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The first fault of a record: its key and the message."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 SOURCE = listed_source(read_listing, find, _KARPATHY, _HOW, people=True)

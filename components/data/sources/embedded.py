@@ -1,4 +1,4 @@
-"""The embedded world as a source: scenes drawn from a seed, alt-texts for training, sentences for evaluation."""
+"""The synthetic pictures as a source: scenes drawn from a seed, alt-texts for training, sentences for evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components.core.records import (
 from components.core.settings import Settings
 from components.data.source import EvaluationTables, Pair, Source, filled
 from components.data.world.alt_text import alt_text
-from components.data.world.comparing import comparison_rows
+from components.data.world.description.difference_text import comparison_rows
 from components.data.world.description.evaluation_text import evaluation_text, plain_query, swapped
 from components.data.world.description.half_truths import half_truth_rows
 from components.data.world.description.lexicon import TIERS
@@ -75,13 +75,13 @@ def _evaluation(settings: Settings, tests: list[Pair]) -> EvaluationTables:
 
 
 def _negations(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
-    """A row of `NEGATION_QUERIES` per scene; cues take turns, and so do tiers at every fourth cue."""
+    """A row of `NEGATION_QUERIES` per scene, in rotation over all cues and tiers."""
     rows: list[tuple[str, ...]] = []
     for position, (image, scene) in enumerate(scenes):
         cue = CUES[position % len(CUES)]
         text = negation_text(scene, rng, cue)
-        told = evaluation_text(scene, rng, TIERS[position // len(CUES) % len(TIERS)])
-        rows.append((image, text.caption, text.negation, told.paraphrase, cue, told.tier))
+        evaluation = evaluation_text(scene, rng, TIERS[position // len(CUES) % len(TIERS)])
+        rows.append((image, text.caption, text.negation, evaluation.paraphrase, cue, evaluation.tier))
     return rows
 
 

@@ -1,24 +1,24 @@
-"""Image embeddings with captions and no pictures at all, as clip-retrieval's inference writes them.
+"""Image embeddings with captions and without pictures, as clip-retrieval's inference writes them.
 
-`prepare.folder` holds `img_emb/img_emb_<n>.npy` beside `metadata/metadata_<n>.parquet`, or any `<name>.npy` beside its
+`prepare.folder` holds `img_emb/img_emb_<n>.npy` with `metadata/metadata_<n>.parquet`, or any `<name>.npy` with its
 `<name>.parquet`, row by row; or Parquet files with a column of vectors, `embedding`. Column `caption` has the texts.
-A row is of the split that column `split` says, or else of that which the file's name has in it as a word. Rows of zeros
-or without a caption are left out and counted.
+The split of a row is that of the column `split`, or a word in the file's name. Rows of zeros or without a caption are
+left out and counted.
 
-`base` must be the model that made the embeddings: its image tower is not asked, and embeddings of another width are
-refused by stage `embed`.
+`base` must be the model that computed the embeddings: its image tower is not used, and stage `embed` rejects embeddings
+of another length.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,61 +26,92 @@ from components.core.embedding_files import embedding_column, embedding_shape, r
 from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.settings import Prepare
-from components.data.checked_pictures import Part
 from components.data.leaks.keys import picture_key
-from components.data.listing import image_folder
-from components.data.source import Seen, Unusable, UnusableError
-from components.data.splits import split_named, split_said
+from components.data.listed_images import image_folder
+from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
-CAPTIONS = ("caption", "text", "title", "alt_text")
-NAMES = ("image_path", "url", "key")
-"""What the columns of texts and of names are called; the first that there is counts."""
+_CAPTIONS = ("caption", "text", "title", "alt_text")
+_NAMES = ("image_path", "url", "key")
 _OF_TEXTS = re.compile(r"(?:^|[^a-z])(?:te?xt|caption)s?(?:[^a-z]|$)")
-"""In the names of arrays that hold vectors of texts; they often are next to those of images."""
+"""In the names of arrays with text embeddings, which are often stored next to those of images."""
 _SPLIT = "split"
-_PART = 50_000
+_CHUNK = 50_000
 """Rows that are read together."""
-_HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy beside <name>.parquet with the captions"
+_HOW = "put clip-retrieval's folders img_emb and metadata there, or <name>.npy and <name>.parquet with the captions"
 
 
 @dataclass(frozen=True)
 class EmbeddingFile:
-    """Embeddings, and the Parquet file with their captions, which may be the same."""
+    """Embeddings, and the Parquet file with their captions, which may be the same file."""
 
     embeddings: Path
     captions: Path
 
+    def shape(self) -> tuple[int, int]:
+        """Number and length of the embeddings.
 
-def read_splits(settings: Prepare) -> Splits:
-    """The files by split, in parts.
+        Raises:
+            InputError: a file is damaged, or the file of captions has another number of rows.
+        """
+        rows, dim = embedding_shape(self.embeddings)
+        if self.captions.is_file() and (captions := self.metadata().num_rows) != rows:
+            raise InputError(f"{self.embeddings} has {rows} rows, {self.captions} has {captions}: write both again")
+        return rows, dim
 
-    Raises:
-        InputError: the folder is missing, has no embeddings, none to train on, or a file does not fit its captions.
-    """
-    folder = image_folder(settings)
-    found: dict[str, list[Part]] = {}
-    for file in embedding_files(folder):
-        named = split_named(str(file.embeddings.relative_to(folder)))
-        own = _SPLIT in _metadata(file.captions).schema.names
-        found.setdefault(TRAIN if own else named or TRAIN, []).extend(_parts(file, named))
-    if TRAIN not in found:
-        raise InputError(f"{folder} has no embeddings to train on: {_HOW}")
-    return found
+    def metadata(self) -> pq.FileMetaData:
+        """Metadata of the Parquet file.
+
+        Raises:
+            InputError: it is missing or damaged.
+        """
+        try:
+            return pq.read_metadata(self.captions)
+        except FileNotFoundError:
+            raise InputError(f"{self.captions} is missing: {_HOW}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
+
+    def vectors(self, first: int, count: int) -> npt.NDArray[np.floating]:
+        """`count` embeddings from row `first` on; raises as `read_embeddings`."""
+        return read_embeddings(self.embeddings, first, count)
+
+    def columns(self, first: int, count: int, wanted: Callable[[pa.Field], bool]) -> pa.Table:
+        """The wanted columns of `count` rows of the Parquet file from row `first` on.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            with pq.ParquetFile(self.captions) as stream:
+                names = [column.name for column in stream.schema_arrow if wanted(column)]
+                return rows_of_file(stream, names, first, count)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.captions} is damaged ({error}): write it again") from None
+
+
+def caption_column(names: Collection[str]) -> str | None:
+    """The column of captions, None without one."""
+    return next((name for name in _CAPTIONS if name in names), None)
+
+
+def name_column(names: Collection[str]) -> str | None:
+    """The column of picture names, None without one."""
+    return next((name for name in _NAMES if name in names), None)
 
 
 def embedding_files(folder: Path) -> list[EmbeddingFile]:
-    """A folder's embeddings in the order of their numbers; the files of captions need not be there."""
-    found = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
-    arrays = sorted((path for path in found if not _OF_TEXTS.search(path.stem.lower())), key=_order)
+    """A folder's embeddings, sorted by number; the files of captions may be missing."""
+    paths = [*folder.glob("*.npy"), *folder.glob("img_emb/*.npy")]
+    arrays = sorted((path for path in paths if not _OF_TEXTS.search(path.stem.lower())), key=_order)
     pairs = [EmbeddingFile(array, _captions_of(array)) for array in arrays]
-    taken = {pair.captions for pair in pairs}
-    others = [path for path in sorted(folder.glob("*.parquet")) if path not in taken and _has_vectors(path)]
+    captions = {pair.captions for pair in pairs}
+    others = [path for path in sorted(folder.glob("*.parquet")) if path not in captions and _has_vectors(path)]
     return [*pairs, *(EmbeddingFile(path, path) for path in others)]
 
 
 def _order(path: Path) -> tuple[str, int, str]:
-    """`img_emb_10` stands behind `img_emb_9`."""
+    """Sorts `img_emb_10` after `img_emb_9`."""
     stem, _, number = path.stem.rpartition("_")
     return (stem, int(number), "") if number.isdecimal() else (path.stem, -1, path.name)
 
@@ -99,62 +130,59 @@ def _has_vectors(path: Path) -> bool:
         return False
 
 
-def _parts(file: EmbeddingFile, named: str) -> Iterator[Part]:
-    rows, _ = embedding_shape(file.embeddings)
-    told = _metadata(file.captions).num_rows
-    if rows != told:
-        raise InputError(f"{file.embeddings} has {rows} rows, {file.captions} has {told}: write both again")
-    states = [path.stat() for path in (file.embeddings, file.captions)]
-    stamp = " ".join(f"{one.st_size} {one.st_ctime_ns}" for one in states)
-    for first in range(0, rows, _PART):
-        count = min(_PART, rows - first)
-        told_of = f"{file.embeddings} {named} {stamp} {first} {count}"
-        yield Part(told_of, partial(_samples, file, named, first, count), count)
+def read_splits(settings: Prepare) -> Splits:
+    """The files by split, in chunks.
+
+    Raises:
+        InputError: the folder is missing, has no embeddings, none to train on, or a file does not fit its captions.
+    """
+    folder = image_folder(settings)
+    splits: dict[str, list[PictureChunk]] = {}
+    for file in embedding_files(folder):
+        named = split_in_path(str(file.embeddings.relative_to(folder)))
+        split = TRAIN if _SPLIT in file.metadata().schema.names else named or TRAIN
+        splits.setdefault(split, []).extend(_chunks(file, named))
+    if TRAIN not in splits:
+        raise InputError(f"{folder} has no embeddings to train on: {_HOW}")
+    return splits
 
 
-def _metadata(path: Path) -> pq.FileMetaData:
-    try:
-        return pq.read_metadata(path)
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: {_HOW}") from None
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): write it again") from None
+def _chunks(file: EmbeddingFile, named: str) -> Iterator[PictureChunk]:
+    rows, _ = file.shape()
+    stats = [path.stat() for path in (file.embeddings, file.captions)]
+    stamp = " ".join(f"{stat.st_size} {stat.st_ctime_ns}" for stat in stats)
+    for first in range(0, rows, _CHUNK):
+        count = min(_CHUNK, rows - first)
+        stamp_of_chunk = f"{file.embeddings} {named} {stamp} {first} {count}"
+        yield PictureChunk(stamp_of_chunk, partial(_samples, file, named, first, count), count)
 
 
-def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Seen | Unusable]:
-    vectors = read_embeddings(file.embeddings, first, count)
+def _samples(file: EmbeddingFile, named: str, first: int, count: int) -> Iterator[Sample | Unusable]:
+    vectors = file.vectors(first, count)
     usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-    for offset, (caption, name, split) in enumerate(_texts(file.captions, first, count)):
-        place = f"{file.captions}: row {first + offset + 1}"
+    table = file.columns(first, count, lambda column: column.name in (*_CAPTIONS, *_NAMES, _SPLIT))
+    caption = caption_column(table.column_names)
+    if caption is None:
+        names = ", ".join(file.metadata().schema.to_arrow_schema().names)
+        raise InputError(f"{file.captions} has the columns {names} and none for the caption: call it caption")
+    columns = [caption, name_column(table.column_names), _SPLIT]
+    none = [None] * count
+    texts = (table.column(name).to_pylist() if name in table.column_names else none for name in columns)
+    for row, (text, name, word) in enumerate(zip(*texts, strict=True), first):
+        place = f"{file.captions}: row {row + 1}"
         try:
-            own = split_said(place, split) or named
+            split = split_of_word(place, word) or named
         except UnusableError as fault:
             yield Unusable(str(fault))
             continue
-        if not usable[offset]:
-            yield Unusable(f"{file.embeddings}: row {first + offset + 1} is zero or not finite: compute it again")
-        elif not isinstance(caption, str) or not caption.strip():
+        if not usable[row - first]:
+            yield Unusable(f"{file.embeddings}: row {row + 1} is zero or not finite: compute it again")
+        elif not isinstance(text, str) or not text.strip():
             yield Unusable(f"{place} has an empty caption: write or remove it")
         else:
-            raw = vectors[offset].tobytes()
-            known, key, at = image_id(raw), picture_key(raw), first + offset
-            yield Seen(place, str(file.embeddings), at, None, known, key, (caption,), str(name or ""), own)
-
-
-def _texts(path: Path, first: int, count: int) -> Iterator[tuple[Any, ...]]:
-    """Captions, names and splits of some rows; names and splits may be missing."""
-    try:
-        with pq.ParquetFile(path) as stream:
-            names = stream.schema_arrow.names
-            caption = next((name for name in CAPTIONS if name in names), None)
-            if caption is None:
-                raise InputError(f"{path} has the columns {', '.join(names)} and none for the caption: call it caption")
-            columns = (caption, next((name for name in NAMES if name in names), ""), _SPLIT)
-            table = rows_of_file(stream, [name for name in columns if name in names], first, count)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is damaged ({error}): write it again") from None
-    none = [None] * count
-    return zip(*(table.column(name).to_pylist() if name in names else none for name in columns), strict=True)
+            raw = vectors[row - first].tobytes()
+            where = str(file.embeddings)
+            yield Sample(place, where, row, None, image_id(raw), picture_key(raw), (text,), str(name or ""), split)
 
 
 def find(folder: Path) -> str | None:

@@ -1,23 +1,26 @@
 """Flickr8k and Flickr30k as published: a file of captions, published splits, and a folder of images.
 
-Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k has no
-splits of its own; with both, and alone for either, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` does.
-Beside Flickr8k's captions may lie what people think of some of them, see `components.data.people.ratings`.
+Flickr8k has `Flickr8k.token.txt` and `Flickr_8k.{train,dev,test}Images.txt` (Hodosh et al. 2013). Flickr30k is
+published without splits. For both, Karpathy's `dataset_flickr8k.json` or `dataset_flickr30k.json` is enough.
+
+Flickr8k may come with `ExpertAnnotations.txt`, ratings of captions of its test images, read as in CLIPScore's released
+code. Three experts rated 5,822 captions, mostly of other images, from 1 (nothing in common) to 4 (fits). The 158
+captions of the image itself are dropped, as in SPICE and CLIPScore, and each rating counts by itself: 16,992 rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from components.core.errors import InputError
+from components.core.records import CAPTION_RATINGS
 from components.core.settings import Prepare, Settings
-from components.data.karpathy import read_karpathy
-from components.data.listed_images import listed_source
-from components.data.listing import Line, Listing, checked_line, image_folder
-from components.data.people.ratings import caption_ratings
-from components.data.source import EvaluationTables, Pair
+from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
+from components.data.source import EvaluationTables, Pair, filled
+from components.data.sources.coco import read_karpathy
 
 _TOKENS = "Flickr8k.token.txt"
 _SPLITS = {
@@ -27,12 +30,14 @@ _SPLITS = {
 }
 _KARPATHY = ("dataset_flickr8k.json", "dataset_flickr30k.json")
 _FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
-"""Where the images lie, as the archives and their mirrors unpack; the first is spelled as published."""
+"""Folders of the images in the archives and their mirrors; the first is spelled as published."""
+RATINGS = "ExpertAnnotations.txt"
+_SCORES = ("1", "2", "3", "4")
 _HOW = "put the published caption and split files there, see components/data/sources/flickr.py"
 
 
 def read_listing(settings: Prepare) -> Listing:
-    """Captions with published splits. Images in no published split are left out, and the user is told how many.
+    """Captions with published splits. Images in no published split are left out; their number is printed.
 
     Raises:
         InputError: the folder, its files or the images' folder are missing or damaged.
@@ -49,7 +54,8 @@ def read_listing(settings: Prepare) -> Listing:
     lines, strays = [], set()
     for number, (image, _, caption) in enumerate(_captions(file), 1):
         if image in split_of:
-            lines.append(checked_line(file, Line(f"line {number}", image, caption, split=split_of[image]), settings))
+            line = CaptionLine(f"line {number}", image, caption, split=split_of[image])
+            lines.append(checked_line(file, line, settings))
         else:
             strays.add(image)
     if strays:
@@ -58,22 +64,51 @@ def read_listing(settings: Prepare) -> Listing:
 
 
 def _captions(file: Path) -> Iterator[tuple[str, str, str]]:
-    """Image, number and text of each caption, one in each line."""
+    """Image, number and text of each caption, one per line."""
     for number, row in enumerate(_rows(file), 1):
         token, tab, caption = row.partition("\t")
         image, hash_sign, place = token.rpartition("#")
         if not tab or not hash_sign:
-            raise InputError(f"{file}: line {number} is not <image>#<n><TAB><caption>: fetch it again")
+            raise InputError(f"{file}: line {number} is not <image>#<n><TAB><caption>: download it again")
         yield image, place, caption
 
 
 def _evaluation(settings: Settings, test: list[Pair]) -> EvaluationTables:
-    """What every listed source has, and what people think of captions, where that is there."""
+    """The tables of every listed source, and the ratings of captions if there are any."""
     tables, folder = _LISTED.evaluation(settings, test), image_folder(settings.prepare)
-    if not (folder / _TOKENS).is_file():
+    if not (folder / _TOKENS).is_file() or not (folder / RATINGS).is_file():
         return tables
     captions = {f"{image}#{place}": text.strip() for image, place, text in _captions(folder / _TOKENS)}
-    return tables | caption_ratings(folder, captions, {Path(pair.name).name: pair.image_id for pair in test})
+    rows = caption_ratings(folder / RATINGS, captions, {Path(pair.name).name: pair.image_id for pair in test})
+    return tables | ({"caption_ratings": filled(CAPTION_RATINGS, rows)} if rows else {})
+
+
+def caption_ratings(
+    file: Path, captions: Mapping[str, str], image_ids: Mapping[str, str]
+) -> list[tuple[str, str, float]]:
+    """Rows of the table `caption_ratings`.
+
+    Args:
+        file: the published ratings.
+        captions: key of a caption, `<image>#<n>`, -> its text.
+        image_ids: file name of each test image -> its id.
+    """
+    own: dict[str, set[str]] = defaultdict(set)
+    for key, caption in captions.items():
+        own[key.rpartition("#")[0]].add(caption)
+    rows = []
+    for number, line in enumerate(_rows(file), 1):
+        image, _, rest = line.partition("\t")
+        key, *scores = rest.split("\t")
+        if len(scores) != 3 or not set(scores) <= set(_SCORES):
+            raise InputError(
+                f"{file}: line {number} is not an image, a caption's key and three of 1 to 4: download it again"
+            )
+        if key not in captions:
+            raise InputError(f"{file}: line {number} names an unknown caption '{key}': download the captions again")
+        if image in image_ids and captions[key] not in own[image]:
+            rows += [(image_ids[image], captions[key], float(score)) for score in scores]
+    return rows
 
 
 def _names(file: Path) -> list[str]:
@@ -82,12 +117,12 @@ def _names(file: Path) -> list[str]:
 
 def _rows(file: Path) -> list[str]:
     try:
-        # Not `splitlines`: captions may hold characters such as U+2028 that it takes for the end of a line.
+        # Not `splitlines`: it would split captions at characters such as U+2028.
         return file.read_text("utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise InputError(f"{file} is missing: {_HOW}") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 (byte {error.start}): fetch it again") from None
+        raise InputError(f"{file} is not UTF-8 (byte {error.start}): download it again") from None
 
 
 def find(folder: Path) -> str | None:

@@ -1,7 +1,7 @@
-"""Pairs from a folder on disk: images, and a file with the columns image, caption and perhaps paraphrase and split.
+"""Pairs from a folder on disk: images, and a file with the columns image, caption and optionally paraphrase and split.
 
-The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` as Hugging Face's image
-folders have it, where the columns are called file_name and text.
+The file is `captions.tsv`, `.csv`, `.jsonl` or `.parquet`, or `metadata.csv` or `.jsonl` of a Hugging Face image
+folder, where the columns are file_name and text.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from components.core.settings import Prepare
-from components.data.listed_images import listed_source
-from components.data.listing import Line, Listing, checked_line, image_folder
+from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.row_files import RowFiles, texts_of
-from components.data.splits import split_said
+from components.data.source import split_of_word
 
 CAPTIONS = "captions.tsv"
 FILES = RowFiles(
@@ -25,26 +24,24 @@ FILES = RowFiles(
     text="caption",
     texts="captions",
 )
-"""Files that may list a folder's images, and their columns."""
-_HOW = "write one line for each caption, image<TAB>caption"
+"""The files that may list a folder's images, and their columns."""
+_HOW = "write one line per caption, image<TAB>caption"
 
 
 def read_listing(settings: Prepare) -> Listing:
     """The folder's captions.
 
     Raises:
-        InputError: the folder or the file is missing, there are several, it is damaged, no UTF-8, without the columns
-            image and caption or with one of them twice; or a line has more or fewer fields than columns, or a caption
-            that is empty or too long; the message names the line.
+        InputError: the folder or the file is missing, or as `RowFiles.only`, `RowFiles.rows` and `checked_caption`.
     """
     folder = image_folder(settings)
     file = FILES.only(folder, _HOW)
     return Listing(file, folder, [_line(file, place, row, settings) for place, row in FILES.rows(file)])
 
 
-def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> Line:
+def _line(file: Path, place: str, row: Mapping[str, Any], settings: Prepare) -> CaptionLine:
     image, caption, paraphrase = texts_of(file, place, row, "image", "caption", "paraphrase")
-    line = Line(place, image, caption, paraphrase, split_said(f"{file}: {place}", row.get("split")))
+    line = CaptionLine(place, image, caption, paraphrase, split_of_word(f"{file}: {place}", row.get("split")))
     return checked_line(file, line, settings)
 
 

@@ -1,9 +1,9 @@
 """A Hugging Face dataset with an image and a caption column, as a local folder of Parquet files.
 
-Files lie in the folder or in `data` below it, as the hub stores them. A row is of the split that column `split` says,
-or else of that which the file's name has in it as a word, such as `validation-00000.parquet`. The image column holds
-bytes, or `{bytes, path}`; the caption column holds a text or a list of texts. A row without either is left out and
-counted. Images that lie beside a table which only names them are read by source `folder`.
+The files are in the folder or its subfolder `data`, as on the hub. The split of a row is that of the column `split`, or
+a word in the file's name, such as `validation-00000.parquet`. The image column holds bytes, or `{bytes, path}`; the
+caption column holds a text or a list of texts. A row without either is left out and counted. If a table only names
+images in other files, use source `folder`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import pyarrow.parquet as pq
 from components.core.errors import InputError
 from components.core.pictures import IMAGE_COLUMNS, image_column
 from components.core.settings import Prepare
-from components.data.checked_pictures import Part, Sample
-from components.data.listing import image_folder
-from components.data.source import Unusable, UnusableError
-from components.data.splits import split_named, split_said
+from components.data.listed_images import image_folder
+from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
 _CAPTIONS = ("caption", "captions", "text", "sentences", "sentence", "sentids_raw", "title", "alt_text")
 _SPLIT = "split"
 _ROWS = 64
-"""Read at a time: a row holds an image."""
-_PART = 1_000
-"""Rows that are checked together, and so many more as their row group has."""
+"""Rows read at a time: each holds an image."""
+_CHUNK = 1_000
+"""Rows that are checked together, rounded up to whole row groups."""
 _HOW = "download the dataset's Parquet files into it, such as data/train-00000-of-00001.parquet"
 
 
@@ -41,40 +39,40 @@ def read_splits(settings: Prepare) -> Splits:
         InputError: the folder is missing, has no Parquet files, none to train on, or a damaged one.
     """
     folder = image_folder(settings)
-    found: dict[str, list[Part]] = {}
+    splits: dict[str, list[PictureChunk]] = {}
     for file in _files(folder):
-        split, parts = _parts(file, split_named(str(file.relative_to(folder))))
-        found.setdefault(split, []).extend(parts)
-    if TRAIN not in found:
-        raise InputError(f"{folder} has no Parquet file to train on: {_HOW}")
-    return found
+        split, parts = _parts(file, split_in_path(str(file.relative_to(folder))))
+        splits.setdefault(split, []).extend(parts)
+    if TRAIN not in splits:
+        raise InputError(f"{folder} has no training Parquet file: {_HOW}")
+    return splits
 
 
-def _parts(file: Path, named: str) -> tuple[str, Iterator[Part]]:
-    """The split that a file as a whole is of, and some row groups of it each."""
+def _parts(file: Path, named: str) -> tuple[str, Iterator[PictureChunk]]:
+    """The split of a file, and its row groups in chunks."""
     try:
         with pq.ParquetFile(file) as stored:
             columns = _columns(file, stored.schema_arrow)
             counts = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+        raise InputError(f"{file} is damaged ({error}): download it again") from None
     return TRAIN if _SPLIT in columns else named or TRAIN, _row_groups(file, named, counts)
 
 
-def _row_groups(file: Path, named: str, counts: list[int]) -> Iterator[Part]:
-    found = file.stat()
+def _row_groups(file: Path, named: str, counts: list[int]) -> Iterator[PictureChunk]:
+    stat = file.stat()
     group, first = 0, 0
     while group < len(counts):
         last, rows = group, 0
-        while last < len(counts) and rows < _PART:
+        while last < len(counts) and rows < _CHUNK:
             last, rows = last + 1, rows + counts[last]
-        stamp = f"{file} {named} {found.st_size} {found.st_ctime_ns} {group} {last}"
-        yield Part(stamp, partial(_samples, file, named, list(range(group, last)), first), rows)
+        stamp = f"{file} {named} {stat.st_size} {stat.st_ctime_ns} {group} {last}"
+        yield PictureChunk(stamp, partial(_samples, file, named, list(range(group, last)), first), rows)
         group, first = last, first + rows
 
 
 def _samples(file: Path, named: str, groups: list[int], first: int) -> Iterator[Sample | Unusable]:
-    """Rows of some row groups, of which the first is the file's row `first` (counted from 0)."""
+    """The rows of some row groups; the first has number `first` (counted from 0)."""
     try:
         with pq.ParquetFile(file) as stored:
             columns = _columns(file, stored.schema_arrow)
@@ -85,7 +83,7 @@ def _samples(file: Path, named: str, groups: list[int], first: int) -> Iterator[
                 except UnusableError as fault:
                     yield Unusable(str(fault))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} is damaged ({error}): fetch it again") from None
+        raise InputError(f"{file} is damaged ({error}): download it again") from None
 
 
 def _sample(file: Path, named: str, row: int, image: Any, captions: Any, split: Any = None) -> Sample:
@@ -93,16 +91,16 @@ def _sample(file: Path, named: str, row: int, image: Any, captions: Any, split: 
     if isinstance(image, dict):
         image, name = image.get("bytes"), str(image.get("path") or "")
     if not isinstance(image, bytes) or not image:
-        raise UnusableError(f"{place} holds no image: fetch the dataset with its images embedded")
+        raise UnusableError(f"{place} has no image: download the dataset with embedded images")
     texts = [captions] if isinstance(captions, str) else captions or []
     texts = [text.get("raw") if isinstance(text, dict) else text for text in texts]
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise UnusableError(f"{place} holds no caption: remove the row")
-    return Sample(place, image, str(file), row, tuple(texts), name, split_said(place, split) or named)
+        raise UnusableError(f"{place} has no caption: remove the row")
+    return Sample.of(image, place, str(file), row, tuple(texts), name, split_of_word(place, split) or named)
 
 
 def _columns(file: Path, schema: pa.Schema) -> list[str]:
-    """Names of the image column, the caption column and, where it is there, the split's."""
+    """Names of the image column, the caption column and, if it exists, the split column."""
     image = image_column(schema)
     caption = next((name for name in _CAPTIONS if name in schema.names), None)
     if image is None or caption is None:

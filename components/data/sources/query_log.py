@@ -1,8 +1,8 @@
-"""Pairs from a retrieval product's own log: a query, the image that was clicked, and perhaps a weight and a split.
+"""Pairs from the log of a search product: a query, the clicked image, and optionally a weight and a split.
 
-`prepare.folder` holds the images and `queries.tsv`, `.csv`, `.jsonl` or `.parquet`, where the weight, such as a number
-of clicks, may also be called clicks; a line without one counts as one click. Lines of the same query and image are one
-pair, whose weight is the sum of theirs, in whatever order the log has them.
+`prepare.folder` holds the images and `queries.tsv`, `.csv`, `.jsonl` or `.parquet`. The weight, such as a number of
+clicks, may also be called clicks; a line without it counts as one click. Lines of the same query and image make one
+pair with the sum of their weights; the order of lines does not matter.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 
 from components.core.errors import InputError
 from components.core.settings import Prepare
-from components.data.listed_images import listed_source
-from components.data.listing import Line, Listing, checked_line, image_folder
+from components.data.listed_images import CaptionLine, Listing, checked_line, image_folder, listed_source
 from components.data.row_files import RowFiles, texts_of
-from components.data.splits import split_said
+from components.data.source import split_of_word
 
 QUERIES = "queries.tsv"
 _FILES = RowFiles(
@@ -30,27 +29,26 @@ _FILES = RowFiles(
     text="query",
     texts="queries",
 )
-_HOW = "write one line for each click, query<TAB>image, or for each query and image with a column weight"
+_HOW = "write one line per click, query<TAB>image, or one per query and image with a column weight"
 _HEAVIEST = 1e300
-"""So that no sum of weights leaves the range of numbers."""
+"""Sums of such weights stay finite."""
 
 
 def read_listing(settings: Prepare) -> Listing:
     """The log's queries and images, each pair once.
 
     Raises:
-        InputError: the folder or the file is missing, there are several, it is damaged, no UTF-8, without the columns
-            query and image or with one of them twice; or a line has more or fewer fields than columns, a query that is
-            empty or too long, or a weight that is no number above zero; the message names the line.
+        InputError: the folder or the file is missing, as `RowFiles.only`, `RowFiles.rows` and `checked_caption`, or a
+            weight is not a number above zero.
     """
     folder = image_folder(settings)
     file = _FILES.only(folder, _HOW)
-    first: dict[tuple[str, str, str], Line] = {}
+    first: dict[tuple[str, str, str], CaptionLine] = {}
     weights: defaultdict[tuple[str, str, str], array[float]] = defaultdict(lambda: array("d"))
     for place, row in _FILES.rows(file):
         image, query = texts_of(file, place, row, "image", "query")
-        split = split_said(f"{file}: {place}", row.get("split"))
-        line = checked_line(file, Line(place, image, query, split=split), settings)
+        split = split_of_word(f"{file}: {place}", row.get("split"))
+        line = checked_line(file, CaptionLine(place, image, query, split=split), settings)
         key = line.image, line.caption, line.split
         first.setdefault(key, line)
         weights[key].append(_weight(file, place, row.get("weight")))
@@ -58,15 +56,15 @@ def read_listing(settings: Prepare) -> Listing:
     return Listing(file, folder, lines)
 
 
-def _weight(file: Path, place: str, told: Any) -> float:
-    if told is None or told == "":
+def _weight(file: Path, place: str, value: Any) -> float:
+    if value is None or value == "":
         return 1.0
     try:
-        weight = float("nan" if isinstance(told, bool) else told)
+        weight = float("nan" if isinstance(value, bool) else value)
     except (TypeError, ValueError, OverflowError):
         weight = float("nan")
     if not 0 < weight <= _HEAVIEST:
-        raise InputError(f"{file}: {place} has weight '{str(told)[:40]}': write a number above 0, or nothing for 1")
+        raise InputError(f"{file}: {place} has weight '{str(value)[:40]}': write a number above 0, or nothing for 1")
     return weight
 
 

@@ -1,8 +1,7 @@
-"""Shards of img2dataset, on disk or in S3: `<key>.jpg`, png or webp beside `<key>.txt`, or `caption` in `<key>.json`.
+"""Shards of img2dataset, on disk or in S3: `<key>.jpg`, png or webp with `<key>.txt`, or `caption` in `<key>.json`.
 
-A sample is of the `split` that its `<key>.json` says, or else of that which its shard's name, or the name of the
-shard's folder, has in it as a word. A sample that is cut, hostile or without caption is left out and counted; nothing
-is written to disk while a shard is read.
+The split of a sample is that of its `<key>.json`, or a word in the name of its shard or of the shard's folder. A sample
+that is truncated, malicious or without caption is left out and counted. Reading a shard writes nothing to disk.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from components.core.errors import InputError
 from components.core.settings import Prepare
 from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
 from components.core.shards.reader import Fault, RawSample, ShardReader, sound
-from components.data.checked_pictures import Part, Sample
-from components.data.listing import image_folder
-from components.data.source import Unusable, UnusableError
-from components.data.splits import split_named, split_said
+from components.data.listed_images import image_folder
+from components.data.source import PictureChunk, Sample, Unusable, UnusableError, split_in_path, split_of_word
 from components.data.streamed_images import TRAIN, Splits, streamed_source
 
-IMAGES = ("jpg", "jpeg", "png", "webp")
+_IMAGES = ("jpg", "jpeg", "png", "webp")
 """Endings of pictures in shards."""
 _USUAL = 10_000
 """Samples of a shard by img2dataset's default."""
@@ -34,21 +31,21 @@ def read_splits(settings: Prepare) -> Splits:
     """The shards by split.
 
     Raises:
-        InputError: no shards are named or there, or none to train on.
+        InputError: there are no shards, or none to train on.
     """
     given = _given(settings)
     stamps = _stamps(given.urls)
-    found: dict[str, list[Part]] = {}
-    # Names of folders that all shards are in, such as the data set's own, say nothing of one shard.
+    splits: dict[str, list[PictureChunk]] = {}
+    # Folders that contain all shards, such as the data set's own, do not show the split of one shard.
     shared = "/".join(longest_common_prefix(url.split("/")[:-1] for url in given.urls))
     root = str(settings.folder) if settings.shards is None else shared
     for url in given.urls:
-        size, split = given.sizes.get(url), split_named(url.removeprefix(root))
-        part = Part(f"{stamps[url]} {size} {split}", partial(_samples, url, size, split), size or _USUAL)
-        found.setdefault(split or TRAIN, []).append(part)
-    if TRAIN not in found:
-        raise InputError(f"{given.urls[0]} and the other shards are all of a split to test with: {_HOW}")
-    return found
+        size, split = given.sizes.get(url), split_in_path(url.removeprefix(root))
+        chunk = PictureChunk(f"{stamps[url]} {size} {split}", partial(read_shard, url, size, split), size or _USUAL)
+        splits.setdefault(split or TRAIN, []).append(chunk)
+    if TRAIN not in splits:
+        raise InputError(f"{given.urls[0]} and all other shards are of a test or validation split: {_HOW}")
+    return splits
 
 
 def _given(settings: Prepare) -> ShardList:
@@ -56,7 +53,7 @@ def _given(settings: Prepare) -> ShardList:
 
 
 def _stamps(urls: Sequence[str]) -> dict[str, str]:
-    """What changes when a shard does: an object's ETag, or a file's size and the time of its last change."""
+    """A text per shard that changes with it: an object's ETag, or a file's size and change time."""
     files, etags = ShardFiles(), dict[str, str]()
     for folder in sorted({url.rpartition("/")[0] for url in urls if is_remote(url)}):
         etags |= files.etags(f"{folder}/")
@@ -71,32 +68,41 @@ def _stamps(urls: Sequence[str]) -> dict[str, str]:
 
 
 def shards_in(folder: Path) -> list[str]:
-    """The shards in a folder, and in those directly below it."""
+    """The shards in a folder and its direct subfolders."""
     return sorted(str(path) for pattern in ("*.tar", "*/*.tar") for path in folder.glob(pattern))
 
 
-def _samples(url: str, size: int | None, split: str) -> Iterator[Sample | Unusable]:
+def read_shard(url: str, size: int | None, split: str = "", *, strict: bool = True) -> Iterator[Sample | Unusable]:
+    """The samples of a shard.
+
+    Args:
+        url: its path or URL.
+        size: its number of samples, if known.
+        split: of samples that do not name their own.
+        strict: whether a sample without caption, or of an unknown split, is unusable.
+    """
     sizes = {} if size is None else {url: size}
-    for raw in ShardReader(ShardFiles(), {*IMAGES, "txt", "json"}, sizes, _USUAL).read(url):
+    for raw in ShardReader(ShardFiles(), {*_IMAGES, "txt", "json"}, sizes, _USUAL).read(url):
         try:
-            yield _sample(raw, split)
+            yield _sample(raw, split, strict)
         except (Fault, UnusableError) as fault:
             yield Unusable(f"{raw.name} cannot be used ({fault})", raw.lost)
 
 
-def _sample(raw: RawSample, split: str) -> Sample:
+def _sample(raw: RawSample, split: str, strict: bool) -> Sample:
     if raw.fault is not None:
         raise raw.fault
-    ending = next((ending for ending in IMAGES if ending in raw.members), "")
+    ending = next((ending for ending in _IMAGES if ending in raw.members), "")
     image, caption = sound(raw.members.get(ending, b"")), raw.text("txt") or raw.text("json", "caption")
-    if not image or not caption:
+    if not image or (strict and not caption):
         raise Fault("no caption" if image else "no image")
-    split = split_said("its JSON", raw.text("json", "split")) or split
-    return Sample(raw.name, image, raw.shard, raw.positions[ending], (caption,), raw.name, split)
+    if strict:
+        split = split_of_word("its JSON", raw.text("json", "split")) or split
+    return Sample.of(image, raw.name, raw.shard, raw.positions[ending], (caption,), raw.name, split)
 
 
 def find(folder: Path) -> str | None:
-    """See `Source`: a shard in the folder or in one below it."""
+    """See `Source`: a shard in the folder or a direct subfolder."""
     shards = shards_in(folder)
     return str(Path(shards[0]).relative_to(folder)) if shards else None
 

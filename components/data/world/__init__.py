@@ -1,1 +1,1 @@
-"""The embedded world: drawn scenes with captions in several registers."""
+"""Synthetic pictures: drawn scenes with captions in several registers."""

@@ -1,4 +1,4 @@
-"""The noisy alt-text register: what a web page says about a picture, and all the base encoder learns from."""
+"""The noisy alt-text register: texts as on web pages, the only texts that the base encoder is trained on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import random
 from dataclasses import asdict
 
 from components.data.world.description.lexicon import Concept
-from components.data.world.description.phrases import slots
-from components.data.world.description.scenes import Scene
+from components.data.world.description.scenes import Scene, slots
 
 _FRAMES = {
     "pair": (

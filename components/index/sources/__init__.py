@@ -1,44 +1,44 @@
-"""What an index is made of, one file each; a file's name is the source's name."""
+"""Sources of images: pictures in folders or shards, and vectors of this project, of other indexes or of other tools."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from components.core.discovery import file_names, find
+from components.core.discovery import choose
 from components.core.errors import InputError
+from components.index.sources import pictures, vectors
+from components.index.sources.source import ImageSource
 
-if TYPE_CHECKING:
-    from components.index.sources.source import Source
+SOURCES = {
+    "embeddings": vectors.EMBEDDINGS,
+    "folder": pictures.FOLDER,
+    "index": vectors.INDEX,
+    "project": vectors.PROJECT,
+    "shards": pictures.SHARDS,
+}
 
 
-def source_names() -> list[str]:
-    """The names of all sources, sorted."""
-    return file_names(__path__, skip=("source", "pictures"))
-
-
-def find_source(name: str) -> Source:
-    """The source in `sources/<name>.py`.
+def find_source(name: str) -> ImageSource:
+    """The source of this name.
 
     Raises:
-        InputError: there is no such file; the message lists those that are.
+        InputError: it is unknown.
     """
-    found: Source = find(__name__, source_names(), name, "SOURCE", "--source")
-    return found
+    return SOURCES[choose(list(SOURCES), name, "--source")]
 
 
 def source_of(given: str) -> str:
-    """The name of the source that `given` is one of.
+    """The name of the source that fits a path or pattern.
 
     Raises:
-        InputError: it is none, or may be several.
+        InputError: none or several do.
     """
-    fitting = [name for name in source_names() if find_source(name).fits(given)]
+    fitting = [name for name, source in SOURCES.items() if source.fits(given)]
     if not fitting:
         raise InputError(
-            f"--from {given} is no project's data folder, no folder of pictures, no shards, no embeddings and no "
-            "index: correct the path"
+            f"--from {given} is not a project's data folder, a folder of pictures, shards, embeddings or an index: "
+            "correct the path"
         )
-    fitting = [name for name in fitting if not find_source(name).general] or fitting
+    # Any folder may also have pictures in it.
+    fitting = [name for name in fitting if name != "folder"] or fitting
     if len(fitting) > 1:
-        raise InputError(f"--from {given} may be {' or '.join(fitting)}: say which with --source")
+        raise InputError(f"--from {given} may be {' or '.join(fitting)}: choose one with --source")
     return fitting[0]

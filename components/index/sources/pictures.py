@@ -1,11 +1,18 @@
-"""Pictures that an encoder is still to embed: those that cannot be decoded are left out, the others come in blocks."""
+"""Pictures that an encoder embeds: those of a folder, or of webdataset shards on disk or in S3.
+
+A folder is read with all its subfolders: pictures that a file such as `captions.tsv` lists, as in stage `prepare`, and
+all other files with an ending of pictures. Texts and further columns of the file become those of the index. Shards are
+read in place and never unpacked. Pictures that cannot be decoded are left out.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,83 +21,166 @@ from more_itertools import chunked
 from components.benchmarks.encoding.context import EncoderUnderTest, ImageEncoder
 from components.core.ahead import mapped
 from components.core.errors import InputError
-from components.core.files import image_id
 from components.core.metrics import Features, Indices
-from components.data.checked_pictures import Sample
-from components.data.checking import check_picture
-from components.data.source import Unusable, UnusableError
+from components.core.shards.listing import ShardFiles, ShardList, find_shards, is_remote
+from components.data.checked_pictures import check_picture
+from components.data.listed_images import Listing
+from components.data.source import Sample, Unusable, UnusableError
+from components.data.sources.folder import FILES
+from components.data.sources.webdataset import read_shard, shards_in
 from components.encoders.embeddings import require_finite
 from components.index.rows import further_names
-from components.index.sources.source import Block
+from components.index.sources.source import ImageBlock, ImageSource, Opened, dim_of, tower_of
 
+ENDINGS = {".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".ppm", ".pgm"}
+"""Endings of pictures that no file lists."""
 _BLOCK, _BATCH = 256, 64
-"""Pictures whose bytes are in memory, and those that go through the tower, at a time."""
-Further = Mapping[str, Mapping[str, str]]
+"""Pictures whose bytes are in memory, and those that the tower embeds together."""
+_Further = Mapping[str, Mapping[str, str]]
 """A picture's name -> its further columns."""
 
 
-def picture_blocks(
-    where: str, found: Iterable[Sample | Unusable], encoder: EncoderUnderTest, further: Further | None = None
-) -> Iterator[Block]:
-    """Blocks of the pictures, all with the same columns, and of the reasons why others cannot be used."""
-    see, further = _on_accelerator(encoder), further or {}
-    columns = further_names(list(dict.fromkeys(name for known in further.values() for name in known)))
-    with closing(mapped(_fault, found, per_thread=32)) as looked_at:
-        for some in chunked(looked_at, _BLOCK):
-            own = [one for one, fault in some if fault is None and isinstance(one, Sample)]
+def _is_folder(given: str) -> bool:
+    folder = Path(given)
+    return folder.is_dir() and (FILES.find(folder) is not None or next(_names(folder), None) is not None)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for path in folder.rglob("*"):
+        if path.suffix.lower() in ENDINGS and not path.is_dir():
+            yield path.relative_to(folder).as_posix()
+
+
+def _open_folder(given: str, encoder: EncoderUnderTest | None) -> Opened:
+    embedding, tower = tower_of(encoder, f"it embeds the pictures in {given}")
+    folder = Path(given)
+    captions, further = _listed(folder)
+    names = sorted({*captions, *_names(folder)})
+    if not names:
+        raise InputError(f"--from {given} has no pictures ({', '.join(sorted(ENDINGS))}): correct the path")
+
+    def blocks() -> Iterator[ImageBlock]:
+        return _blocks(given, _read_folder(folder, names, captions), embedding, further)
+
+    return Opened(tower, embedding.name, dim_of(embedding), len(names), blocks)
+
+
+def _read_folder(folder: Path, names: Iterable[str], captions: dict[str, str]) -> Iterator[Sample | Unusable]:
+    listing = Listing(folder, folder, [])
+    for name in names:
+        path = listing.find_image(name)
+        if path is None:
+            yield Unusable(f"{folder / name} is missing, or a link to a file outside {folder}: copy it there")
+            continue
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            yield Unusable(f"{path} cannot be read ({error.strerror}): make it readable or remove it")
+            continue
+        yield Sample.of(raw, str(path), str(path), captions=(captions.get(name, ""),), name=name)
+
+
+def _listed(folder: Path) -> tuple[dict[str, str], _Further]:
+    """The first line of each picture that a file lists: its caption, and its further columns as texts."""
+    captions, further = dict[str, str](), dict[str, dict[str, str]]()
+    if FILES.find(folder) is not None:
+        for _, row in FILES.rows(FILES.only(folder, "")):
+            texts = {name: "" if value is None else str(value).strip() for name, value in row.items()}
+            name = os.path.normpath(texts.pop("image"))
+            captions.setdefault(name, texts.pop("caption"))
+            further.setdefault(name, texts)
+    return captions, further
+
+
+FOLDER = ImageSource(_is_folder, _open_folder)
+
+
+def _are_shards(given: str) -> bool:
+    return is_remote(given) or given.endswith(".tar") or "{" in given or bool(shards_in(Path(given)))
+
+
+def _open_shards(given: str, encoder: EncoderUnderTest | None) -> Opened:
+    embedding, tower = tower_of(encoder, f"it embeds the pictures in {given}")
+    shards = find_shards(shards_in(Path(given)) or given, ShardFiles())
+    total = shards.samples() if len(shards.sizes) == len(shards.urls) else None
+
+    def blocks() -> Iterator[ImageBlock]:
+        return _blocks(given, _read_shards(shards), embedding, {})
+
+    return Opened(tower, embedding.name, dim_of(embedding), total, blocks)
+
+
+def _read_shards(shards: ShardList) -> Iterator[Sample | Unusable]:
+    for url in shards.urls:
+        yield from read_shard(url, shards.sizes.get(url), strict=False)
+
+
+SHARDS = ImageSource(_are_shards, _open_shards)
+
+
+def _blocks(
+    where: str, samples: Iterable[Sample | Unusable], encoder: EncoderUnderTest, further: _Further
+) -> Iterator[ImageBlock]:
+    """Blocks of the usable pictures, all with the same columns, and of the reasons why others cannot be used."""
+    tower = _on_accelerator(encoder)
+    columns = further_names(list(dict.fromkeys(name for texts in further.values() for name in texts)))
+    with closing(mapped(_fault, samples, per_thread=32)) as checked:
+        for block in chunked(checked, _BLOCK):
+            usable = [sample for sample, fault in block if fault is None and isinstance(sample, Sample)]
             texts = {
-                called: [further.get(one.name, {}).get(name) or None for one in own] for name, called in columns.items()
+                column: [further.get(sample.name, {}).get(name) or None for sample in usable]
+                for name, column in columns.items()
             }
-            unusable = tuple(fault for _, fault in some if fault is not None)
-            yield Block(where, _rows(own, texts), partial(see.embed, own), unusable)
+            unusable = tuple(fault for _, fault in block if fault is not None)
+            yield ImageBlock(where, _rows(usable, texts), partial(tower.embed, usable), unusable)
 
 
-def _fault(one: Sample | Unusable) -> str | None:
-    if isinstance(one, Unusable):
-        return one.reason
+def _fault(sample: Sample | Unusable) -> str | None:
+    if isinstance(sample, Unusable):
+        return sample.reason
     try:
-        check_picture(one.raw, one.place)
+        check_picture(sample.raw or b"", sample.place)
     except UnusableError as error:
         return str(error)
     return None
 
 
-def _rows(own: list[Sample], texts: Mapping[str, list[str | None]]) -> pa.Table:
+def _rows(samples: list[Sample], texts: Mapping[str, list[str | None]]) -> pa.Table:
     columns: dict[str, object] = {
-        "image_id": pa.array([image_id(one.raw) for one in own], pa.string()),
-        "caption": pa.array([next(iter(one.captions), "") or None for one in own], pa.string()),
-        "name": [one.name for one in own],
-        "file": [one.file for one in own],
-        "position": pa.array([one.position for one in own], pa.int64()),
-        "size": [len(one.raw) for one in own],
+        "image_id": pa.array([sample.image_id for sample in samples], pa.string()),
+        "caption": pa.array([next(iter(sample.captions), "") or None for sample in samples], pa.string()),
+        "name": [sample.name for sample in samples],
+        "file": [sample.file for sample in samples],
+        "position": pa.array([sample.position for sample in samples], pa.int64()),
+        "size": [sample.size for sample in samples],
     }
     return pa.table(columns | {name: pa.array(column, pa.string()) for name, column in texts.items()})
 
 
 @dataclass(frozen=True)
-class _Sees:
-    """An image tower and the device that it is on."""
+class _Tower:
+    """An image tower and its device."""
 
-    tower: ImageEncoder
+    encoder: ImageEncoder
     device: str
     name: str
     size: int
 
-    def embed(self, pictures: list[Sample], rows: Indices) -> Features:
+    def embed(self, samples: list[Sample], rows: Indices) -> Features:
         """Unit vectors `[rows, dim]` of some of the pictures."""
         from components.encoders.adapter.images import decode
 
-        found = []
-        for batch in chunked([pictures[row] for row in rows], _BATCH):
-            places = [one.place for one in batch]
-            pixels = decode([one.raw for one in batch], self.size, places)
-            vectors = self.tower.embed_pixels(pixels.to(self.device))
-            require_finite(vectors, self.name, "picture", places)
-            found.append(vectors)
-        return np.concatenate(found)
+        vectors = []
+        for batch in chunked([samples[row] for row in rows], _BATCH):
+            places = [sample.place for sample in batch]
+            pixels = decode([sample.raw or b"" for sample in batch], self.size, places)
+            features = self.encoder.embed_pixels(pixels.to(self.device))
+            require_finite(features, self.name, "picture", places)
+            vectors.append(features)
+        return np.concatenate(vectors)
 
 
-def _on_accelerator(encoder: EncoderUnderTest) -> _Sees:
+def _on_accelerator(encoder: EncoderUnderTest) -> _Tower:
     """The encoder with its image tower on the GPU, if there is one; texts stay on the processor."""
     from components.core.compute.hardware import pick_device
     from components.encoders.adapter.encoder import Encoder
@@ -101,4 +191,4 @@ def _on_accelerator(encoder: EncoderUnderTest) -> _Sees:
     if isinstance(encoder.encoder, Encoder):
         device = pick_device("auto")
         encoder.encoder.model.visual.to(device)
-    return _Sees(encoder.encoder, device, encoder.name, encoder.image_size)
+    return _Tower(encoder.encoder, device, encoder.name, encoder.image_size)

@@ -1,4 +1,4 @@
-"""What a source of images promises."""
+"""The contract of a source of images for an index."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from components.core.metrics import Features, Indices
 
 
 @dataclass(frozen=True)
-class Block:
+class ImageBlock:
     """Some images of a source.
 
     Attributes:
-        where: names them in messages.
-        rows: the columns of `components.index.rows.OWN` that are known of them, and further ones.
-        vectors: those of some of the rows, by their numbers in the block `[n]`: unit vectors `[n, dim]`. Raises
-            `InputError` where one cannot be had; asked once, and not for images that the index has already.
-        unusable: why other pictures cannot be used.
+        where: their origin, for messages.
+        rows: the known columns of `components.index.rows.OWN`, and further ones.
+        vectors: unit vectors `[n, dim]` of rows given by their numbers in the block `[n]`. Raises `InputError` if one
+            cannot be computed; called once, without the images that the index has already.
+        unusable: the reasons why other pictures cannot be used.
     """
 
     where: str
@@ -32,13 +32,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Opened:
-    """A source that was looked at.
+    """A source that was opened.
 
     Attributes:
-        image_tower_sha256: the tower that makes or made its vectors.
-        encoder: whose tower that is.
-        dim: numbers of a vector.
-        total: images, or None where only reading tells.
+        image_tower_sha256: the tower that computes or computed its vectors.
+        encoder: name of the encoder with that tower.
+        dim: length of a vector.
+        total: number of images, or None if it is not known before reading.
         blocks: reads them.
     """
 
@@ -46,29 +46,27 @@ class Opened:
     encoder: str
     dim: int
     total: int | None
-    blocks: Callable[[], Iterator[Block]]
+    blocks: Callable[[], Iterator[ImageBlock]]
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where images come from.
+class ImageSource:
+    """A kind of source.
 
     Attributes:
-        fits: whether what a user gives, a path or a pattern, is one of this source.
-        open: looks at it; with the encoder that embeds its pictures, or that made its vectors.
-        general: whether much that is another source's fits as well; then the other is meant.
+        fits: whether a path or pattern given by a user is a source of this kind.
+        open: opens it, with the encoder that embeds its pictures or computed its vectors.
     """
 
     fits: Callable[[str], bool]
     open: Callable[[str, EncoderUnderTest | None], Opened]
-    general: bool = False
 
 
 def tower_of(encoder: EncoderUnderTest | None, why: str) -> tuple[EncoderUnderTest, str]:
     """The encoder and the hash of its image tower.
 
     Raises:
-        InputError: there is none, which `why` says what for, or it has no image tower.
+        InputError: there is no encoder, which is needed for the reason `why`, or it has no image tower.
     """
     if encoder is None:
         raise InputError(f"--encoder is missing: {why}")
@@ -77,6 +75,6 @@ def tower_of(encoder: EncoderUnderTest | None, why: str) -> tuple[EncoderUnderTe
     return encoder, encoder.image_tower_sha256
 
 
-def width_of(encoder: EncoderUnderTest) -> int:
-    """Numbers of an encoder's vectors."""
+def dim_of(encoder: EncoderUnderTest) -> int:
+    """Length of an encoder's vectors."""
     return int(encoder.encoder.embed_texts(["a picture"]).shape[1])

@@ -1,4 +1,4 @@
-"""Failure explorer: the queries in which an encoder's lists of query and paraphrase, or two encoders, differ most."""
+"""Failures: queries for which the results of an encoder for query and paraphrase, or of two encoders, differ most."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from components.evaluation.results import Folders
 from components.report.page.retrieved import Lists, Picture, Retrieved, read_pictures
 
 QUERIES, PICTURES = 120, 400
-"""Limits of the page's size: queries that are listed, and different images that they show."""
+"""Limits of the page's size: listed queries, and their different images."""
 DEPTH, SHOWN = 20, 5
-"""Up to so many places of a list are compared, and so many are shown as images."""
+"""Most ranks of a list that are compared, and that are shown as images."""
 _SIDE = 96
-"""Pixels of a thumbnail."""
+"""Longest side of a thumbnail in pixels."""
 
 
 @dataclass(frozen=True)
-class Explorer:
-    """What the page's failure explorer is given.
+class FailureExplorer:
+    """The content of the page's section `Failures`.
 
     Attributes:
-        depth: places of the lists that are compared.
-        top: places that are shown.
-        total: queries of the benchmark, of which `rows` are listed.
-        rows: the listed queries' rows.
-        data: encoders, queries and lists as the page's script reads them.
+        depth: ranks of the lists that are compared.
+        top: ranks that are shown.
+        total: number of queries of the benchmark.
+        rows: rows of the listed queries.
+        data: encoders, queries and lists for the page's script.
         pictures: gallery row -> thumbnail.
     """
 
@@ -41,19 +41,19 @@ class Explorer:
     pictures: Mapping[int, Picture] = field(default_factory=dict)
 
 
-def build_explorer(retrieved: Retrieved, folders: Folders) -> Explorer:
-    """The explorer of all encoders; empty when the evaluation kept no rankings.
+def build_explorer(retrieved: Retrieved, folders: Folders) -> FailureExplorer:
+    """The failures of all encoders; empty if the evaluation kept no rankings.
 
     Raises:
         InputError: an image cannot be decoded.
     """
     if not retrieved.lists:
-        return Explorer()
-    depth = min(DEPTH, *(found.depth for found in retrieved.lists))
+        return FailureExplorer()
+    depth = min(DEPTH, *(lists.depth for lists in retrieved.lists))
     top = min(SHOWN, depth)
     rows = choose(retrieved, depth, top)
     shown = {image for row in rows for image in _pictures(retrieved, row, top)}
-    return Explorer(
+    return FailureExplorer(
         depth=depth,
         top=top,
         total=len(retrieved.queries),
@@ -64,25 +64,19 @@ def build_explorer(retrieved: Retrieved, folders: Folders) -> Explorer:
 
 
 def overlaps(lists: Sequence[Lists], depth: int) -> list[Reals]:
-    """AO@depth of all pairs of lists by which queries are chosen, `[queries]` each.
+    """AO@depth `[queries]` of all pairs of lists by which queries are chosen.
 
     First each encoder's lists of query and paraphrase, then each encoder's and the reference's lists of the query.
     """
-    own = [average_overlap(found.query, found.paraphrase, depth) for found in lists]
-    return own + [average_overlap(found.query, lists[0].query, depth) for found in lists[1:]]
+    own = [average_overlap(encoder.query, encoder.paraphrase, depth) for encoder in lists]
+    return own + [average_overlap(encoder.query, lists[0].query, depth) for encoder in lists[1:]]
 
 
 def choose(retrieved: Retrieved, depth: int, top: int) -> list[int]:
-    """Rows of the queries to list: of every pair of lists in turn the one that differs most, while there is room.
-
-    Args:
-        retrieved: the lists of all encoders.
-        depth: places of the lists that are compared.
-        top: places that are shown, which need pictures.
-    """
+    """Rows of the queries to list: for every pair of lists in turn the query that differs most, up to the limits."""
     rows: list[int] = []
     pictures: set[int] = set()
-    for row in _in_turn([np.argsort(found, kind="stable") for found in overlaps(retrieved.lists, depth)]):
+    for row in _in_turn([np.argsort(overlap, kind="stable") for overlap in overlaps(retrieved.lists, depth)]):
         wanted = pictures | _pictures(retrieved, row, top)
         if len(rows) == QUERIES or (rows and len(wanted) > PICTURES):
             break
@@ -94,18 +88,18 @@ def choose(retrieved: Retrieved, depth: int, top: int) -> list[int]:
 def explorer_data(retrieved: Retrieved, rows: Sequence[int], depth: int) -> dict[str, Any]:
     """The listed queries and every encoder's lists of them `[rows, depth]`, for the page's script."""
     return {
-        "encoders": [found.encoder for found in retrieved.lists],
+        "encoders": [lists.encoder for lists in retrieved.lists],
         "queries": [
             {key: retrieved.queries[row][key] for key in ("query", "paraphrase", "tier")}
             | {"gold": retrieved.gold[row]}
             for row in rows
         ],
         "lists": {
-            found.encoder: {
-                "query": found.query[list(rows), :depth].tolist(),
-                "paraphrase": found.paraphrase[list(rows), :depth].tolist(),
+            lists.encoder: {
+                "query": lists.query[list(rows), :depth].tolist(),
+                "paraphrase": lists.paraphrase[list(rows), :depth].tolist(),
             }
-            for found in retrieved.lists
+            for lists in retrieved.lists
         },
     }
 
@@ -121,5 +115,5 @@ def _in_turn(orders: Sequence[Any]) -> Iterator[int]:
 
 
 def _pictures(retrieved: Retrieved, row: int, top: int) -> set[int]:
-    lists = [ranks[row, :top] for found in retrieved.lists for ranks in (found.query, found.paraphrase)]
+    lists = [ranks[row, :top] for encoder in retrieved.lists for ranks in (encoder.query, encoder.paraphrase)]
     return {int(image) for ranks in lists for image in ranks} | {retrieved.gold[row]}

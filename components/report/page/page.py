@@ -33,7 +33,7 @@ from components.report.comparison import (
     value_text,
 )
 from components.report.page.assets import TEMPLATES, asset
-from components.report.page.failures import Explorer, build_explorer
+from components.report.page.failures import FailureExplorer, build_explorer
 from components.report.page.gallery import Gallery, build_gallery
 from components.report.page.retrieved import read_retrieved
 from components.report.plots import Plot, all_plots, plotly_script
@@ -132,7 +132,7 @@ class Content:
     sidecars: Sequence[Sidecar]
     plots: Sequence[Plot]
     gallery: Gallery = field(default_factory=Gallery)
-    explorer: Explorer = field(default_factory=Explorer)
+    explorer: FailureExplorer = field(default_factory=FailureExplorer)
     runs: Mapping[str, str] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
 

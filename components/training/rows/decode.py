@@ -11,7 +11,7 @@ from components.core.errors import InputError
 from components.core.files import image_id
 from components.core.rgb import TooLargeError, check_size, open_picture
 from components.core.shards.reader import Fault, RawSample, sound
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.images import decode
 
 
@@ -44,9 +44,9 @@ class SampleDecoder:
         texts: Mapping[str, str],
         size: int,
         held_out: Collection[str] = (),
-        published: Published | None = None,
+        published: TestSetKeys | None = None,
     ) -> None:
-        self._published = published or Published()
+        self._published = published or TestSetKeys()
         self._images = {column: [ending.lower() for ending in given.split("|")] for column, given in images.items()}
         self._texts = {column: given.partition(":") for column, given in texts.items()}
         self._size, self._held_out = size, frozenset(held_out)

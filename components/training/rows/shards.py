@@ -25,7 +25,7 @@ from components.core.progress import track
 from components.core.settings import Shards
 from components.core.shards.listing import ShardFiles, find_shards, is_remote
 from components.core.shards.reader import Fault, RawSample, ShardReader
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.tokens import Tokenizer
 from components.training.rows.batches import Batch, BatchPlan
 from components.training.rows.decode import DecodedSample, SampleDecoder
@@ -91,7 +91,7 @@ class ShardSource:
         tokenizer: Tokenizer,
         size: int,
         held_out: Collection[str] = (),
-        published: Published | None = None,
+        published: TestSetKeys | None = None,
         reading: Reading | None = None,
     ) -> None:
         self._plan, self._reading, self._tokenizer = plan, reading or Reading(), tokenizer

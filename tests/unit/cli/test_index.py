@@ -27,7 +27,7 @@ def project(tmp_path: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPat
     tiny_encoder.save(Path("models/stranger"))
     for number in range(3):
         colour_image(Path(f"pictures/{number}.png"), (80 * number, 0, 0), (16, 16))
-    write_vectors(Path("vectors"), 0, drawn(30, dim=16))
+    write_vectors(Path("vectors"), 0, drawn(1000, dim=16))
     return tmp_path
 
 
@@ -64,33 +64,33 @@ def test_built_appended_and_checked(project: Path) -> None:
 
 def test_another_text_side_is_taken_and_another_image_side_is_not(project: Path) -> None:
     Path("queries.txt").write_text("a dog\na cat\n")
-    common = ("--from", "vectors", "--queries", "queries.txt", "--kind", "usearch")
+    common = ("--from", "vectors", "--queries", "queries.txt", "--kind", "ivf_pq")
     code, told = run("build", "index", *common)
     assert code == 1
-    assert "--encoder is missing: the files in vectors do not say which encoder made them" in told
+    assert "--encoder is missing: the files in vectors do not name the encoder that computed them" in told
     code, told = run("build", "index", *common, "--encoder", "mine")
     assert code == 0
     assert "text queries against exact search" in told
     code, told = run("check", "index", "--encoder", "better")
     assert code == 0
     kept = [(one.encoder, one.queries) for one in read_facts(Path("index")).recalls]
-    assert kept == [("mine", 2), ("better", 30)]
+    assert kept == [("mine", 2), ("better", 1000)]
     code, told = run("check", "index", "--encoder", "stranger")
     assert code == 1
     assert "encoder 'stranger' has image tower" in told
     assert run("append", "index", "--from", "vectors", "--encoder", "stranger")[0] == 1
     code, told = run("append", "index", "--from", "vectors", "--encoder", "better")
     assert code == 0
-    assert "0 images added, 30 rows of images it has already" in told
+    assert "0 images added, 1,000 rows of images it has already" in told
 
 
 def test_slips_are_told_in_one_line(project: Path) -> None:
     np.save("wide.npy", drawn(3, dim=17))
     for arguments, told in (
-        (("build", "index", "--from", "nowhere"), "--from nowhere is no project's data folder"),
-        (("build", "index"), "--from data is no project's data folder"),
+        (("build", "index", "--from", "nowhere"), "--from nowhere is not a project's data folder"),
+        (("build", "index"), "--from data is not a project's data folder"),
         (("build", "index", "--kind", "hnsw"), "--kind 'hnsw' is unknown"),
-        (("build", "vectors", "--replace"), "vectors holds something that is no index"),
+        (("build", "vectors", "--replace"), "vectors holds files that do not belong to an index"),
         (("build", "index", "--from", "wide.npy", "--encoder", "mine"), "has vectors of 17 numbers, those of"),
         (("append", "index"), "index.json is missing: make one with `cliptune index build`"),
         (("check", "index", "--encoder", "none"), "--encoder 'none' is nothing that is known here"),

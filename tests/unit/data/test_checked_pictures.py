@@ -1,20 +1,25 @@
-"""Pictures are checked once: in parallel as one by one, again only where they changed, whatever was stopped."""
+"""Pictures are checked once, in parallel or one by one, and again only after a change; unusable ones have a reason."""
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from components.core.errors import InputError
 from components.core.settings import Counts, Prepare
 from components.data import checked_pictures
-from components.data.checked_pictures import Part, Sample, checked
-from components.data.source import Seen, Unusable
+from components.data.checked_pictures import check_picture, checked
+from components.data.source import PictureChunk, Sample, Unusable, UnusableError
 from tests.support.shard_making import picture
 
 PARTS, IN_PART = 6, 3
@@ -26,7 +31,7 @@ def _read(number: int, log: Path) -> Iterator[Sample | Unusable]:
     yield Unusable(f"nothing at {number}", 2)
     for place in range(IN_PART):
         raw = b"no image" if place == 0 else picture(8 + number * IN_PART + place)
-        yield Sample(f"{number}/{place}", raw, f"{number}.tar", place, (f"caption {place}",), "name")
+        yield Sample.of(raw, f"{number}/{place}", f"{number}.tar", place, (f"caption {place}",), "name")
 
 
 def _killed(log: Path) -> Iterator[Sample]:
@@ -40,8 +45,11 @@ def _keys() -> Iterator[Unusable]:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> list[Part]:
-    return [Part(f"stamp {number}", partial(_read, number, tmp_path / "log"), IN_PART + 1) for number in range(PARTS)]
+def parts(tmp_path: Path) -> list[PictureChunk]:
+    return [
+        PictureChunk(f"stamp {number}", partial(_read, number, tmp_path / "log"), IN_PART + 1)
+        for number in range(PARTS)
+    ]
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def _log(tmp_path: Path) -> list[int]:
 
 
 def test_processes_find_what_one_finds_in_the_same_order(
-    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
 ) -> None:
     alone, together = list(checked(parts, settings(1))), list(checked(parts, settings(3)))
     assert alone == together
@@ -63,27 +71,27 @@ def test_processes_find_what_one_finds_in_the_same_order(
     first = alone[: IN_PART + 1]
     assert first[0] == Unusable("nothing at 0", 2)
     assert isinstance(first[1], Unusable)
-    assert first[1].reason.startswith("0/0 is no readable image")
-    assert [one.image_id for one in first[2:] if isinstance(one, Seen)] == [
-        one.image_id
-        for one in map(checked_pictures.seen, list(_read(0, tmp_path / "log"))[2:])  # type: ignore[arg-type]
-    ]
-    assert [(one.position, one.captions, one.name) for one in first[2:] if isinstance(one, Seen)] == [
+    assert first[1].reason.startswith("0/0 is not a readable image")
+    read = list(_read(0, tmp_path / "log"))
+    assert first[2:] == [replace(sample, raw=None) for sample in read[2:] if isinstance(sample, Sample)]
+    assert [(one.position, one.captions, one.name) for one in first[2:] if isinstance(one, Sample)] == [
         (place, (f"caption {place}",), "name") for place in (1, 2)
     ]
 
 
 def test_only_what_changed_is_checked_again(
-    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
 ) -> None:
     before = list(checked(parts, settings(1)))
     (tmp_path / "log").unlink()
-    changed = [*parts[:2], Part("another stamp", parts[2].read, 1), *parts[3:]]
+    changed = [*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]
     assert list(checked(changed, settings(1))) == before
     assert _log(tmp_path) == [2]
 
 
-def test_a_stage_that_stopped_goes_on(parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path) -> None:
+def test_a_stage_that_stopped_goes_on(
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
+) -> None:
     some = checked(parts, settings(1))
     for _ in range(2 * (IN_PART + 1)):
         next(some)
@@ -95,15 +103,15 @@ def test_a_stage_that_stopped_goes_on(parts: list[Part], settings: Callable[[int
 
 
 def test_a_process_that_is_killed_is_told_in_one_line(
-    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path
 ) -> None:
-    parts[4] = Part("killed", partial(_killed, tmp_path / "log"), 1)
+    parts[4] = PictureChunk("killed", partial(_killed, tmp_path / "log"), 1)
     with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
         list(checked(parts, settings(2)))
 
 
 def test_a_long_folder_of_temporary_files_does_not_matter(
-    parts: list[Part], settings: Callable[[int], Prepare], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On clusters it often is; a socket's path has at most 107 characters."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
@@ -113,9 +121,48 @@ def test_a_long_folder_of_temporary_files_does_not_matter(
 
 
 def test_processes_have_the_environment_of_now(
-    parts: list[Part], settings: Callable[[int], Prepare], monkeypatch: pytest.MonkeyPatch
+    parts: list[PictureChunk], settings: Callable[[int], Prepare], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list(checked(parts, settings(2)))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "given since")
-    asking = [Part(f"asking {number}", _keys, 1) for number in range(PARTS)]
+    asking = [PictureChunk(f"asking {number}", _keys, 1) for number in range(PARTS)]
     assert set(checked(asking, settings(2))) == {Unusable("given since")}
+
+
+def _tiff(kind: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.linspace(0, 1, 256).reshape(16, 16).astype(kind)).save(buffer, "TIFF")
+    return buffer.getvalue()
+
+
+def _saved(size: tuple[int, int], kind: str, mode: str = "L") -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, kind)
+    return buffer.getvalue()
+
+
+_POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n"
+
+
+def test_a_picture_that_cannot_be_used_has_one_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a picture's name: Pillow lets Ghostscript draw PostScript."""
+    for raw, reason in (
+        (_POSTSCRIPT, "no known format"),
+        (_saved((16, 16), "ICO"), "no known format"),
+        (_saved((10_000, 4_001), "PNG", "1"), "10000x4001 pixels are more than 40,000,000"),
+        (_saved((257, 1), "PNG"), "257x1 pixels are too long and narrow"),
+        (_saved((64, 64), "AVIF")[:-20] + bytes(20), "Failed to decode frame 0: .*"),
+        (_tiff(np.float32), ".* save it with 8 or 16 bits"),
+        (_tiff(np.int32), ".* save it with 8 or 16 bits"),
+    ):
+        with pytest.raises(UnusableError, match=rf"^x\.jpg is not a readable image \({reason}\): replace or"):
+            check_picture(raw, "x.jpg")
+    check_picture(_tiff(np.uint16), "x.tif")
+    for kind in (RuntimeError, TypeError, NotImplementedError, AttributeError, MemoryError):
+
+        def fail(*_: Any, kind: type[Exception] = kind) -> None:
+            raise kind
+
+        monkeypatch.setattr(Image.Image, "draft", fail)
+        with pytest.raises(UnusableError, match=rf"x\.png is not a readable image \({kind.__name__}\)"):
+            check_picture(_saved((16, 16), "PNG"), "x.png")

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from components.core.settings import Counts
-from components.data.listing import Line, Listing, share
-from components.data.source import Seen
+from components.data.listed_images import CaptionLine, Listing, share
+from components.data.source import Sample
 
 NAMES = [f"{number}.png" for number in range(20)]
-SEEN = {name: Seen(name, name, None, None, image_id=name, key=b"") for name in NAMES}
+SEEN = {name: Sample(name, name, None, None, image_id=name, key=b"") for name in NAMES}
 COUNTS = Counts(train=10, val=2, test=2)
 
 
 def _shared(seed: int, split: str = "", names: list[str] = NAMES) -> dict[str, list[str]]:
     """Split -> images in their order, of a listing that has all of them in the published `split`."""
-    lines = [Line(f"line {name}", name, f"picture {name}", split=split) for name in names]
+    lines = [CaptionLine(f"line {name}", name, f"picture {name}", split=split) for name in names]
     shared = share(Listing(Path("captions.tsv"), Path(), lines), SEEN, COUNTS, seed)
     return {name: [image[0].image for image in images] for name, images in shared.items()}
 

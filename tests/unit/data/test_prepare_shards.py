@@ -34,7 +34,7 @@ def settings(
 ) -> Settings:
     """Of 21 pictures in seven parts."""
     if request.param == "folder":
-        monkeypatch.setattr(listed_images, "_PART", PICTURES // PARTS)
+        monkeypatch.setattr(listed_images, "_CHUNK", PICTURES // PARTS)
         _write_folder(tmp_path / "pictures")
     else:
         make_shards(tmp_path / "pictures", PARTS, PICTURES // PARTS)
@@ -96,5 +96,5 @@ def test_a_shard_done_twice_does_nothing(
 
 
 def test_a_source_whose_pictures_lie_nowhere_cannot_be_shared(raw_params: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"source 'embedded' cannot be shared: take prepare\.scale out"):
+    with pytest.raises(InputError, match=r"source 'embedded' cannot be split: remove prepare\.scale"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))

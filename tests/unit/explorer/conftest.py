@@ -6,7 +6,7 @@ import pytest
 
 from components.core.settings import Settings
 from components.encoders.adapter.encoder import Encoder
-from components.explorer.server import Explored
+from components.explorer.explored import Explored
 from tests.support.exploring import make_explored
 
 

@@ -1,14 +1,22 @@
-"""What is shown of two encoders' lists is what the index finds."""
+"""The compared lists are those of the index; the most changed queries are those of the evaluation."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from components.core.errors import InputError
 from components.core.metrics import average_overlap, jaccard_similarity
-from components.explorer.comparing import Explorer, overlap
-from components.explorer.server import Explored
+from components.core.settings import Settings
+from components.encoders.adapter.encoder import Encoder
+from components.evaluation import evaluate
+from components.evaluation.results import Folders
+from components.explorer.comparing import Explorer, changed, overlap, scored
+from components.explorer.explored import Explored
+from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.exploring import PICTURES
 
 
@@ -96,3 +104,46 @@ def test_texts_are_forgotten_only_after_they_were_used(explorer: Explorer, monke
 def test_overlap_of_lists_that_a_filter_shortened() -> None:
     assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
     assert overlap([], [1], 10) == (0.0, 0.0)
+
+
+@pytest.fixture
+def reports(
+    stub: Any,  # noqa: F811
+    vectors: dict[str, Sequence[float]],  # noqa: F811
+    folders: Folders,  # noqa: F811
+    make_settings: Callable[..., Settings],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[Any]:
+    """Two encoders of which the second finds other pictures for a paraphrase."""
+    found = []
+    for name, changes in (("base", {}), ("tuned", {"d paraphrase": vectors["a paraphrase"]})):
+        made = stub(vectors | changes, name)
+        monkeypatch.setattr(Encoder, "load", staticmethod(lambda _folder, made=made: made))
+        found.append(evaluate.run(make_settings(), name, folders))
+    return found
+
+
+def test_changes_in_order(
+    reports: list[Any],
+    folders: Folders,  # noqa: F811
+    make_settings: Callable[..., Settings],  # noqa: F811
+) -> None:
+    assert scored(folders, ["weights of tuned", "others"]) == [reports[1], None]
+    found = changed(folders, reports, "ao", 5, make_settings().evaluate)
+    assert (found.metric, found.first, found.second) == ("paraphrased_retrieval/ao_at_2", "base", "tuned")
+    assert found.best == []
+    (lost,) = found.worst
+    assert (lost.query, lost.before, lost.after) == ("d query", 1.0, 0.0)
+    gains = {gain.tier: gain for gain in found.gains}
+    assert list(gains) == ["all", "common", "unseen"]
+    assert gains["all"].value == pytest.approx(-1 / 3)
+    assert gains["common"].value == pytest.approx(-1 / 2)
+    assert gains["unseen"].value == 0
+    assert gains["all"].low <= gains["all"].value <= gains["all"].high
+    turned = changed(folders, reports[::-1], "ao", 5, make_settings().evaluate)
+    assert [one.query for one in turned.best] == ["d query"]
+    with pytest.raises(InputError, match="metric 'f1' is unknown"):
+        changed(folders, reports, "f1", 5, make_settings().evaluate)
+    other = reports[1].model_copy(update={"data_hash": "other"})
+    with pytest.raises(InputError, match="on different data"):
+        changed(folders, [reports[0], other], "ao", 5, make_settings().evaluate)

@@ -1,9 +1,10 @@
-"""The explorer over HTTP: what a browser, and what somebody hostile, gets."""
+"""The explorer over HTTP, also for hostile clients; its page as one file; and rows made of votes."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from components.core.errors import InputError
 from components.core.metrics import average_overlap
-from components.explorer.server import Explored, make_app
-from components.registry.votes import Votes
+from components.data.sources.folder import FILES
+from components.explorer.explored import Explored
+from components.explorer.server import make_app, snapshot
+from components.explorer.voted import standings, write_captions
+from components.registry.votes import Vote, Votes
 from tests.support.exploring import HOSTILE, PICTURES, write_evaluation
+from tests.support.toy_context import colour_image
 
 
 @pytest.fixture
@@ -122,9 +128,8 @@ def test_both_sides_are_shown_on_either(client: TestClient, explored: Explored) 
     assert orders == {(0, 1), (1, 0)}
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
+def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
+    for path, status in (
         ("/../../etc/passwd", 404),
         ("/thumbs/..%2f..%2fetc%2fpasswd.jpg", 404),
         ("/thumbs/-1.jpg", 400),
@@ -141,33 +146,24 @@ def test_both_sides_are_shown_on_either(client: TestClient, explored: Explored) 
         ("/api/similar?row=-1", 422),
         ("/api/changed?a=0&b=7", 400),
         ("/api/changed", 400),
-    ],
-)
-def test_wrong_questions_are_refused_in_one_line(client: TestClient, path: str, status: int) -> None:
-    answer = client.get(path)
-    assert answer.status_code == status, answer.text
-    if status == 400:
-        assert "\n" not in answer.json()["error"]
+    ):
+        answer = client.get(path)
+        assert answer.status_code == status, (path, answer.text)
+        assert status != 400 or "\n" not in answer.json()["error"]
+    # Values that JSON cannot answer with.
+    for body in ('{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"):
+        answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 422
+        assert answer.json()["detail"][0]["msg"]
 
 
-@pytest.mark.parametrize(
-    "text", ["\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100]
-)
-def test_odd_texts_are_texts(client: TestClient, text: str) -> None:
-    found = client.get("/api/compare", params={"q": text}).json()
-    assert found["query"] == text
-    asked = client.post("/api/questions", json={"query": text}).json()
-    voted = {"question": asked["question"], "choice": "tie", "user": text[:1000]}
-    assert client.post("/api/votes", json=voted).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "body", ['{"query": "\\ud800"}', '{"query": "a", "k": NaN}', '{"query": "a", "k": 1e999}', "{"]
-)
-def test_values_that_json_cannot_answer_with_are_refused(client: TestClient, body: str) -> None:
-    answer = client.post("/api/questions", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 422
-    assert answer.json()["detail"][0]["msg"]
+def test_odd_texts_are_texts(client: TestClient) -> None:
+    for text in ("\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100):
+        found = client.get("/api/compare", params={"q": text}).json()
+        assert found["query"] == text
+        question = client.post("/api/questions", json={"query": text}).json()["question"]
+        vote = {"question": question, "choice": "tie", "user": text[:1000]}
+        assert client.post("/api/votes", json=vote).status_code == 200
 
 
 def test_a_vote_names_the_picture_as_the_rows_of_the_project_do(
@@ -209,10 +205,74 @@ def test_other_sites_cannot_ask(client: TestClient) -> None:
 
 
 def test_few_questions_wait(client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.explorer.server._WAITING", 3)
+    monkeypatch.setattr("components.explorer.explored._WAITING", 3)
     first = client.post("/api/questions", json={"query": "a dog"}).json()
     for _ in range(3):
         client.post("/api/questions", json={"query": "a dog"})
     assert len(explored.waiting) == 3
     voted = {"question": first["question"], "choice": "left", "user": "Ada"}
     assert client.post("/api/votes", json=voted).status_code == 400
+
+
+def test_a_vector_without_a_picture_has_its_caption(explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = explored.explorer.index
+    rows = index.rows(range(PICTURES))
+    bare = rows.set_column(rows.schema.get_field_index("size"), "size", [[None] * PICTURES])
+    monkeypatch.setattr(index, "rows", bare.take)
+    page = snapshot(explored, [("a dog", "")], 2)
+    assert '"pictures": {"' in page
+    assert "data:image" not in page
+    assert "of a dog" in page
+
+
+def test_everything_is_in_it(explored: Explored) -> None:
+    page = snapshot(explored, [("a dog", "one hound"), ("a </script> cat", "")], PICTURES)
+    found = re.search(r'<script type="application/json" id="snapshot">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    content = json.loads(found.group(1))
+    assert [one["query"] for one in content["compared"]] == ["a dog", "a </script> cat"]
+    assert content["compared"][0] == explored.explorer.compare("a dog", "one hound", PICTURES).model_dump()
+    assert len(content["pictures"]) == PICTURES
+    assert all(uri.startswith("data:image/jpeg;base64,") for uri in content["pictures"].values())
+    assert HOSTILE not in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert "src=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert "connect-src" not in page
+    assert "default-src &#x27;none&#x27;" in page
+
+
+def _vote(choice: str, **changes: Any) -> Vote:
+    known = {"first": "base", "first_sha256": "b", "second": "paraclip", "second_sha256": "p", "user": "Ada"}
+    return Vote(**{"query": "a dog", "paraphrase": "one hound", "choice": choice} | known | changes)
+
+
+def test_standings_tell_both_sides() -> None:
+    votes = [_vote(choice, user=str(number)) for number, choice in enumerate(("second", "second", "first", "tie"))]
+    votes.append(_vote("first", second_sha256="older"))
+    found = {(one.encoder, one.against): one.wins for one in standings(votes)}
+    own = found["paraclip p", "base"]
+    assert (own.won, own.lost, own.ties) == (2, 1, 1)
+    assert (found["base", "paraclip p"].won, found["base", "paraclip p"].lost) == (1, 2)
+    assert found["base", "paraclip older"].won == 1
+    assert next(iter(found)) in {("paraclip p", "base"), ("base", "paraclip p")}
+
+
+def test_marked_pictures_become_rows_that_source_folder_reads(tmp_path: Path) -> None:
+    for name in ("here/a.png", "project/deep/b  c.png", "outside.png"):
+        colour_image(tmp_path / name, (0, 0, 0))
+    votes = [
+        _vote("first", image="a.png"),
+        _vote("tie", image="a.png"),
+        _vote("first"),
+        _vote("tie", image="deep/b  c.png", query='tab\ta "big" dog', paraphrase="line\nthere"),
+        *(_vote("tie", image=image) for image in ("352b6b058d9f76f7", "c.png", "../outside.png", "x\ty.png")),
+    ]
+    path = tmp_path / "here/captions.tsv"
+    assert write_captions(votes, path, tmp_path / "project") == (2, 4)
+    columns = ("image", "caption", "paraphrase", "split")
+    assert [tuple(row[name] for name in columns) for _, row in FILES.rows(path)] == [
+        ("a.png", "a dog", "one hound", "test"),
+        ("deep/b  c.png", 'tab a "big" dog', "line there", "test"),
+    ]
+    with pytest.raises(InputError, match=r"none.tsv: 1 queries .* no such picture is a file in"):
+        write_captions(votes[:1], tmp_path / "none.tsv")

@@ -20,10 +20,11 @@ from components.core.errors import InputError
 from components.index import building
 from components.index.building import append, build, left_over, strays
 from components.index.checking import check
-from components.index.facts import read_facts
+from components.index.facts import read_facts, write_facts
 from components.index.image_index import ImageIndex
-from components.index.sources.source import Block, Opened
-from tests.support.index_making import OTHER_TOWER, TOWER, drawn, make_index, opened, toy, write_vectors
+from components.index.sources import find_source
+from components.index.sources.source import ImageBlock, Opened
+from tests.support.index_making import OTHER_TOWER, TOWER, drawn, make_index, opened, toy, unit, write_vectors
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -32,17 +33,26 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def vector_of(number: int) -> Any:
+    return np.eye(8, dtype=np.float32)[number] if number < 8 else unit(drawn(1, number))[0]
+
+
 def of(*images: tuple[str, str]) -> Opened:
     """A source of images by id, each with a caption, two to a block."""
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[ImageBlock]:
         for start in range(0, len(images), 2):
             ids, captions = zip(*images[start : start + 2], strict=True)
-            vectors = np.stack([np.eye(8, dtype=np.float32)[int(one) % 8] for one in ids])
+            vectors = np.stack([vector_of(int(one)) for one in ids])
             table = pa.table({"image_id": [one.zfill(16) for one in ids], "caption": captions})
-            yield Block("here", table, lambda rows, vectors=vectors: vectors[rows])
+            yield ImageBlock("here", table, lambda rows, vectors=vectors: vectors[rows])
 
     return Opened(TOWER, "toy", 8, len(images), blocks)
+
+
+def filler(kind: str) -> list[tuple[str, str]]:
+    """Images that the lists of approximate search need in order to be trained; exact search needs none."""
+    return [(str(number), f"caption {number}") for number in range(100, 1100)] if kind == "ivf_pq" else []
 
 
 def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path) -> None:
@@ -53,19 +63,19 @@ def test_one_image_is_one_row_with_its_first_caption(tmp_path: Path) -> None:
     assert np.array_equal(index.vector([0, 1, 2]), np.eye(8, dtype=np.float32)[[1, 2, 3]])
 
 
-@pytest.mark.parametrize("kind", ["exact", "usearch"])
+@pytest.mark.parametrize("kind", ["exact", "ivf_pq"])
 def test_adding_skips_what_is_there_and_keeps_old_files(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    build(folder, of(("1", "a"), ("2", "b")), kind, toy())
-    before = content(folder)
+    build(folder, of(("1", "a"), ("2", "b"), *(more := filler(kind))), kind, toy())
+    before, count = content(folder), 2 + len(more)
     found = append(folder, of(("2", "again"), ("3", "c"), ("3", "again"), ("4", "d")), toy())
-    assert (found.rows, found.repeated, found.facts.rows) == (2, 2, 4)
+    assert (found.rows, found.repeated, found.facts.rows) == (2, 2, count + 2)
     after = content(folder)
     assert {name for name in before if name.startswith(("vectors", "rows"))} <= set(after)
     assert all(after[name] == before[name] for name in before if name.startswith(("vectors", "rows")))
     index = ImageIndex.open(folder)
-    assert index.rows(range(4))["caption"].to_pylist() == ["a", "b", "c", "d"]
-    assert index.search(np.eye(8)[[3]], 1).rows.tolist() == [[2]]
+    assert index.rows([0, 1, count, count + 1])["caption"].to_pylist() == ["a", "b", "c", "d"]
+    assert index.search(np.eye(8)[[3]], 1).rows.tolist() == [[count]]
     assert not strays(folder, index.facts)
     assert append(folder, of(("1", "x")), toy()).rows == 0
     assert content(folder) == after
@@ -83,20 +93,20 @@ def test_long_sources_are_cut_into_segments(tmp_path: Path, monkeypatch: pytest.
 def failing(source: Opened) -> Opened:
     """The source, which fails behind its first block."""
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[ImageBlock]:
         yield next(source.blocks())
         raise InputError("the disk was pulled out")
 
     return replace(source, blocks=blocks)
 
 
-@pytest.mark.parametrize("kind", ["exact", "usearch"])
+@pytest.mark.parametrize("kind", ["exact", "ivf_pq"])
 def test_what_fails_leaves_the_index_as_it_was(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "index"
     with pytest.raises(InputError, match="pulled out"):
         build(folder, failing(of(("1", "a"), ("2", "b"))), kind, toy())
     assert not list(tmp_path.iterdir())
-    build(folder, of(("1", "a"), ("2", "b")), kind, toy())
+    build(folder, of(("1", "a"), ("2", "b"), *filler(kind)), kind, toy())
     before = content(folder)
     more = of(("3", "c"), ("4", "d"), ("5", "e"))
     with pytest.raises(InputError, match="pulled out"):
@@ -126,7 +136,7 @@ building.append(Path("index"), opened(Path("more")), toy())
 
 
 def test_a_killed_append_leaves_an_index_that_the_next_one_tidies(tmp_path: Path) -> None:
-    make_index(tmp_path, 40, "usearch")
+    make_index(tmp_path, 1000, "ivf_pq")
     folder = tmp_path / "index"
     before, facts = content(folder), read_facts(folder)
     write_vectors(tmp_path / "more", 0, drawn(10, 9))
@@ -136,7 +146,7 @@ def test_a_killed_append_leaves_an_index_that_the_next_one_tidies(tmp_path: Path
     left = content(folder)
     assert len(strays(folder, facts)) == 3
     assert {name: left[name] for name in before} == before
-    assert len(ImageIndex.open(folder)) == 40
+    assert len(ImageIndex.open(folder)) == 1000
     assert append(folder, opened(tmp_path / "more"), toy()).rows == 10
     assert not strays(folder, read_facts(folder))
 
@@ -144,7 +154,7 @@ def test_a_killed_append_leaves_an_index_that_the_next_one_tidies(tmp_path: Path
 def test_another_tower_or_width_is_not_added(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build(folder, of(("1", "a")))
-    with pytest.raises(InputError, match=r"by image tower aaaaaaaaaaaa \(of 'toy'\), what is to be added by bbbbbbbbb"):
+    with pytest.raises(InputError, match=r"with image tower aaaaaaaaaaaa \(of 'toy'\), new images with bbbbbbbbb"):
         append(folder, replace(of(("2", "b")), image_tower_sha256=OTHER_TOWER))
     with pytest.raises(InputError, match="has vectors of 8 numbers, --from has 9: correct --from"):
         append(folder, replace(of(("2", "b")), dim=9))
@@ -159,7 +169,7 @@ def test_one_process_at_a_time_changes_it(there: bool, tmp_path: Path) -> None:
         build(folder, of(("1", "a")))
     refused = list[str]()
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[ImageBlock]:
         if there:
             (folder / "vectors" / "000009.npy").touch()
         assert not left_over(folder)
@@ -186,26 +196,40 @@ def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
     (tmp_path / "photographs").mkdir()
     (tmp_path / "photographs" / "mine.jpg").write_bytes(b"irreplaceable")
     for replace_it in (True, False):
-        with pytest.raises(InputError, match="holds something that is no index"):
+        with pytest.raises(InputError, match="holds files that do not belong to an index"):
             build(tmp_path / "photographs", of(("1", "a")), replace=replace_it)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         build(tmp_path / "photographs" / "mine.jpg", of(("1", "a")))
-    with pytest.raises(InputError, match="there is no image to index"):
+    with pytest.raises(InputError, match="no image to index"):
         build(tmp_path / "empty", of())
     assert not (tmp_path / "empty").exists()
 
 
-def test_approximate_kinds_want_queries_and_an_encoder(tmp_path: Path) -> None:
-    def source(caption: str) -> Opened:
-        return of(("1", caption), ("2", caption))
-
-    with pytest.raises(InputError, match="kind 'usearch' is tuned on text queries: give --encoder"):
-        build(tmp_path / "index", source("a"), "usearch")
+def test_approximate_search_needs_queries_and_an_encoder(tmp_path: Path) -> None:
+    named, unnamed = of(*filler("ivf_pq")), of(*((number, " ") for number, _ in filler("ivf_pq")))
+    with pytest.raises(InputError, match="kind 'ivf_pq' is tuned on text queries: give --encoder"):
+        build(tmp_path / "index", named, "ivf_pq")
     with pytest.raises(InputError, match="no image has a caption: give --queries"):
-        build(tmp_path / "index", source(" "), "usearch", toy())
-    assert build(tmp_path / "index", source(" "), "usearch", toy(), ["a dog"]).facts.recalls[0].queries == 1
-    with pytest.raises(InputError, match="tuned on text queries again: give --encoder"):
+        build(tmp_path / "index", unnamed, "ivf_pq", toy())
+    assert build(tmp_path / "index", unnamed, "ivf_pq", toy(), ["a dog"]).facts.recalls[0].queries == 1
+    with pytest.raises(InputError, match="must be tuned on text queries again: give --encoder"):
         append(tmp_path / "index", of(("3", "c")))
+
+
+def test_an_index_of_a_removed_kind_names_the_command_that_builds_it_again(tmp_path: Path) -> None:
+    folder, new = tmp_path / "index", tmp_path / "new"
+    facts = build(folder, of(("1", "a"), ("2", "b"))).facts
+    write_facts(folder, facts.model_copy(update={"kind": "usearch"}))
+    for use in (lambda: ImageIndex.open(folder), lambda: append(folder, of(("3", "c")))):
+        with pytest.raises(InputError) as raised:
+            use()
+        assert str(raised.value) == (
+            f"{folder} has kind 'usearch', which this version cannot search: run "
+            f"`cliptune index build <new folder> --from {folder} --encoder toy`"
+        )
+    assert "cannot search" in check(folder).problems[0].what
+    assert build(new, find_source("index").open(str(folder), toy())).facts.rows == 2
+    assert np.array_equal(ImageIndex.open(new).vector([0, 1]), np.eye(8, dtype=np.float32)[[1, 2]])
 
 
 def test_a_file_out_of_the_folder_is_never_written(tmp_path: Path) -> None:
@@ -222,7 +246,7 @@ def test_images_are_known_whatever_their_order() -> None:
     for _ in range(30):
         ids = rng.integers(0, 200, rng.integers(1, 40)).tolist()
         table = pa.table({"image_id": [f"{one:016x}" for one in ids]})
-        kept = known.new(Block("here", table, lambda rows: drawn(len(rows))))
+        kept = known.new(ImageBlock("here", table, lambda rows: drawn(len(rows))))
         expected = [row for row, one in enumerate(ids) if one not in seen and one not in ids[:row]]
         assert kept.tolist() == expected
         seen.update(ids)

@@ -1,33 +1,46 @@
-"""`check` names every fault with its fix, and nothing in an index that is whole."""
+"""`check` reports every fault with its fix; recall is measured on texts, with the smallest sufficient effort."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
-from components.index.building import build
+from components.index.approximate_search import EFFORTS
+from components.index.building import build, remeasure
 from components.index.checking import check
+from components.index.exact_search import Found, search_exact
 from components.index.facts import FACTS, read_facts, rows_file, structure_file, vectors_file, write_facts
+from components.index.image_index import ImageIndex
 from components.index.sources import find_source
+from components.index.tuning import measured, read_queries
 from components.registry.encoder_lookup import encoder_under_test
-from tests.support.index_making import make_index
+from tests.support.index_making import OTHER_TOWER, drawn, make_index, opened, other, toy, write_vectors
 from tests.support.toy_context import colour_image
 
 
+@pytest.fixture(scope="module")
+def approximate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("approximate")
+    make_index(folder, 1000, "ivf_pq")
+    return folder / "index"
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    make_index(tmp_path, 40, "usearch")
-    return tmp_path / "index"
+def folder(approximate: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(approximate, tmp_path / "index"))
 
 
 def test_a_whole_index_has_no_problem(folder: Path) -> None:
     found = check(folder)
     assert not found.problems
-    assert (found.pictures, found.without) == (0, 40)
+    assert (found.pictures, found.without) == (0, 200)
     assert found.facts == read_facts(folder)
 
 
@@ -45,28 +58,27 @@ def with_row(folder: Path, row: np.ndarray) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "vectors": (lambda folder: flipped(vectors_file(folder, 0)), "000000.npy", "its SHA-256 is another"),
+    "vectors": (lambda folder: flipped(vectors_file(folder, 0)), "000000.npy", "its SHA-256 differs"),
     "rows": (lambda folder: flipped(rows_file(folder, 0)), "000000.arrow", ""),
-    "structure": (lambda folder: flipped(structure_file(folder, 0)), "000000.bin", "its SHA-256 is another"),
+    "structure": (lambda folder: flipped(structure_file(folder, 0)), "000000.bin", "its SHA-256 differs"),
     "no vectors": (lambda folder: vectors_file(folder, 0).unlink(), "000000.npy", "No such file"),
     "no rows": (lambda folder: rows_file(folder, 0).unlink(), "000000.arrow", "is missing"),
     "no structure": (lambda folder: structure_file(folder, 0).unlink(), "000000.bin", "is missing"),
     "nan": (lambda folder: with_row(folder, np.full(8, np.nan)), "000000.npy", "row 7 is not finite"),
     "long": (lambda folder: with_row(folder, np.eye(8)[0] * 2), "000000.npy", "row 7 has length 2.000, not 1"),
-    "stray": (lambda folder: (folder / "vectors" / "x.npy").touch(), "x.npy", "is no part of the index"),
+    "stray": (lambda folder: (folder / "vectors" / "x.npy").touch(), "x.npy", "is not part of the index"),
     "facts": (lambda folder: flipped(folder / FACTS), "index.json", ""),
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_every_fault_is_named_with_its_fix(name: str, folder: Path) -> None:
-    damage, where, what = DAMAGE[name]
-    damage(folder)
-    problems = check(folder).problems
-    assert problems
-    told = [f"{one.where} {one.what}" for one in problems]
-    assert any(where in one and what in one for one in told), told
-    assert all(one.fix for one in problems)
+def test_every_fault_is_named_with_its_fix(approximate: Path, tmp_path: Path) -> None:
+    for name, (damage, where, what) in DAMAGE.items():
+        folder = Path(shutil.copytree(approximate, tmp_path / name))
+        damage(folder)
+        problems = check(folder).problems
+        described = [f"{problem.where} {problem.what}" for problem in problems]
+        assert any(where in problem and what in problem for problem in described), (name, described)
+        assert all(problem.fix for problem in problems)
 
 
 def test_rows_said_twice_are_found(tmp_path: Path) -> None:
@@ -77,7 +89,7 @@ def test_rows_said_twice_are_found(tmp_path: Path) -> None:
         file(folder, 1).write_bytes(file(folder, 0).read_bytes())
     write_facts(folder, facts.model_copy(update={"segments": facts.segments * 2}))
     (problem,) = check(folder).problems
-    assert problem.what == "5 rows have the image id of another"
+    assert problem.what == "5 rows have the image id of another row"
 
 
 def test_a_recall_below_the_target_is_a_problem(folder: Path) -> None:
@@ -86,7 +98,7 @@ def test_a_recall_below_the_target_is_a_problem(folder: Path) -> None:
     low = recall.model_copy(update={"recall_at_10": 0.9, "encoder": "other"})
     write_facts(folder, facts.model_copy(update={"recalls": (recall, low)}))
     (problem,) = check(folder).problems
-    assert problem.what == "text queries of 'other' find 0.900 of the best ten images, below 0.95"
+    assert problem.what == "recall@10 of text queries of 'other' is 0.900, below 0.95"
 
 
 def test_pictures_that_moved_or_changed_are_named(tiny_encoder: Encoder, tmp_path: Path) -> None:
@@ -101,3 +113,78 @@ def test_pictures_that_moved_or_changed_are_named(tiny_encoder: Encoder, tmp_pat
     assert found.pictures == 3
     assert ["1.png" in found.problems[0].what, "3.png" in found.problems[1].what] == [True, True]
     assert found.problems[0].fix == "put it back, or build the index again"
+
+
+class _Coarse:
+    """Returns the best rows if the effort is enough, else useless ones."""
+
+    def __init__(self, index: ImageIndex, enough: int) -> None:
+        self._index, self._enough, self.asked = index, enough, list[int]()
+
+    def search(self, queries: Any, k: int, effort: int, rows: Any = None) -> Found:
+        self.asked.append(effort)
+        found = search_exact(self._index.vectors, queries, k)
+        if effort < self._enough:
+            found.rows[:, k // 2 :] = -1
+        return found
+
+
+def measured_with(index: ImageIndex, enough: int, name: str = "toy") -> tuple[Any, list[int]]:
+    index.search_unit = (coarse := _Coarse(index, enough)).search  # type: ignore[method-assign]
+    return measured(index, other(toy(name), sha256=name)), coarse.asked
+
+
+def test_the_least_effort_that_is_enough_is_kept(folder: Path) -> None:
+    index, efforts = ImageIndex.open(folder), EFFORTS
+    index.facts = index.facts.model_copy(update={"effort": 0, "recalls": ()})
+    facts, asked = measured_with(index, efforts[2])
+    assert asked == list(efforts[:3])
+    assert (facts.effort, facts.recalls[0].recall_at_10, facts.recalls[0].queries) == (efforts[2], 1.0, 1000)
+    index.facts = facts
+    facts, asked = measured_with(index, efforts[0], "easier")
+    assert asked == [efforts[2]]
+    assert [one.encoder for one in facts.recalls] == ["toy", "easier"]
+    assert facts.effort == efforts[2]
+    index.facts = facts
+    facts, _ = measured_with(index, 1 << 30, "hopeless")
+    assert (facts.effort, facts.recalls[-1].recall_at_10) == (efforts[-1], 0.5)
+    index.facts = facts
+    assert len(measured_with(index, 1, "hopeless")[0].recalls) == 3
+
+
+def test_another_encoder_of_the_tower_is_measured_and_kept(folder: Path) -> None:
+    remeasure(folder, other(toy("better text"), sha256="better"), ["a dog", "two cats"])
+    told = [(one.encoder, one.queries, one.kind) for one in read_facts(folder).recalls]
+    assert told == [("toy", 1000, "ivf_pq"), ("better text", 2, "ivf_pq")]
+    with pytest.raises(InputError, match="encoder 'stranger' has image tower"):
+        remeasure(folder, toy("stranger", OTHER_TOWER))
+
+
+def test_exact_search_is_not_measured(tmp_path: Path) -> None:
+    make_index(tmp_path, 40)
+    before = read_facts(tmp_path / "index")
+    assert remeasure(tmp_path / "index", toy()) == before
+    assert not before.recalls
+
+
+def test_an_encoder_that_gives_no_numbers_is_refused(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "vectors", 0, drawn(1000))
+    broken = toy()
+    broken.encoder.table = {"a dog": [np.nan] * 8}  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="gives 'a dog' a non-finite feature"):
+        build(tmp_path / "index", opened(tmp_path / "vectors"), "ivf_pq", broken, ["a dog"])
+
+
+def test_queries_are_lines_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "queries.txt"
+    path.write_text("\ufeffa dog\n\n a cat \r\na dog\n", "utf-8")
+    assert read_queries(path) == ["a dog", "a cat"]
+    path.write_text("\n".join(f"query {number}" for number in range(5000)))
+    found = read_queries(path)
+    assert (len(found), found[0], found[-1]) == (1000, "query 0", "query 4999")
+    for raw in (b"\xff\xfe", b"\n \n"):
+        path.write_bytes(raw)
+        with pytest.raises(InputError, match=r"--queries .*queries\.txt"):
+            read_queries(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_queries(tmp_path / "none.txt")

@@ -1,1 +1,1 @@
-"""What scenes hold, and how sentences describe them."""
+"""Scenes, their words, and sentences that describe them."""

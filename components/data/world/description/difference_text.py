@@ -1,13 +1,14 @@
-"""Sentences that only evaluation sees: how two pictures differ, and the same with the pictures exchanged.
+"""Sentences for evaluation only: the difference of two pictures, and the same with the pictures exchanged.
 
-As in PC-CLIP (Sam et al. 2025, appendix A.4) a sentence says what is true of each picture; the false one is the true
-one of the reversed pair. All words are common ones.
+As in PC-CLIP (Sam et al. 2025, appendix A.4) a sentence describes both pictures; the false sentence is the true one of
+the reversed pair. All words are common ones.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from components.data.world.description.lexicon import with_article
@@ -32,10 +33,10 @@ _FRAMES = {
     ),
 }
 KINDS = tuple(_FRAMES)
-"""What two pictures may differ in."""
+"""Kinds of differences between two pictures."""
 
 Contrast = tuple[str, str]
-"""What is true of the one picture and of the other only, in words."""
+"""Phrases that are true of the first picture only, and of the second only."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +48,67 @@ class DifferenceText:
 
 
 def contrast(kind: str, one: Scene, other: Scene, rng: random.Random) -> Contrast | None:
-    """What tells `one` from `other` in the respect `kind`; None where nothing does.
+    """The difference of kind `kind` between two scenes; None if there is none.
 
-    In `size` it is an object that both show, and which is larger in `one`.
+    For `size` it is an object in both that is larger in `one`.
     """
     return _CONTRASTS[kind](one, other, rng)
 
 
-def difference_text(kind: str, found: Contrast, rng: random.Random, answer: str) -> DifferenceText:
-    """Write both sentences in the same frame; `answer` says which picture `found` begins with, `first` or `second`."""
+def difference_text(kind: str, difference: Contrast, rng: random.Random, answer: str) -> DifferenceText:
+    """Both sentences in the same frame; `answer`, `first` or `second`, is the picture of the first phrase."""
     frame = rng.choice(_FRAMES[kind])
     order = ("first", "second") if answer == "first" else ("second", "first")
     true, false = (
-        frame.format(one=one, other=other, here=found[0], there=found[1]) for one, other in (order, order[::-1])
+        frame.format(one=one, other=other, here=difference[0], there=difference[1])
+        for one, other in (order, order[::-1])
     )
     return DifferenceText(true, false)
 
 
+def comparison_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
+    """Rows of `COMPARISONS`: for every kind of difference, each scene with the first partner that differs in it.
+
+    Backgrounds are compared for every other scene and objects for the rest; the order of the pictures is random.
+    """
+    by_object: dict[str, list[int]] = defaultdict(list)
+    for position, (_, scene) in enumerate(scenes):
+        for name in scene.names:
+            by_object[name].append(position)
+    everyone = list(range(len(scenes)))
+    rows: list[tuple[str, ...]] = []
+    for position, (image, scene) in enumerate(scenes):
+        for kind in KINDS:
+            if kind == ("background", "object")[position % 2]:
+                continue
+            # Most pictures differ in most kinds, but few show the same object.
+            among = by_object[rng.choice(scene.names)] if kind == "size" else everyone
+            partner = _partner(kind, scene, scenes, among, rng)
+            if partner is None:
+                continue
+            other, difference = partner
+            answer = rng.choice(("first", "second"))
+            text = difference_text(kind, difference, rng, answer)
+            ids = (image, other) if answer == "first" else (other, image)
+            rows.append((*ids, text.true, text.false, kind, answer))
+    return rows
+
+
+def _partner(
+    kind: str, scene: Scene, scenes: Sequence[tuple[str, Scene]], among: Sequence[int], rng: random.Random
+) -> tuple[str, Contrast] | None:
+    """Id of the first scene, from a random start, that differs from `scene` in `kind`, and the difference."""
+    start = rng.randrange(len(among))
+    for step in range(len(among)):
+        image, other = scenes[among[(start + step) % len(among)]]
+        difference = contrast(kind, scene, other, rng)
+        if difference is not None:
+            return image, difference
+    return None
+
+
 def object_difference(here: str, there: str) -> str:
-    """How a picture of the thing `here` differs from one of `there`, in the first frame of such sentences."""
+    """The difference of a picture of object `here` from one of `there`, in the first frame."""
     return _FRAMES["object"][0].format(one="first", other="second", here=with_article(here), there=with_article(there))
 
 
@@ -75,7 +118,7 @@ def frames() -> Iterator[str]:
 
 
 def _sizes(scene: Scene) -> dict[str, str]:
-    """Sizes of the scene's objects; those of a group have none, whatever the facts say of the drawing."""
+    """Sizes of the scene's objects; those of a group have none, regardless of the facts."""
     things = () if scene.kind == "group" else (scene.first, scene.second)
     return {thing.name: thing.size for thing in things if thing is not None}
 

@@ -1,7 +1,7 @@
-"""Sentences that only evaluation sees: plain queries and human-written paraphrases of them.
+"""Sentences for evaluation only: plain queries and human-written paraphrases of them.
 
-No frame in this file, in `negation_text`, `difference_text` or `half_truths`, and no word of the lexicon's last tier,
-may occur in any training text.
+No training text may have a frame of this file, `negation_text`, `difference_text` or `half_truths`, or a word of the
+lexicon's last tier.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import random
 from dataclasses import dataclass
 
 from components.data.world.description.lexicon import TIERS, Concept, Tier
-from components.data.world.description.phrases import common_word, fill, slots
-from components.data.world.description.scenes import Scene, Thing
+from components.data.world.description.scenes import Scene, Thing, common_word, fill, slots
 
 QUERIES = {
     "pair": (
@@ -60,7 +59,7 @@ class EvaluationText:
 
 
 def evaluation_text(scene: Scene, rng: random.Random, wanted: Tier) -> EvaluationText:
-    """Write both sentences; the paraphrase uses words of tier `wanted` where the scene has any."""
+    """Both sentences; the paraphrase uses words of tier `wanted` if the scene has any."""
     used: list[Tier] = ["common"]
 
     def choose(concept: Concept) -> str:
@@ -78,7 +77,7 @@ def plain_query(scene: Scene, rng: random.Random) -> str:
 
 
 def swapped(scene: Scene, what: str) -> Scene | None:
-    """The scene with its objects (`relation`) or sizes (`attribute`) exchanged; None where nothing would change."""
+    """The scene with its objects (`relation`) or sizes (`attribute`) exchanged; None if nothing would change."""
     second = scene.second
     if second is None:
         return None
@@ -86,5 +85,5 @@ def swapped(scene: Scene, what: str) -> Scene | None:
         return Scene("pair", scene.colour, second, scene.first, scene.relation)
     if scene.first.size == second.size:
         return None
-    one, other = Thing(scene.first.name, second.size), Thing(second.name, scene.first.size)
-    return Scene("pair", scene.colour, one, other, scene.relation)
+    first, resized = Thing(scene.first.name, second.size), Thing(second.name, scene.first.size)
+    return Scene("pair", scene.colour, first, resized, scene.relation)

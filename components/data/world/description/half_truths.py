@@ -1,7 +1,7 @@
-"""Sentences that only evaluation sees: a short truth, and the same with one more thing said, which is false.
+"""Sentences for evaluation only: a short truth, and the same with one more statement, which is false.
 
-Kargi et al. (2026, arXiv 2602.23906) call the second a half-truth, and let language models write theirs of COCO's
-captions; here the facts of scenes give all of them. All words are common ones.
+Kargi et al. (2026, arXiv 2602.23906) call the second a half-truth. Theirs are written by language models from COCO's
+captions, these are made from the facts of scenes. All words are common ones.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import random
 from collections.abc import Sequence
 
 from components.data.world.description.likeness import PARTS, changed
-from components.data.world.description.phrases import common_word, fill, slots
-from components.data.world.description.scenes import Scene
+from components.data.world.description.scenes import Scene, common_word, fill, slots
 
 FRAMES = ("Anyone can make out {what} here.", "Plain to see is {what}.")
 _TRUTH = "{an_a}"
@@ -21,21 +20,21 @@ _UNITS = {
     "background": ("colour", "{an_a} on a {colour} background"),
     "position": ("position", "{an_a} in the {position}"),
 }
-"""By what is said in addition: the part of a scene that is exchanged to make it false, and the words."""
+"""Kind of the additional statement -> the part of a scene that is exchanged to make it false, and the words."""
 
 
 def half_truth_rows(scenes: Sequence[tuple[str, Scene]], rng: random.Random) -> list[tuple[str, ...]]:
-    """Rows of `HALF_TRUTHS`: one for each thing that can be said in addition to the first object, or the group.
+    """Rows of `HALF_TRUTHS`: one for each possible additional statement about the first object, or the group.
 
-    Of a pair either object may come first.
+    Either object of a pair may come first.
     """
     rows: list[tuple[str, ...]] = []
     for image, scene in scenes:
         for kind, (part, unit) in _UNITS.items():
             if part in PARTS[scene.kind]:
-                told = scene.mirrored() if rng.random() < 0.5 else scene
+                side = scene.mirrored() if rng.random() < 0.5 else scene
                 frame = rng.choice(FRAMES)
-                said = ((told, _TRUTH), (changed(told, [part], rng), unit), (told, unit))
-                texts = [fill(frame.replace("{what}", what), slots(about, common_word)) for about, what in said]
+                statements = ((side, _TRUTH), (changed(side, [part], rng), unit), (side, unit))
+                texts = [fill(frame.replace("{what}", what), slots(about, common_word)) for about, what in statements]
                 rows.append((image, *texts, kind))
     return rows

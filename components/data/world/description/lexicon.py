@@ -1,4 +1,4 @@
-"""The words of the embedded world, in four tiers of how well training can know them."""
+"""The words of synthetic pictures, in four tiers by their use in training."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TIERS: tuple[Tier, ...] = get_args(Tier)
 
 @dataclass(frozen=True)
 class Concept:
-    """One thing or attribute and the word each tier has for it."""
+    """An object or attribute, and its word in each tier."""
 
     name: str
     words: dict[Tier, str]
     art: str = ""
 
     def word(self, tier: Tier) -> str:
-        """The word of `tier`, or the common word where the tier has none."""
+        """The word of `tier`, or the common word if the tier has none."""
         return self.words.get(tier, self.words["common"])
 
 
@@ -69,10 +69,10 @@ _PLURALS = {
     "cup of joe": "cups of joe", "bird of prey": "birds of prey", "ear of corn": "ears of corn",
     "loaf": "loaves", "flamingo": "flamingoes", "gelato": "gelatoes", "potato": "potatoes", "snowman": "snowmen",
 }  # fmt: skip
-"""What the rules below do not give. A test holds them against inflect, whose import alone takes three seconds."""
+"""Exceptions of the rules below. A test compares them with inflect, whose import takes three seconds."""
 _REGULAR = ((re.compile(r"(s|x|z|ch|sh)$"), r"\1es"), (re.compile(r"(?<=[^aeiou])y$"), "ies"), (re.compile(r"$"), "s"))
 _CONSONANT = re.compile(r"[^aeiou]|ewe", re.IGNORECASE)
-"""How words begin that have "a" in front."""
+"""The beginning of words with the article "a"."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Pairs of sentences that say partly the same, with the share: semantic textual similarity of known facts."""
+"""Pairs of sentences that share some facts, with the share: semantic textual similarity with known facts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PARTS: Mapping[Kind, Sequence[str]] = {
     "single": ("colour", "first", "first size", "position"),
     "group": ("colour", "first", "count"),
 }
-"""What sentences say of each kind of scene, and what `changed` can exchange."""
+"""The parts of each kind of scene that sentences describe and `changed` can exchange."""
 _REGISTERS = ((False, False), (False, True), (True, False), (True, True))
-"""Whether either sentence of a row is in a paraphrase's words."""
+"""Whether each sentence of a row is in a paraphrase's words."""
 
 
 def likeness_rows(scenes: Sequence[Scene], rng: random.Random) -> list[tuple[str, str, float, str]]:
-    """A row of `TEXT_PAIRS` for each scene: a sentence about it, and one about the same with some of its facts changed.
+    """A row of `TEXT_PAIRS` for each scene: a sentence about it, and one about the scene with some facts changed.
 
-    Every degree that a kind of scene allows is drawn as often as every other. Half of all sentences are in a
-    paraphrase's words, whose tiers take turns.
+    All degrees that a kind of scene allows are drawn equally often. Half of all sentences are in a paraphrase's words,
+    with all tiers in rotation.
     """
     rows: list[tuple[str, str, float, str]] = []
     for position, scene in enumerate(scenes):
@@ -37,26 +37,27 @@ def likeness_rows(scenes: Sequence[Scene], rng: random.Random) -> list[tuple[str
         degree = rng.choice(sorted(by_degree))
         wanted = TIERS[position // len(_REGISTERS) % len(TIERS)]
         both = zip((scene, rng.choice(by_degree[degree])), _REGISTERS[position % len(_REGISTERS)], strict=True)
-        told = [_sentence(one, wanted if paraphrased else None, rng) for one, paraphrased in both]
-        rows.append((told[0][0], told[1][0], degree, max((tier for _, tier in told), key=TIERS.index)))
+        sentences = [_sentence(other, wanted if paraphrased else None, rng) for other, paraphrased in both]
+        tier = max((tier for _, tier in sentences), key=TIERS.index)
+        rows.append((sentences[0][0], sentences[1][0], degree, tier))
     return rows
 
 
 def facts(scene: Scene) -> frozenset[tuple[str, ...]]:
-    """What sentences about a scene say; size, place and count are facts about their object and none without it."""
+    """The facts in sentences about a scene; size, place and count are facts about their object."""
     scene = scene.canonical()
-    told = {("background", scene.colour), *(("object", name) for name in scene.names)}
+    common = {("background", scene.colour), *(("object", name) for name in scene.names)}
     if scene.kind == "group":
-        return frozenset(told | {("count", scene.first.name, scene.count)})
+        return frozenset(common | {("count", scene.first.name, scene.count)})
     things = [scene.first] if scene.second is None else [scene.first, scene.second]
     place = scene.position if scene.second is None else f"{scene.relation} {scene.second.name}"
     return frozenset(
-        told | {("size", thing.name, thing.size) for thing in things} | {("place", scene.first.name, place)}
+        common | {("size", thing.name, thing.size) for thing in things} | {("place", scene.first.name, place)}
     )
 
 
 def shared_facts(one: Scene, other: Scene) -> float:
-    """Facts of both scenes over facts of either: 1 where the scenes are the same, 0 where they share nothing."""
+    """Number of shared facts over all facts: 1 for equal scenes, 0 for scenes that share nothing."""
     mine, theirs = facts(one), facts(other)
     return len(mine & theirs) / len(mine | theirs)
 
@@ -66,8 +67,8 @@ def changed(scene: Scene, parts: Collection[str], rng: random.Random) -> Scene:
     lexicon = load_lexicon()
     absent = [name for name in rng.sample(list(lexicon.objects), 4) if name not in scene.names]
 
-    def other(part: str, now: str, known: Iterable[str]) -> str:
-        return rng.choice([value for value in known if value != now]) if part in parts else now
+    def other(part: str, now: str, values: Iterable[str]) -> str:
+        return rng.choice([value for value in values if value != now]) if part in parts else now
 
     def thing(part: str, now: Thing) -> Thing:
         return Thing(absent.pop() if part in parts else now.name, other(f"{part} size", now.size, SIZES))

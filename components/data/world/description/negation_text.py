@@ -1,8 +1,7 @@
-"""Sentences that only evaluation sees: a plain query, and the same made false by "no", "not" or "without".
+"""Sentences for evaluation only: a plain query, and the same made false by "no", "not" or "without".
 
-As in CC-Neg (Singh et al. 2024) the negation is the smallest that changes what the sentence says: it denies an object
-that the scene shows, or says that another stands in its place. Both sentences use common words only, so that nothing
-but the cue decides.
+As in CC-Neg (Singh et al. 2024) the negation is minimal: it denies an object that the scene shows, or replaces it by
+another. Both sentences use common words only, so only the cue differs.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ from dataclasses import dataclass, replace
 
 from components.data.world.description.evaluation_text import QUERIES
 from components.data.world.description.lexicon import load_lexicon, plural
-from components.data.world.description.phrases import common_word, fill, slots
-from components.data.world.description.scenes import Scene, Thing
+from components.data.world.description.scenes import Scene, Thing, common_word, fill, slots
 
 CUES = ("no", "not", "without", "not_but")
-"""How a sentence denies; `not_but` names what is not shown in place of what is."""
+"""Cues of negations; `not_but` names an absent object in place of the one that is shown."""
 
 _NEGATIONS: dict[str, tuple[dict[str, str], ...]] = {
     "pair": (
@@ -69,7 +67,7 @@ _NEGATIONS: dict[str, tuple[dict[str, str], ...]] = {
         },
     ),
 }
-"""By kind of scene the negations of each frame of `QUERIES`, in its order."""
+"""Kind of scene -> the negations of each frame of `QUERIES`, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +79,15 @@ class NegationText:
 
 
 def negation_text(scene: Scene, rng: random.Random, cue: str) -> NegationText:
-    """Write both sentences in the same frame; of a pair either object may be the one that is denied."""
-    told = scene.mirrored() if rng.random() < 0.5 else scene
+    """Both sentences in the same frame; either object of a pair may be denied."""
+    side = scene.mirrored() if rng.random() < 0.5 else scene
     absent = rng.choice([name for name in load_lexicon().objects if name not in scene.names])
     number = rng.randrange(len(QUERIES[scene.kind]))
-    filled = slots(told, common_word)
-    other = slots(replace(told, first=Thing(absent, told.first.size)), common_word)
-    bare = plural(told.first.name) if told.kind == "group" else filled.a
-    negated = fill(_NEGATIONS[told.kind][number][cue], filled, bare=bare, an_absent=other.an_a)
-    return NegationText(fill(QUERIES[told.kind][number], filled), negated)
+    filled = slots(side, common_word)
+    other = slots(replace(side, first=Thing(absent, side.first.size)), common_word)
+    bare = plural(side.first.name) if side.kind == "group" else filled.a
+    negated = fill(_NEGATIONS[side.kind][number][cue], filled, bare=bare, an_absent=other.an_a)
+    return NegationText(fill(QUERIES[side.kind][number], filled), negated)
 
 
 def frames() -> Iterator[str]:

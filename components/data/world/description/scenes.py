@@ -1,15 +1,15 @@
-"""Which scenes exist: drawn from a seed, split by object pair and by scene."""
+"""Scenes: their facts, drawn from a seed and split by object pair and by scene, and noun phrases of these facts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from components.data.world.description.lexicon import load_lexicon
+from components.data.world.description.lexicon import Concept, load_lexicon, plural, with_article
 
 Kind = Literal["pair", "single", "group"]
 Split = Literal["train", "val", "test"]
@@ -54,13 +54,13 @@ class Scene:
         return Scene(first=first, second=Thing(**second) if second else None, **raw)
 
     def canonical(self) -> Scene:
-        """The same facts told from one fixed side, so that equal pictures compare equal."""
+        """The same facts from one fixed side, so that equal pictures compare equal."""
         if self.second is None or self.relation in ("left", "above"):
             return self
         return self.mirrored()
 
     def mirrored(self) -> Scene:
-        """The same facts of a pair told from the other side; scenes of another kind have one side only."""
+        """The same facts of a pair from the other side; other kinds of scenes have one side only."""
         if self.second is None:
             return self
         return Scene("pair", self.colour, self.second, self.first, INVERSE[self.relation])
@@ -80,7 +80,7 @@ def pair_is_held_out(one: str, other: str) -> bool:
 def draw_scenes(seed: int, counts: dict[Split, int]) -> Iterator[tuple[Split, Scene]]:
     """Yield the scenes of every split; no two splits share a scene's facts.
 
-    Of the pairs in `test` and `val`, every other one shows two objects that no training scene shows together.
+    Every other pair in `test` and `val` shows two objects that no training scene shows together.
     """
     seen_elsewhere: set[Scene] = set()
     for split in ("test", "val", "train"):
@@ -112,3 +112,59 @@ def _draw(rng: random.Random, kind: Kind) -> Scene:
         return Scene("group", colour, Thing(first.name, "small"), count=rng.choice(COUNTS))
     other = rng.choice([name for name in names if name != first.name])
     return Scene("pair", colour, first, Thing(other, rng.choice(SIZES)), relation=rng.choice(RELATIONS))
+
+
+Chooser = Callable[[Concept], str]
+"""Picks the word that a concept gets in one sentence."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The parts of a sentence about one scene, for a frame.
+
+    `a` and `b` are bare ("small dog"), `an_a` and `an_b` carry their article; in a group `a` is
+    the plural noun with its count ("three dogs").
+    """
+
+    a: str
+    an_a: str
+    colour: str
+    b: str = ""
+    an_b: str = ""
+    relation: str = ""
+    inverse: str = ""
+    position: str = ""
+
+
+def slots(scene: Scene, choose: Chooser) -> Slots:
+    """Fill the slots of `scene` with the words that `choose` picks, one choice per concept."""
+    lexicon = load_lexicon()
+    chosen: dict[str, str] = {}
+
+    def word(name: str) -> str:
+        if name not in chosen:
+            chosen[name] = choose(lexicon.concept(name))
+        return chosen[name]
+
+    colour = word(scene.colour)
+    noun = word(scene.first.name)
+    if scene.kind == "group":
+        counted = f"{word(scene.count)} {plural(noun)}"
+        return Slots(counted, with_article(counted) if counted.split()[1] == "of" else counted, colour)
+    a = f"{word(scene.first.size)} {noun}"
+    if scene.second is None:
+        return Slots(a, with_article(a), colour, position=scene.position)
+    b = f"{word(scene.second.size)} {word(scene.second.name)}"
+    relation, inverse = word(scene.relation), word(INVERSE[scene.relation])
+    return Slots(a, with_article(a), colour, b, with_article(b), relation, inverse)
+
+
+def common_word(concept: Concept) -> str:
+    """Chooses the common word of every concept."""
+    return concept.word("common")
+
+
+def fill(frame: str, filled: Slots, **more: str) -> str:
+    """The sentence that `frame` makes of the slots and `more`, beginning with a capital."""
+    sentence = frame.format(**asdict(filled), **more)
+    return sentence[0].upper() + sentence[1:]

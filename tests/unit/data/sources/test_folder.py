@@ -32,7 +32,7 @@ def world(tmp_path: Path, raw_params: dict[str, Any], png: Any) -> Callable[...,
 
     def make(rows: Rows = ROWS, header: str = "image\tcaption", **prepare_settings: Any) -> Settings:
         folder = tmp_path / "pictures"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for number in range(6):
             (folder / f"{number}.png").write_bytes(png((number, 0, 0)))
         lines = [header, *("\t".join(row) for row in rows)]
@@ -98,29 +98,28 @@ def test_written_paraphrases_of_test_images_become_queries(world: Any, tmp_path:
     assert {row["paraphrase"] for row in found} == {f"photo of {caption}" for _, caption in expected}
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (("3.png", "   "), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
-        (("3.png", "\u200b \u2060"), r"captions\.tsv: line 5 \(3\.png\) has an empty caption"),
-        (("3.png", "word " * 500), r"captions\.tsv: line 5 \(3\.png\) has a caption of 500 words"),
-        (("3.png", "x" * 2001), r"captions\.tsv: line 5 \(3\.png\) has a caption of 2001 letters, 2000 are allowed"),
-        (("gone.png", "a picture"), r"captions\.tsv: line 5 names gone\.png"),
-        (("", "a picture"), r"captions\.tsv: line 5 names "),
-    ],
-)
-def test_bad_row(world: Any, tmp_path: Path, png: Any, row: tuple[str, str], message: str) -> None:
+def test_bad_rows(world: Any, tmp_path: Path, png: Any) -> None:
     (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
-    with pytest.raises(InputError, match=message):
-        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
-
-
-@pytest.mark.parametrize("name", ["../secret.png", "{outside}"])
-def test_name_out_of_the_folder(world: Any, tmp_path: Path, png: Any, name: str) -> None:
-    (tmp_path / "secret.png").write_bytes(png((9, 9, 9)))
-    row = (name.format(outside=tmp_path / "secret.png"), "a picture")
-    with pytest.raises(InputError, match=r"captions\.tsv: line 5 names .*secret\.png"):
-        _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+    for row, message in (
+        (("3.png", "   "), r"line 5 \(3\.png\) has an empty caption"),
+        (("3.png", "\u200b \u2060"), r"line 5 \(3\.png\) has an empty caption"),
+        (("3.png", "word " * 500), r"line 5 \(3\.png\) has a caption of 500 words"),
+        (("3.png", "x" * 2001), r"line 5 \(3\.png\) has a caption of 2001 letters, at most 2000 are allowed"),
+        (("gone.png", "a picture"), r"line 5 names gone\.png"),
+        (("", "a picture"), r"line 5 names "),
+        (("../secret.png", "a picture"), r"line 5 names .*secret\.png"),
+        ((str(tmp_path / "secret.png"), "a picture"), r"line 5 names .*secret\.png"),
+        (("1.png", "x" * 140_000), r"line 5 cannot be read \(.*\): shorten or remove it"),
+        # A tab within a caption would truncate it.
+        (("1.png",), r"line 5 has 1 fields, the first line 2: write"),
+        (("1.png", "a picture", "of a tab"), r"line 5 has 3 fields, the first line 2: write"),
+    ):
+        with pytest.raises(InputError, match=rf"captions\.tsv: {message}"):
+            _pairs(world([*ROWS[:3], row, *ROWS[4:]]))
+    rows = [(*row, "") for row in ROWS]
+    for bad in (("1.png", "a picture", "of a tab", "more"), ("1.png", "a picture")):
+        with pytest.raises(InputError, match=rf"line 3 has {len(bad)} fields, the first line 3: write"):
+            _pairs(world([rows[0], bad, *rows[2:]], "image\tcaption\tparaphrase"))
 
 
 def test_link_out_of_the_folder(world: Any, tmp_path: Path, png: Any) -> None:
@@ -129,9 +128,7 @@ def test_link_out_of_the_folder(world: Any, tmp_path: Path, png: Any) -> None:
     link = tmp_path / "pictures" / "3.png"
     link.unlink()
     link.symlink_to(tmp_path / "secret.png")
-    with pytest.raises(
-        InputError, match=r"line 5 names 3\.png, which leads out of .*pictures, as a link may not: copy"
-    ):
+    with pytest.raises(InputError, match=r"line 5 names 3\.png, which is a link to a file outside .*pictures: copy"):
         _pairs(settings)
     link.unlink()
     with pytest.raises(InputError, match=r"line 5 names 3\.png, which is not in .*pictures: add or remove it"):
@@ -153,57 +150,24 @@ def test_a_name_that_is_spelled_otherwise_is_the_same_picture(world: Any, tmp_pa
     assert [pair.id for pair in _pairs(whole)] == [pair.id for pair in before]
 
 
-@pytest.mark.parametrize("cut", [lambda raw: b"no image at all", lambda raw: raw[:40], lambda raw: b""])
-def test_unreadable_image(world: Any, tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
-    settings = world()
-    path = tmp_path / "pictures" / "2.png"
-    path.write_bytes(cut(path.read_bytes()))
-    with pytest.raises(InputError, match=r"2\.png is no readable image"):
-        _pairs(settings)
-
-
-def test_too_large_image(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.core.rgb.MOST_PIXELS", 100)
-    with pytest.raises(InputError, match=r"\d\.png is no readable image \(16x16 pixels are more than 100\)"):
-        _pairs(world())
-
-
 def test_too_few_rows(world: Any) -> None:
     with pytest.raises(
         InputError,
-        match=r"captions\.tsv has 5 lines of 5 images; .* 1 images to test, 1 to validate and 4 lines of the others",
+        match=r"\.tsv has 5 lines of 5 images; .* 1 test images, 1 validation images and 4 lines of the other images",
     ):
         _pairs(world(ROWS[:5]))
 
 
-def test_wrong_header(world: Any) -> None:
-    with pytest.raises(InputError, match=r"captions\.tsv: the first line must name the columns image and caption"):
-        _pairs(world(header="file\ttext"))
-
-
-@pytest.mark.parametrize(
-    ("header", "row"),
-    [
-        ("image\tcaption", ("1.png",)),
-        ("image\tcaption", ("1.png", "a picture", "of a tab")),
-        ("image\tcaption\tparaphrase", ("1.png", "a picture", "of a tab", "said otherwise")),
-        ("image\tcaption\tparaphrase", ("1.png", "a picture")),
-    ],
-)
-def test_a_tab_within_a_caption_is_refused(world: Any, header: str, row: tuple[str, ...]) -> None:
-    """It would cut the caption, or make its rest a paraphrase."""
-    width = header.count("\t") + 1
-    rows = [(*one, *[""] * (width - 2)) for one in ROWS]
-    with pytest.raises(InputError, match=rf"\.tsv: line 3 has {len(row)} fields, the first line {width}: write"):
-        _pairs(world([rows[0], row, *rows[2:]], header))
-
-
-@pytest.mark.parametrize("column", ["caption", "image", "paraphrase"])
-def test_a_column_that_is_there_twice_is_refused(world: Any, column: str) -> None:
+def test_wrong_headers(world: Any) -> None:
     rows = [(*row, "x", "y") for row in ROWS]
-    header = {"paraphrase": "image\tcaption\tparaphrase\tparaphrase"}.get(column, f"image\tcaption\t{column}\tnote")
-    with pytest.raises(InputError, match=rf"captions\.tsv: the first line names the column {column} twice"):
-        _pairs(world(rows, header))
+    for header, message in (
+        ("file\ttext\ta\tb", "must name the columns image and caption"),
+        ("image\tcaption\tcaption\tnote", "names the column caption twice"),
+        ("image\tcaption\timage\tnote", "names the column image twice"),
+        ("image\tcaption\tparaphrase\tparaphrase", "names the column paraphrase twice"),
+    ):
+        with pytest.raises(InputError, match=rf"captions\.tsv: the first line {message}"):
+            _pairs(world(rows, header))
 
 
 def test_columns_of_the_users_own_are_left_alone(world: Any) -> None:
@@ -211,33 +175,33 @@ def test_columns_of_the_users_own_are_left_alone(world: Any) -> None:
     assert sorted(pair.caption for pair in pairs) == sorted(caption for _, caption in ROWS)
 
 
-def test_a_field_that_is_too_long_to_be_read_is_named(world: Any) -> None:
-    with pytest.raises(InputError, match=r"captions\.tsv: line 3 cannot be read \(.*\): shorten or remove it"):
-        _pairs(world([ROWS[0], ("1.png", "x" * 140_000), *ROWS[2:]]))
-
-
-def test_missing_folder(world: Any, tmp_path: Path) -> None:
+def test_missing_and_damaged_files(world: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"image folder .*nowhere does not exist"):
         _pairs(world(folder=str(tmp_path / "nowhere")))
-
-
-def test_folder_not_named(world: Any) -> None:
     with pytest.raises(InputError, match=r"needs prepare\.folder"):
         _pairs(world(folder=None))
-
-
-def test_missing_table(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "pictures" / "captions.tsv").unlink()
+    settings, folder = world(folder=str(tmp_path / "pictures")), tmp_path / "pictures"
+    (folder / "captions.csv").write_text("image,caption\n")
+    with pytest.raises(InputError, match=r"has captions\.tsv and captions\.csv: keep the one"):
+        _pairs(settings)
+    (folder / "captions.csv").unlink()
+    (folder / "captions.tsv").unlink()
     with pytest.raises(InputError, match=r"captions\.tsv is missing"):
         _pairs(settings)
-
-
-def test_table_in_another_encoding(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "pictures" / "captions.tsv").write_bytes("image\tcaption\n0.png\tcafé\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"captions\.tsv is not UTF-8"):
-        _pairs(settings)
+    for name, content, message in (
+        ("captions.tsv", "image\tcaption\n0.png\tcafé\n".encode("latin-1"), "is not UTF-8"),
+        ("captions.parquet", b"PAR1 and nothing else", "is damaged"),
+        ("captions.csv", b"image,caption\n0.png,one, two\n", "line 2 has 3 fields, the first line 2: quote captions"),
+        ("captions.jsonl", b'{"image": "0.png", "caption": "a"}\n{"image":', "line 2 is not JSON"),
+        ("captions.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+        ("captions.jsonl", b'{"image": "0.png"}\n', "it must have the columns image and caption"),
+        ("captions.jsonl", b'{"image": "0.png", "caption": 3}\n', "line 1 has no text as caption"),
+        ("captions.jsonl", b'{"image": "0.png", "caption": "a", "split": "most"}\n', "line 1 has split 'most'"),
+    ):
+        (folder / name).write_bytes(content)
+        with pytest.raises(InputError, match=f"{name}.* {message}"):
+            _pairs(settings)
+        (folder / name).unlink()
 
 
 def test_table_from_a_spreadsheet(world: Any, tmp_path: Path) -> None:
@@ -259,7 +223,7 @@ def _copied(tmp_path: Path, name: str, *copies: str) -> None:
         shutil.copy(tmp_path / "pictures" / name, tmp_path / "pictures" / copy)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_picture_under_three_names_is_in_one_split(world: Any, tmp_path: Path, seed: int) -> None:
     settings = world([*ROWS, ("./0.png", "the first again"), ("copy.png", "a copy of the first")])
     settings = settings.model_copy(update={"world": settings.world.model_copy(update={"seed": seed})})
@@ -303,7 +267,7 @@ def test_an_image_in_two_splits_stays_in_the_first_and_is_listed(
     found = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet")["caption"].to_pylist() for split in SPLITS}
     assert found == {"train": ["a cat"], "val": [], "test": ["a dog"]}
     reasons = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert reasons == [f"image copy.png of split {split} is in split test too" for split in ("train", "val")]
+    assert reasons == [f"image copy.png of split {split} is also in split test" for split in ("train", "val")]
 
 
 def _jsonl(rows: list[dict[str, Any]]) -> str:
@@ -328,20 +292,14 @@ FORMATS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_same_pairs(name: str, world: Any, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_pairs(world: Any, tmp_path: Path) -> None:
     settings = world(TEXTS)
     expected = _pairs(settings)
     (tmp_path / "pictures" / "captions.tsv").unlink()
-    FORMATS[name](tmp_path / "pictures" / name)
-    assert _pairs(settings) == expected
-
-
-def test_two_lists_are_refused(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    FORMATS["captions.csv"](tmp_path / "pictures" / "captions.csv")
-    with pytest.raises(InputError, match=r"has captions\.tsv and captions\.csv: keep the one"):
-        _pairs(settings)
+    for name, write in FORMATS.items():
+        write(tmp_path / "pictures" / name)
+        assert _pairs(settings) == expected, name
+        (tmp_path / "pictures" / name).unlink()
 
 
 def test_a_split_column_is_kept(world: Any) -> None:
@@ -350,37 +308,3 @@ def test_a_split_column_is_kept(world: Any) -> None:
     pairs = _pairs(world(rows, "image\tcaption\tsplit"))
     assert [(pair.split, pair.caption) for pair in pairs[:2]] == [("test", ROWS[1][1]), ("val", ROWS[3][1])]
     assert {pair.split for pair in pairs[2:]} == {"train"}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"image": "0.png", "caption": "a"}\n{"image":', r"captions\.jsonl: line 2 is no JSON"),
-        ("[1]\n", r"captions\.jsonl: line 1 is no JSON object"),
-        ('{"image": "0.png"}\n', r"captions\.jsonl: it must have the columns image and caption"),
-        ('{"image": "0.png", "caption": 3}\n', r"captions\.jsonl: line 1 has no text as caption"),
-        ('{"image": "0.png", "caption": "a", "split": "most"}\n', r"captions\.jsonl: line 1 has split 'most'"),
-    ],
-)
-def test_bad_json_lines(text: str, message: str, world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "pictures" / "captions.tsv").unlink()
-    (tmp_path / "pictures" / "captions.jsonl").write_text(text)
-    with pytest.raises(InputError, match=message):
-        _pairs(settings)
-
-
-def test_damaged_parquet(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "pictures" / "captions.tsv").unlink()
-    (tmp_path / "pictures" / "captions.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(InputError, match=r"captions\.parquet is damaged"):
-        _pairs(settings)
-
-
-def test_an_unquoted_comma_is_refused(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    (tmp_path / "pictures" / "captions.tsv").unlink()
-    (tmp_path / "pictures" / "captions.csv").write_text("image,caption\n0.png,one, two\n")
-    with pytest.raises(InputError, match=r"captions\.csv: line 2 has 3 fields, the first line 2: quote captions"):
-        _pairs(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,9 @@ import pytest
 from components.core.discovery import names_in
 from components.core.errors import InputError
 from components.core.files import image_id
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
+from components.core.records import SPLITS
 from components.core.settings import Settings
-from components.data import prepare
-from components.data.source import Unusable
+from components.data.source import Pair, Unusable
 from components.data.sources import find_source
 from tests.unit.data.sources.published_folders import COUNTS, PUBLISHED, WRITERS, captions, picture, vector
 
@@ -40,45 +40,39 @@ def settings(tmp_path: Path, raw_params: dict[str, Any]) -> Callable[..., Settin
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_published_splits_are_kept(name: str, settings: Any, tmp_path: Path) -> None:
-    prepare.run(settings(name), tmp_path / "pairs", tmp_path / "evaluation")
-    rows = {split: PAIRS.read(tmp_path / "pairs" / f"{split}.parquet").to_pylist() for split in SPLITS}
-    assert {split: len(found) for split, found in rows.items()} == COUNTS
-    images = {split: {row["image_id"] for row in found} for split, found in rows.items()}
+def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, settings: Any, tmp_path: Path) -> None:
+    made = settings(name)
+    source = find_source(WRITERS[name][0])
+    assert [one for one in names_in(SOURCES) if find_source(one).found_in(tmp_path / "set")] == [WRITERS[name][0]]
+    (tmp_path / "empty").mkdir()
+    assert source.found_in(tmp_path / "empty") is None
+    pairs: dict[str, list[Pair]] = {split: [] for split in SPLITS}
+    for pair in source.usable(made, []):
+        pairs[pair.split].append(pair)
+    assert {split: len(found) for split, found in pairs.items()} == COUNTS
+    images = {split: {pair.image_id for pair in found} for split, found in pairs.items()}
     shown = (lambda number: vector(number).tobytes()) if name == "embeddings" else picture
     published = {split: {image_id(shown(number)) for number in numbers} for split, numbers in PUBLISHED.items()}
     assert images["test"] == published["test"]
     if name == "coco":
-        # COCO publishes nothing to validate with: these are of those to train on.
+        # COCO publishes no validation images: these are training images.
         assert images["train"] | images["val"] == published["train"] | published["val"]
         assert not images["train"] & images["val"]
     else:
         assert images == published
-        assert {row["caption"] for row in rows["train"]} == {
-            text for one in PUBLISHED["train"] for text in captions(one)
+        assert {pair.caption for pair in pairs["train"]} == {
+            text for number in PUBLISHED["train"] for text in captions(number)
         }
-    queries = CAPTION_QUERIES.read(tmp_path / "evaluation" / "caption_queries.parquet").to_pylist()
-    assert {query["text"] for query in queries} == {text for one in PUBLISHED["test"] for text in captions(one)}
+    queries = source.evaluation(made, pairs["test"])["caption_queries"][1].to_pylist()
+    assert {query["text"] for query in queries} == {text for number in PUBLISHED["test"] for text in captions(number)}
     assert {query["image_id"] for query in queries} == images["test"]
-    validated = CAPTION_QUERIES.read(tmp_path / "evaluation" / "validation" / "caption_queries.parquet")
+    validated = source.evaluation(made, pairs["val"])["caption_queries"][1]
     assert set(validated["image_id"].to_pylist()) == images["val"]
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_is_known_by_its_file(name: str, settings: Any, tmp_path: Path) -> None:
-    source, _ = WRITERS[name]
-    settings(name)
-    assert [one for one in names_in(SOURCES) if find_source(one).found_in(tmp_path / "set")] == [source]
-    (tmp_path / "empty").mkdir()
-    assert find_source(source).found_in(tmp_path / "empty") is None
-
-
-@pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("split", SPLITS)
-def test_more_than_there_is_is_refused(name: str, split: str, settings: Any) -> None:
-    wanted = settings(name, counts=COUNTS | {split: 50})
-    with pytest.raises(InputError, match=r"(?s)counts.* 50\b.*lower"):
-        list(find_source(WRITERS[name][0]).usable(wanted, []))
+    for split in SPLITS:
+        counts = made.prepare.counts.model_copy(update={split: 50})
+        wanted = made.model_copy(update={"prepare": made.prepare.model_copy(update={"counts": counts})})
+        with pytest.raises(InputError, match=r"(?s)counts.* 50\b.*lower"):
+            list(source.usable(wanted, []))
 
 
 def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +91,7 @@ def test_an_image_in_two_published_splits_does_not_train(
     pairs = list(find_source("flickr").usable(made, []))
     twice = image_id(picture(8))
     assert {pair.split for pair in pairs if pair.image_id == twice} == {"test"}
-    assert "1 images that are published in two splits" in capsys.readouterr().out
+    assert "1 images are published in two splits" in capsys.readouterr().out
 
 
 def test_an_image_that_streams_twice_does_not_train(settings: Any, tmp_path: Path) -> None:
@@ -141,7 +135,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a picture is cut": (
         "flickr30k",
         lambda folder: (folder / "flickr30k-images" / "8.png").write_bytes(picture(8)[:40]),
-        r"8\.png is no readable image",
+        r"8\.png is not a readable image",
     ),
     "a link out of the folder": (
         "flickr30k",
@@ -149,7 +143,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
             (folder / "flickr30k-images" / "8.png").rename(folder.parent / "secret.png"),
             (folder / "flickr30k-images" / "8.png").symlink_to(folder.parent / "secret.png"),
         ),
-        r"images\[8\] names 8\.png, which leads out of .* copy the picture",
+        r"images\[8\] names 8\.png, which is a link to a file outside .* copy the picture",
     ),
     "cut JSON": (
         "coco_karpathy",
@@ -159,7 +153,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "JSON of another kind": (
         "coco_karpathy",
         lambda folder: (folder / "dataset_coco.json").write_text("[]"),
-        r"dataset_coco\.json holds no JSON object",
+        r"dataset_coco\.json is not a JSON object",
     ),
     "no list": (
         "coco_karpathy",
@@ -195,7 +189,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda folder: _change_json(
             folder / "annotations/captions_val2017.json", lambda raw: raw["annotations"][0].update(image_id=7)
         ),
-        r"annotations\[0\] has image_id 7, which `images` lacks",
+        r"annotations\[0\] has an unknown image_id 7",
     ),
     "half of COCO": (
         "coco",
@@ -219,7 +213,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda folder: pq.write_table(
             pa.table({"image": [{"bytes": None, "path": "8.png"}], "caption": [["x"]]}), folder / "data/test.parquet"
         ),
-        r"test\.parquet: row 1 holds no image.*max_unusable_share",
+        r"test\.parquet: row 1 has no image.*max_unusable_share",
     ),
     "a split of no known name": (
         "huggingface",
@@ -235,24 +229,25 @@ FAULTS: dict[str, tuple[str, Callable[[Path], object], str]] = {
             pa.table({"image": [{"bytes": picture(8), "path": ""}], "caption": pa.array([[]], pa.list_(pa.string()))}),
             folder / "data/test.parquet",
         ),
-        r"test\.parquet: row 1 holds no caption",
+        r"test\.parquet: row 1 has no caption",
     ),
     "nothing to train on": (
         "huggingface",
         lambda folder: [path.unlink() for path in (folder / "data").glob("train-*")],
-        "has no Parquet file to train on",
+        "has no training Parquet file",
     ),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_told_with_the_file(fault: str, settings: Any, tmp_path: Path) -> None:
-    name, harm, message = FAULTS[fault]
-    made = settings(name)
-    harm(tmp_path / "set")
-    with pytest.raises(InputError, match=message) as caught:
-        list(find_source(WRITERS[name][0]).usable(made, []))
-    assert "\n" not in str(caught.value)
+def test_faults_are_reported_with_the_file(settings: Any, tmp_path: Path) -> None:
+    for fault, (name, harm, message) in FAULTS.items():
+        shutil.rmtree(tmp_path / "set", ignore_errors=True)
+        made = settings(name)
+        harm(tmp_path / "set")
+        with pytest.raises(InputError) as caught:
+            list(find_source(WRITERS[name][0]).usable(made, []))
+        assert re.search(message, str(caught.value)), (fault, str(caught.value))
+        assert "\n" not in str(caught.value)
 
 
 def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings: Any, tmp_path: Path) -> None:
@@ -263,7 +258,7 @@ def test_rows_that_lack_an_image_or_a_caption_are_left_out_and_counted(settings:
     pq.write_table(pa.Table.from_pylist(rows), path)
     unusable: list[Unusable] = []
     assert sum(pair.split == "train" for pair in find_source("huggingface").usable(made, unusable)) == 6
-    missing = ["row 1 holds no image", "row 2 holds no caption", "row 3 holds no caption"]
+    missing = ["row 1 has no image", "row 2 has no caption", "row 3 has no caption"]
     assert [one.reason.partition(": ")[2].partition(":")[0] for one in unusable] == missing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import struct
 import zlib
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import InputError
 from components.core.files import image_id
-from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
+from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS
 from components.core.settings import Counts, Prepare, Settings
 from components.data import prepare
 from components.data.source import Unusable
@@ -142,12 +143,6 @@ def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]
     return [(line.image, line.caption, line.split, line.weight) for line in read_listing(settings).lines]
 
 
-def test_the_order_of_lines_changes_no_pair(world: Any) -> None:
-    settings = world()
-    first = _pairs(settings)
-    assert _pairs(world([*reversed(ROWS)])) == first
-
-
 NAMED = [{"query": query, "image": image, "weight": weight, "split": ""} for query, image, weight in ROWS]
 FORMATS: dict[str, Callable[[Path], object]] = {
     "queries.csv": lambda path: path.write_text(
@@ -170,38 +165,27 @@ FORMATS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_same_pairs(name: str, world: Any, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_pairs(world: Any, tmp_path: Path) -> None:
     settings = world()
     expected = _pairs(settings)
     (tmp_path / "shop" / "queries.tsv").unlink()
-    FORMATS[name](tmp_path / "shop" / name)
-    assert _pairs(settings) == expected
+    for name, write in FORMATS.items():
+        write(tmp_path / "shop" / name)
+        assert _pairs(settings) == expected, name
+        (tmp_path / "shop" / name).unlink()
 
 
-def test_two_logs_are_refused(world: Any, tmp_path: Path) -> None:
-    settings = world()
-    FORMATS["queries.csv"](tmp_path / "shop" / "queries.csv")
-    with pytest.raises(InputError, match=r"has queries\.tsv and queries\.csv: keep the one"):
-        _pairs(settings)
-
-
-@pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf", "1e999", "many", "3 or 4", "1e301"])
-def test_a_weight_that_is_no_number_above_zero_is_named_with_its_line(world: Any, weight: str) -> None:
-    with pytest.raises(InputError, match=rf"queries\.tsv: line 4 has weight '{weight}': write a number above 0"):
-        _pairs(world([*ROWS[:2], ("a bus", "0.png", weight), *ROWS[3:]]))
-
-
-@pytest.mark.parametrize(
-    ("weight", "shown"), [("true", "True"), ("[1]", r"\[1\]"), ("NaN", "nan"), ("1" + "0" * 400, "10000")]
-)
-def test_a_weight_of_another_kind_is_refused(world: Any, tmp_path: Path, weight: str, shown: str) -> None:
+def test_a_weight_that_is_not_a_number_above_zero_is_named_with_its_line(world: Any, tmp_path: Path) -> None:
+    for weight in ("0", "-1", "nan", "inf", "1e999", "many", "3 or 4", "1e301"):
+        with pytest.raises(InputError, match=rf"queries\.tsv: line 4 has weight '{weight}': write a number above 0"):
+            _pairs(world([*ROWS[:2], ("a bus", "0.png", weight), *ROWS[3:]]))
     settings = world()
     (tmp_path / "shop" / "queries.tsv").unlink()
-    line = f'{{"query": "dog", "image": "2.png", "weight": {weight}}}\n'
-    (tmp_path / "shop" / "queries.jsonl").write_text(line)
-    with pytest.raises(InputError, match=rf"queries\.jsonl: line 1 has weight '{shown}"):
-        _pairs(settings)
+    for weight, shown in (("true", "True"), ("[1]", r"\[1\]"), ("NaN", "nan"), ("1" + "0" * 400, "10000")):
+        line = f'{{"query": "dog", "image": "2.png", "weight": {weight}}}\n'
+        (tmp_path / "shop" / "queries.jsonl").write_text(line)
+        with pytest.raises(InputError, match=rf"queries\.jsonl: line 1 has weight '{shown}"):
+            _pairs(settings)
 
 
 def _bomb() -> bytes:
@@ -232,60 +216,46 @@ def _link(folder: Path) -> None:
     (folder / "3.png").symlink_to(folder.parent / "secret.png")
 
 
+# Faults that source `folder` reports in the same way are tested there.
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no log": (lambda folder: (folder / "queries.tsv").unlink(), r"queries\.tsv is missing: write one line"),
-    "a cut line": (_log("query\timage\ndog"), r"queries\.tsv: line 2 has 1 fields, the first line 2: write spaces"),
     "no columns": (_log("dog\t0.png\n"), r"the first line must name the columns query and image, separated by a tab"),
     "a column twice": (_log("query\timage\tclicks\tweight\n"), "the first line names the column weight twice"),
-    "another encoding": (_log("query\timage\ncafé\t0.png\n".encode("latin-1")), r"queries\.tsv is not UTF-8"),
     "half a letter": (
         _as_json('{"query": "\\ud800", "image": "0.png"}\n'),
         r"queries\.jsonl: line 1 has no text as query",
     ),
-    "a number of too many digits": (_as_json('{"query": ' + "9" * 5000 + "}\n"), r"queries\.jsonl: line 1 is no JSON"),
-    "nesting without end": (_as_json("[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is no JSON"),
-    "cut JSON": (_as_json('{"query": "dog", "ima\n'), r"queries\.jsonl: line 1 is no JSON"),
+    "a number of too many digits": (_as_json('{"query": ' + "9" * 5000 + "}\n"), r"queries\.jsonl: line 1 is not JSON"),
+    "nesting without end": (_as_json("[" * 200_000 + "\n"), r"queries\.jsonl: line 1 is not JSON"),
     "an empty query": (_log("query\timage\n  \t0.png\n"), r"queries\.tsv: line 2 \(0\.png\) has an empty caption"),
-    "a query without end": (_log(f"query\timage\n{'dog ' * 500}\t0.png\n"), "has a caption of 500 words"),
-    "a field that is too long": (_log(f"query\timage\n{'x' * 140_000}\t0.png\n"), "line 2 cannot be read"),
     "an unknown split": (_log("query\timage\tsplit\ndog\t0.png\tmost\n"), "line 2 has split 'most'"),
-    "a missing image": (lambda folder: (folder / "3.png").unlink(), r"line 6 names 3\.png, which is not in"),
-    "an image out of the folder": (_link, r"line 6 names 3\.png, which leads out of"),
-    "a cut picture": (lambda folder: (folder / "3.png").write_bytes(picture(3)[:40]), r"3\.png is no readable image"),
-    "a bomb": (lambda folder: (folder / "3.png").write_bytes(_bomb()), r"3\.png (has 30000x30000 pixels|is no read)"),
+    "an image out of the folder": (_link, r"line 6 names 3\.png, which is a link to a file outside"),
+    "a bomb": (lambda folder: (folder / "3.png").write_bytes(_bomb()), r"3\.png is not a readable image"),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_told_in_one_line(fault: str, world: Any, tmp_path: Path) -> None:
-    harm, message = FAULTS[fault]
-    settings = world()
-    harm(tmp_path / "shop")
-    with pytest.raises(InputError, match=message) as caught:
-        _pairs(settings)
-    assert "\n" not in str(caught.value)
+def test_faults_are_reported_in_one_line(world: Any, tmp_path: Path) -> None:
+    for fault, (harm, message) in FAULTS.items():
+        shutil.rmtree(tmp_path / "shop", ignore_errors=True)
+        settings = world()
+        harm(tmp_path / "shop")
+        with pytest.raises(InputError) as caught:
+            _pairs(settings)
+        assert re.search(message, str(caught.value)), (fault, str(caught.value))
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd", "a\0b.png", "x" * 5000, ""])
-def test_a_name_that_is_no_image_of_the_folder_is_left_out_and_listed(world: Any, tmp_path: Path, name: str) -> None:
-    settings = world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts={"train": 6, "val": 1, "test": 1})
-    shutil.copy(tmp_path / "shop" / "0.png", tmp_path / "secret.png")
-    unusable: list[Unusable] = []
-    try:
+def test_a_name_that_is_not_an_image_of_the_folder_is_left_out_and_listed(world: Any, tmp_path: Path) -> None:
+    write_pictures(tmp_path, [0])
+    (tmp_path / "0.png").rename(tmp_path / "secret.png")
+    for name in ("../secret.png", "/etc/passwd", "a\0b.png", "x" * 5000, ""):
+        counts = {"train": 6, "val": 1, "test": 1}
+        settings = world([*ROWS, ("secret", name, "1")], max_unusable_share=0.5, counts=counts)
+        unusable: list[Unusable] = []
         pairs = list(find_source("query_log").usable(settings, unusable))
-    except InputError as error:
-        pytest.fail(str(error))
-    assert [one.images for one in unusable] == [1]
-    assert "line 9 names" in unusable[0].reason
-    assert "secret" not in {pair.caption for pair in pairs}
-
-
-def test_prepare_lists_what_it_left_out(world: Any, tmp_path: Path) -> None:
-    settings = world(max_unusable_share=0.5)
-    (tmp_path / "shop" / "4.png").write_bytes(b"no image at all")
-    prepare.run(settings, tmp_path / "pairs", tmp_path / "evaluation")
-    (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert "4.png is no readable image" in reason
+        assert [lost.images for lost in unusable] == [1]
+        assert "line 9 names" in unusable[0].reason
+        assert "secret" not in {pair.caption for pair in pairs}
 
 
 def test_prepare_names_the_methods_that_weights_say_nothing_to(
@@ -293,7 +263,7 @@ def test_prepare_names_the_methods_that_weights_say_nothing_to(
 ) -> None:
     prepare.run(world(), tmp_path / "pairs", tmp_path / "evaluation")
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "weights of" in line)
-    told = set(line.partition("are not used by ")[2].rpartition(", which")[0].split(", "))
+    told = set(line.partition("prepare: ")[2].rpartition(" ignore the weights of")[0].split(", "))
     without = ("semclip", "pc_clip", "joint", "leaf", "read_clip")
     assert told == {name for name, entry in raw_params["methods"].items() if entry["method"] in without}
     raw_params["methods"] = {"paraclip": raw_params["methods"]["paraclip"]}

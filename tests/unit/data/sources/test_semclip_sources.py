@@ -173,7 +173,7 @@ def test_cut_wrong_and_hostile_files_are_one_line(world: Make, tmp_path: Path, n
     for content, told in [
         ("".join(lines[:31]), r"has 30 of 60 rows, so its last tenth by seed 42 is not the published test"),
         (whole.replace("negation", "negated", 1), "60 rows lack .* negation"),
-        (whole.replace(place, '"../../../etc/passwd",', 1), "row 0 names the image .*, which is no file name"),
+        (whole.replace(place, '"../../../etc/passwd",', 1), "row 0 names the image .*, which is not a file name"),
         (whole.replace(lines[1], lines[1].rstrip() + ",surplus\r\n", 1), "row 0 .* has more fields than columns"),
         (whole.replace("caption 0", "c" * 200_000, 1), "is damaged"),
         ("", "has no row that can be scored"),

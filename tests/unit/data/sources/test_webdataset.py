@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from components.core.errors import InputError
 from components.core.records import CAPTION_QUERIES, PAIRS, SPLITS, UNUSABLE
 from components.core.settings import Settings
 from components.data import prepare
+from components.data.source import Unusable
+from components.data.sources import find_source
 from tests.support.shard_making import make_shards, picture, sound, write_tar
 
 COUNTS = {"train": 8, "val": 2, "test": 2}
@@ -123,30 +126,27 @@ FAULTS: dict[str, tuple[Callable[[str], Members], str]] = {
     "cut JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b'{"cap')], "unreadable text"),
     "deep JSON": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.json", b"[" * 100_000)], "unreadable text"),
     "long caption": (lambda key: [(f"{key}.png", picture(99)), (f"{key}.txt", b"word " * 101)], "of 101 words"),
-    "cut image": (lambda key: [(f"{key}.png", picture(99)[:40]), (f"{key}.txt", b"half")], "no readable image"),
+    "cut image": (lambda key: [(f"{key}.png", picture(99)[:40]), (f"{key}.txt", b"half")], "not a readable image"),
     "same name twice": (lambda key: [*sound(key, 98), *sound(key, 99)], "duplicate member"),
     "name that climbs": (lambda key: sound(f"../{key}", 99), "unsafe name"),
     "link": (_link, "not a file"),
-    "bomb": (_bomb, "no readable image"),
+    "bomb": (_bomb, "not a readable image"),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_cannot_be_used_is_left_out_and_listed(
-    name: str, settings: Any, prepared: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write, reason = FAULTS[name]
-    samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
-    write_tar(tmp_path / "shards" / "000.tar", [*samples[:10], *write("004x"), *samples[10:]])
-    found = prepared(settings(max_unusable_share=0.1))
-    assert {split: len(captions) for split, captions in found.items()} == COUNTS
-    (told,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
-    assert reason in told
-    assert "000.tar/" in told
-    assert "prepare: 1 images left out" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"1 of at most 12 images cannot be used, prepare\.max_u.* is 0\.01") as fault:
-        prepared(settings())
-    assert "\n" not in str(fault.value)
+def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path) -> None:
+    for name, (write, reason) in FAULTS.items():
+        samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
+        write_tar(tmp_path / "shards" / "000.tar", [*samples[:10], *write("004x"), *samples[10:]])
+        unusable: list[Unusable] = []
+        pairs = list(find_source("webdataset").usable(settings(max_unusable_share=0.1), unusable))
+        assert Counter(pair.split for pair in pairs) == COUNTS, name
+        (lost,) = unusable
+        assert reason in lost.reason, name
+        assert "000.tar/" in lost.reason
+        with pytest.raises(InputError, match=r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01") as fault:
+            list(find_source("webdataset").usable(settings(), []))
+        assert "\n" not in str(fault.value)
 
 
 def test_a_cut_shard_gives_what_is_before_the_cut(settings: Any, prepared: Any, tmp_path: Path) -> None:
@@ -174,20 +174,15 @@ def test_a_cut_shard_of_unknown_size_counts_as_one_of_the_usual_size(
     assert len(prepared(settings(max_unusable_share=0.4))["train"]) == COUNTS["train"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_wrong_settings_are_refused(settings: Any, tmp_path: Path) -> None:
+    make_shards(tmp_path / "shards", 3, 4)
+    for changes, reason in (
         ({"folder": None}, "needs prepare.folder"),
         ({"folder": "nowhere"}, "nowhere does not exist"),
         ({"shards": "nowhere/{000..003}.tar"}, r"nowhere/000\.tar is missing"),
         ({"shards": "pipe:cat 0.tar"}, "commands are not run"),
-        ({"counts": COUNTS | {"train": 9}}, r"has 8 captions to train on, prepare\.counts\.train wants 9"),
-        ({"counts": COUNTS | {"test": 13}}, r"has 12 images to test with, prepare\.counts\.test wants 13"),
-    ],
-)
-def test_wrong_settings_are_refused(
-    changes: dict[str, Any], reason: str, settings: Any, prepared: Any, tmp_path: Path
-) -> None:
-    make_shards(tmp_path / "shards", 3, 4)
-    with pytest.raises(InputError, match=reason):
-        prepared(settings(**changes))
+        ({"counts": COUNTS | {"train": 9}}, r"has 8 training captions, prepare\.counts\.train is 9"),
+        ({"counts": COUNTS | {"test": 13}}, r"has 12 images for test, prepare\.counts\.test is 13"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            list(find_source("webdataset").usable(settings(**changes), []))

@@ -14,7 +14,7 @@ from PIL import Image
 from components.core.errors import InputError
 from components.core.shards.reader import Fault, RawSample
 from components.data.leaks.keys import picture_key, text_key
-from components.data.leaks.report import Published
+from components.data.leaks.report import TestSetKeys
 from components.encoders.adapter.images import decode
 from components.training.rows.decode import DecodedSample, SampleDecoder
 from tests.support.shard_making import picture
@@ -116,7 +116,7 @@ def test_the_members_needed_are_known() -> None:
 @pytest.mark.parametrize("way", ["picture", "text"])
 def test_what_a_published_test_set_holds_is_lost(way: str) -> None:
     known = {text_key("A text!") or b"": "coco_retrieval"} if way == "text" else {picture_key(picture(7)): "flickr30k"}
-    published = Published(texts=known) if way == "text" else Published(pictures=known)
+    published = TestSetKeys(texts=known) if way == "text" else TestSetKeys(pictures=known)
     decoder = SampleDecoder({"image": "png"}, {"caption": "txt"}, 8, published=published)
     found = [decoder(RawSample("0.tar", "a", GOOD | other)) for other in ({}, {"png": picture(8), "txt": b"another"})]
     assert str(found[0]) == f"in the test set {next(iter(known.values()))}"

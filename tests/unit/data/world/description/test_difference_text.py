@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from functools import cache
 
-from components.data.world.comparing import comparison_rows
-from components.data.world.description.difference_text import KINDS, contrast, difference_text
+from components.data.world.description.difference_text import KINDS, comparison_rows, contrast, difference_text
 from components.data.world.description.lexicon import load_lexicon
 from components.data.world.description.scenes import POSITIONS, Scene, Thing, draw_scenes
 

@@ -1,4 +1,4 @@
-"""No training text of the embedded world holds an evaluation sentence, an evaluation frame or a last-tier word."""
+"""No synthetic training text has an evaluation sentence, an evaluation frame or a word of the last tier."""
 
 from __future__ import annotations
 
@@ -129,10 +129,10 @@ def test_frames_are_caught_with_other_facts() -> None:
         assert find_leak(f'"{text.query.rstrip(".")}"'), text.query
 
 
-@pytest.mark.parametrize("word", sorted(load_lexicon().tier_words("unseen")))
-def test_last_tier_word_is_caught(word: str) -> None:
-    for form in (word, plural(word), word.upper(), word.replace(" ", "_")):
-        assert find_leak(f"IMG_7 small {form}, red bg.jpg") == "word", form
+def test_words_of_the_last_tier_are_caught() -> None:
+    words = list(load_lexicon().tier_words("unseen"))
+    forms = [form for word in words for form in (word, plural(word), word.upper(), word.replace(" ", "_"))]
+    assert not [form for form in forms if find_leak(f"IMG_7 small {form}, red bg.jpg") != "word"]
 
 
 def test_generations_with_planted_leaks(evaluation: tuple[list[str], frozenset[str]]) -> None:

@@ -18,8 +18,16 @@ from components.core.records import (
 )
 from components.core.settings import Settings
 from components.data import prepare
-from components.data.people.ratings import FILE, caption_ratings
-from components.data.people.tables import evaluation_tables, paraphrase_rows
+from components.data.people_captions import (
+    CUES,
+    attributes_exchanged,
+    evaluation_tables,
+    negated,
+    paraphrase_rows,
+    relation_turned,
+    roles_exchanged,
+)
+from components.data.sources.flickr import RATINGS, caption_ratings
 from components.training.rows.tables import join_rows
 from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
 
@@ -94,7 +102,7 @@ def test_stage_prepare_writes_what_people_say(flickr: Settings, tmp_path: Path) 
         "9.png\t0.png#2\t2\t3\t3",
         "3.png\t9.png#0\t1\t1\t1",
     ]
-    (tmp_path / "set" / FILE).write_text("\n".join(ratings) + "\n")
+    (tmp_path / "set" / RATINGS).write_text("\n".join(ratings) + "\n")
     prepare.run(flickr, tmp_path / "pairs", tmp_path / "evaluation")
     read = {
         name: table.read(tmp_path / "evaluation" / f"{name}.parquet").num_rows
@@ -134,19 +142,79 @@ def test_two_captions_of_a_picture_make_nothing_to_train_on(flickr: Settings, tm
 CAPTIONS = {"8.png#0": "one", "9.png#0": "two"}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_ratings_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
+    for content, message in (
         (b"8.png\t9.png#0\t1\t1\n", "line 1 is not an image, a caption's key and three of 1 to 4"),
         (b"8.png\t9.png#0\t1\t1\t2\n8.png\t9.png#0\t1\t1\t5\n", "line 2 is not an image, .* three of 1 to 4"),
         (b"8.png\t9.png#0\t1\t1\t-1\n", "three of 1 to 4"),
         (b"8.png\t9.png#0\t1\t1\tnan\n", "three of 1 to 4"),
         (b"8.png 9.png#0 1 1 1\n", "line 1 is not an image"),
-        (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names caption '9.png#7', which is not there: fetch the captions again"),
+        (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names an unknown caption '9.png#7': download the captions again"),
         (b"8.png\t9.png#0\t1\t1\t\xff\n", r"is not UTF-8 \(byte 18\)"),
-    ],
+    ):
+        (tmp_path / RATINGS).write_bytes(content)
+        with pytest.raises(InputError, match=f"ExpertAnnotations.txt.* {message}"):
+            caption_ratings(tmp_path / RATINGS, CAPTIONS, {"8.png": "id"})
+
+
+NEGATIONS = (
+    ("no", "A brown dog digs a hole .", "No brown dog digs a hole ."),
+    ("no", "The very old man reads", "No very old man reads"),
+    ("no", "three young girls sing .", "No young girls sing ."),
+    ("no", "An empty street at night .", None),
+    ("no", "A lamp of a man who reads .", "No lamp of a man who reads ."),
+    ("no", "Dogs dig holes .", None),
+    ("not", "A man is reading and two dogs are sleeping .", "A man is not reading and two dogs are sleeping ."),
+    ("not", "Two girls are singing .", "Two girls are not singing ."),
+    ("not", "A man is tall .", None),
+    ("not", "A man reads .", None),
+    ("without", "A girl with an umbrella and a boy with a hat .", "A girl without an umbrella and a boy with a hat ."),
+    ("without", "A boy sings with his sister .", "A boy sings without his sister ."),
+    ("without", "A table covered with a cloth .", None),
+    ("without", "A girl with red shoes .", None),
+    ("without", "A girl walks along with a dog .", None),
+    *((cue, text, None) for cue in CUES for text in ("", " ", ".", "with", "no dog is not running without a stick")),
 )
-def test_ratings_that_are_not_as_published_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(InputError, match=f"ExpertAnnotations.txt.* {message}"):
-        caption_ratings(tmp_path, CAPTIONS, {"8.png": "id"})
+ATTRIBUTES = (
+    ("A red car beside a blue van .", ("A blue car beside a red van .", "colour")),
+    ("Black cat on an orange sofa", ("Orange cat on a black sofa", "colour")),
+    ("An orange cat on a black sofa", ("A black cat on an orange sofa", "colour")),
+    ("A small boy climbs a tall ladder .", ("A tall boy climbs a small ladder .", "size")),
+    # The same things in another order.
+    ("A red car and a blue car .", None),
+    ("A red car and two blue cars .", None),
+    ("A red hat and a red scarf .", None),
+    # One attribute of one thing.
+    ("A black and white cat .", None),
+    ("A blue-green lake under tall trees .", None),
+    ("A man in black sitting on a red chair .", None),
+    ("A red van .", None),
+)
+ROLES = (
+    ("A woman carries a sleeping child .", "A child carries a sleeping woman ."),
+    ("The dog is chasing another cat .", "The cat is chasing another dog ."),
+    ("Girl feeding a brown horse", "Horse feeding a brown girl"),
+    # Mutual acts, and no acts.
+    ("A man hugs a woman .", None),
+    ("A man and a woman are walking .", None),
+    ("A boy walks beside a girl .", None),
+    ("A dog chases another dog .", None),
+)
+RELATIONS = (
+    ("A cat sleeps under a table .", "A cat sleeps over a table ."),
+    ("A boy stands in front of his house .", "A boy stands behind his house ."),
+    ("A lamp above the desk .", "A lamp below the desk ."),
+    ("A cat on top of a shelf", "A cat underneath a shelf"),
+    # With two equal relations, reversing one is not false; without a thing behind it, it is no relation.
+    ("A cat under a table under a tree .", None),
+    ("A man is bent over .", None),
+    ("A man reads .", None),
+)
+
+
+def test_captions_are_made_false_by_narrow_rules() -> None:
+    wrong = [(cue, text) for cue, text, negation in NEGATIONS if negated(text, cue) != negation]
+    wrong += [("attributes", text) for text, false in ATTRIBUTES if attributes_exchanged(text) != false]
+    wrong += [("roles", text) for text, false in ROLES if roles_exchanged(text) != false]
+    wrong += [("relation", text) for text, false in RELATIONS if relation_turned(text) != false]
+    assert not wrong

@@ -58,8 +58,8 @@ def test_a_folder_of_pictures(pictures: Path, tiny_encoder: Encoder, tmp_path: P
     assert source_of(str(pictures)) == "folder"
     found = build(tmp_path / "index", find_source("folder").open(str(pictures), encoder_under_test("t", tiny_encoder)))
     assert (found.rows, len(found.unusable)) == (4, 2)
-    assert "pictures/broken.jpg is no readable image (no known format)" in found.unusable[0]
-    assert "pictures/outside.png is missing, or a link that leads out of" in found.unusable[1]
+    assert "pictures/broken.jpg is not a readable image (no known format)" in found.unusable[0]
+    assert "pictures/outside.png is missing, or a link to a file outside" in found.unusable[1]
     index = ImageIndex.open(tmp_path / "index")
     rows = index.rows(range(4)).to_pylist()
     assert [(row["name"], row["caption"], row["shop"]) for row in rows] == [
@@ -201,7 +201,10 @@ def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vectors", "told"),
     [
-        (drawn(3, dim=9), "has vectors of 9 numbers, those of --encoder 'toy' have 8: give the encoder that made them"),
+        (
+            drawn(3, dim=9),
+            "has vectors of 9 numbers, those of --encoder 'toy' have 8: give the encoder that computed them",
+        ),
         (np.arange(24).reshape(3, 8), "holds int64 of shape"),
         (np.array([[{}] * 8] * 3), r"img_emb_0\.npy is damaged"),
     ],
@@ -240,36 +243,36 @@ def test_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ragged.parquet").rename(tmp_path / "ragged" / "0.parquet")
     with pytest.raises(InputError, match="rows of different width"):
         build(tmp_path / "index", opened(tmp_path / "ragged", toy(dim=2)))
-    with pytest.raises(InputError, match="do not say which encoder made them"):
+    with pytest.raises(InputError, match="do not name the encoder that computed them"):
         find_source("embeddings").open(str(folder), None)
 
 
 def test_what_is_none_or_several_is_named(pictures: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for given in ("empty", "absent"):
-        with pytest.raises(InputError, match="is no project's data folder, no folder of pictures"):
+        with pytest.raises(InputError, match="is not a project's data folder"):
             source_of(str(tmp_path / given))
     np.save(pictures / "mine.npy", drawn(3))
     assert source_of(str(pictures)) == "embeddings"
     tar(pictures / "0.tar", {})
-    with pytest.raises(InputError, match="may be embeddings or shards: say which with --source"):
+    with pytest.raises(InputError, match="may be embeddings or shards: choose one with --source"):
         source_of(str(pictures))
     with pytest.raises(InputError, match="--source 'shard' is unknown: did you mean 'shards'"):
         find_source("shard")
 
 
 def test_another_index_gives_what_it_has(tmp_path: Path) -> None:
-    write_vectors(tmp_path / "one", 0, drawn(30), width=list(range(30)))
+    write_vectors(tmp_path / "one", 0, drawn(1000), width=list(range(1000)))
     write_vectors(tmp_path / "two", 0, np.vstack([drawn(3), drawn(20, 1)]), width=list(range(23)))
     build(tmp_path / "first", opened(tmp_path / "one"))
     build(tmp_path / "second", opened(tmp_path / "two"))
     assert source_of(str(tmp_path / "first")) == "index"
-    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None), "usearch", toy())
+    build(tmp_path / "index", find_source("index").open(str(tmp_path / "first"), None), "ivf_pq", toy())
     found = append(tmp_path / "index", find_source("index").open(str(tmp_path / "second"), None), toy())
     assert (found.rows, found.repeated) == (20, 3)
     index, first = ImageIndex.open(tmp_path / "index"), ImageIndex.open(tmp_path / "first")
-    assert index.rows(range(30)).equals(first.rows(range(30)))
-    assert np.array_equal(index.vector(range(30)), first.vector(range(30)))
-    assert index.rows([49])["width"].to_pylist() == [22]
+    assert index.rows(range(1000)).equals(first.rows(range(1000)))
+    assert np.array_equal(index.vector(range(1000)), first.vector(range(1000)))
+    assert index.rows([1019])["width"].to_pylist() == [22]
     with pytest.raises(InputError, match="encoder 'x' has image tower bbbbbbbbbbbb"):
         find_source("index").open(str(tmp_path / "first"), toy("x", OTHER_TOWER))

@@ -1,1 +1,0 @@
-"""Tables made of the captions that several people wrote of one picture."""

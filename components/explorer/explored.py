@@ -1,0 +1,264 @@
+"""What the explorer's page works on: encoders before an index, thumbnails, a writer of paraphrases, and blind votes."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from os.path import abspath
+from pathlib import Path
+from random import SystemRandom
+from threading import Lock
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from components.captions.asking.questions import questions_of
+from components.captions.engines import Engine, engine_of
+from components.captions.request import InputRow
+from components.core.errors import InputError
+from components.core.rgb import check_size, open_picture, rgb
+from components.core.settings import Settings
+from components.encoders.adapter.sidecar import Sidecar
+from components.evaluation.results import DEFAULT, Folders
+from components.explorer.comparing import METRICS, Changed, Explorer, Hit, Marks, changed, overlap, scored
+from components.index.image_index import ImageIndex
+from components.registry.votes import LONGEST, Vote, Votes
+
+MOST_SHOWN = 100
+MOST_WORDINGS = 12
+SIDE = 192
+"""Longest side of a thumbnail in pixels."""
+LARGE = 768
+_KEPT = 2048
+_WAITING = 1000
+"""Most open vote questions."""
+TASK = "paraphrase_1"
+
+
+class WordingsRequest(BaseModel):
+    """One query in several wordings."""
+
+    texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST)]] = Field(min_length=1, max_length=MOST_WORDINGS)
+    k: int = Field(10, ge=1, le=MOST_SHOWN)
+
+
+class VoteRequest(BaseModel):
+    """A query for a blind comparison."""
+
+    query: str = Field(min_length=1, max_length=LONGEST)
+    paraphrase: str = Field("", max_length=LONGEST)
+    k: int = Field(10, ge=1, le=MOST_SHOWN)
+
+
+class VoteAnswer(BaseModel):
+    """The answer to a blind comparison; `row` is the picture that the user searched for."""
+
+    question: str = Field(max_length=64)
+    choice: Literal["left", "right", "tie"]
+    user: str = Field(min_length=1, max_length=LONGEST)
+    row: int | None = Field(None, ge=0)
+
+
+@dataclass
+class Explored:
+    """The state of an explorer.
+
+    Attributes:
+        explorer: compares encoders in an index.
+        settings: of the project.
+        store: URL of the SQL store of votes.
+        folders: of the project's evaluations.
+    """
+
+    explorer: Explorer
+    settings: Settings
+    store: str
+    folders: Folders = field(default_factory=lambda: DEFAULT)
+
+    def __post_init__(self) -> None:
+        self.thumbnails, self.writer = Thumbnails(self.explorer.index), ParaphraseWriter(self.settings)
+        self.waiting: OrderedDict[str, tuple[VoteRequest, tuple[int, int]]] = OrderedDict()
+        # torch, the index's files and a language model serve one request at a time.
+        self.lock = Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the encoders."""
+        return [encoder.name for encoder in self.explorer.encoders]
+
+    @property
+    def hashes(self) -> list[str]:
+        """Hashes of the encoders' weights, as in evaluations and votes."""
+        sidecars = [getattr(encoder.encoder, "sidecar", None) for encoder in self.explorer.encoders]
+        return [
+            sidecar.weights_sha256 if isinstance(sidecar, Sidecar) else encoder.sha256
+            for sidecar, encoder in zip(sidecars, self.explorer.encoders, strict=True)
+        ]
+
+    def info(self) -> dict[str, Any]:
+        """Names, counts and options of the page."""
+        reports = scored(self.folders, self.hashes)
+        return {
+            "encoders": self.names,
+            "rows": len(self.explorer.index),
+            "index": str(self.explorer.index.folder),
+            "filters": self.explorer.filters(),
+            "evaluated": [report is not None for report in reports],
+            "metrics": list(METRICS),
+            "writes": self.writer.can,
+            "votes": len(self.explorer.encoders) > 1,
+        }
+
+    def changed(self, first: int, second: int, metric: str, count: int) -> Changed:
+        """See `components.explorer.changed`.
+
+        Raises:
+            InputError: an encoder was not evaluated in this project.
+        """
+        reports = scored(self.folders, self.hashes)
+        chosen = [reports[number] for number in (first, second)]
+        for number, report in zip((first, second), chosen, strict=True):
+            if report is None:
+                raise InputError(f"'{self.names[number]}' was not evaluated here: run `dvc repro`")
+        changes = changed(self.folders, [report for report in chosen if report], metric, count, self.settings.evaluate)
+        if "split" not in self.explorer.index.schema.names:
+            # The index has other pictures than the project.
+            del changes.opens["is.split"]
+        return changes
+
+    def stability(self, request: WordingsRequest, among: Marks | None) -> dict[str, Any]:
+        """For every encoder, the lists of all wordings and their mean overlap over all pairs."""
+        wordings = self.explorer.wordings(request.texts, request.k, among)
+        sides = []
+        for name, lists in zip(self.names, wordings, strict=True):
+            rows = [[hit.row for hit in hits] for hits in lists]
+            pairs = [overlap(a, b, request.k) for place, a in enumerate(rows) for b in rows[place + 1 :]]
+            ao, js = (sum(values) / len(pairs) for values in zip(*pairs, strict=True)) if pairs else (None, None)
+            first = [overlap(rows[0], other, request.k)[0] for other in rows]
+            sides.append({"encoder": name, "ao": ao, "js": js, "lists": lists, "to_first": first})
+        return {"texts": request.texts, "k": request.k, "sides": sides}
+
+    def ask(self, request: VoteRequest, among: Marks | None) -> dict[str, Any]:
+        """The results of two encoders, in an order that is not sent to the page."""
+        if len(self.explorer.encoders) < 2:
+            raise InputError("a blind comparison needs two encoders: give two with --encoder")
+        order = SystemRandom().sample(range(len(self.explorer.encoders)), 2)
+        compared = self.explorer.compare(request.query, request.paraphrase, request.k, among)
+        question = secrets.token_urlsafe(16)
+        self.waiting[question] = (request, (order[0], order[1]))
+        while len(self.waiting) > _WAITING:
+            self.waiting.popitem(last=False)
+        # Marks such as `new` would reveal the first encoder.
+        sides = [[_blind(compared.sides[number].query), _blind(compared.sides[number].paraphrase)] for number in order]
+        return {"question": question, "query": request.query, "paraphrase": request.paraphrase, "sides": sides}
+
+    def vote(self, answer: VoteAnswer) -> dict[str, Any]:
+        """Store the answer, and return the names of the two encoders.
+
+        Raises:
+            InputError: the question is unknown or was answered, or the store cannot be reached.
+        """
+        if answer.question not in self.waiting:
+            raise InputError("this vote has expired (already stored, or the explorer was restarted): search again")
+        request, (left, right) = self.waiting[answer.question]
+        image = "" if answer.row is None else self._source_name(answer.row)
+        vote = Vote(
+            user=answer.user, query=request.query, paraphrase=request.paraphrase, image=image[:LONGEST],
+            first=self.names[left], first_sha256=self.hashes[left],
+            second=self.names[right], second_sha256=self.hashes[right],
+            choice="tie" if answer.choice == "tie" else "first" if answer.choice == "left" else "second",
+        )  # fmt: skip
+        votes = Votes(self.store)
+        try:
+            votes.add(vote)
+        finally:
+            votes.close()
+        del self.waiting[answer.question]
+        return {"left": self.names[left], "right": self.names[right]}
+
+    def _source_name(self, row: int) -> str:
+        """A picture's path in `prepare.folder`, as in source `folder`; otherwise its name in the index."""
+        (indexed,) = self.explorer.index.rows([row]).to_pylist()
+        folder = self.settings.prepare.folder
+        if folder is not None and indexed["file"] is not None and indexed["position"] is None:
+            path = Path(abspath(indexed["file"]))
+            if path.is_relative_to(abspath(folder)):
+                return path.relative_to(abspath(folder)).as_posix()
+        return indexed["name"] or ""
+
+
+def _blind(hits: Sequence[Hit]) -> list[Hit]:
+    return [Hit(row=hit.row, caption=hit.caption, name=hit.name, score=0.0) for hit in hits]
+
+
+class Thumbnails:
+    """Small JPEGs of an index's pictures by row; the last few thousand are cached."""
+
+    def __init__(self, index: ImageIndex) -> None:
+        self._index = index
+        self.small = lru_cache(_KEPT)(self._small)
+
+    def large(self, row: int) -> bytes:
+        """The picture, at most `LARGE` pixels long; raises as `small`."""
+        return self._made(row, LARGE)
+
+    def _small(self, row: int) -> bytes:
+        """The picture, at most `SIDE` pixels long.
+
+        Raises:
+            InputError: there is none, or it cannot be decoded.
+        """
+        return self._made(row, SIDE)
+
+    def _made(self, row: int, side: int) -> bytes:
+        encoded = self._index.picture(row)
+        try:
+            with open_picture(encoded) as opened:
+                check_size(opened)
+                small = rgb(opened)
+        except ValueError as error:
+            raise InputError(f"the picture of row {row} cannot be decoded ({error})") from None
+        small.thumbnail((side, side))
+        stream = io.BytesIO()
+        small.save(stream, "JPEG", quality=85)
+        return stream.getvalue()
+
+
+class ParaphraseWriter:
+    """Paraphrases by the language model of task `paraphrase_1`, which is loaded at the first request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def can(self) -> bool:
+        """Whether params.yaml has this task."""
+        return TASK in self._settings.synthesize.tasks
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_of(self._settings.synthesize, TASK)
+
+    def paraphrases(self, text: str, count: int) -> list[str]:
+        """Up to `count` different paraphrases of a text.
+
+        Raises:
+            InputError: params.yaml has no such task, the model is unavailable, or it returns nothing usable.
+        """
+        if not self.can:
+            raise InputError(f"params.yaml has no block synthesize.tasks.{TASK}: type the wordings yourself")
+        questions = questions_of(self._settings, TASK, self._engine)
+        task = questions.task
+        source = InputRow("", 0, dict.fromkeys(task.inputs, text))
+        requests = [questions.about(source, attempt) for attempt in range(count)]
+        replies = [reply for batch in self._engine.answer(requests) for reply in batch]
+        wordings = [task.parse(reply.answer) for reply in replies if reply.answer is not None]
+        distinct = dict.fromkeys(wording.strip() for wording in wordings if wording and wording.strip())
+        found = [wording for wording in distinct if wording.lower() != text.lower()]
+        if not found:
+            raise InputError(f"the language model has no other wording of '{text[:80]}': type one yourself")
+        return found

@@ -1,0 +1,127 @@
+"""Search of many images by FAISS: inverted lists of product-quantised vectors (Jégou et al. 2011), memory-mapped.
+
+A vector takes one byte for every eight of its numbers. The candidates that the lists give are scored again with the
+index's own vectors, so scores are those of exact search.
+
+Texts and images lie in two separate cones of the space (the modality gap, Liang et al. 2022). Text queries therefore
+need more probes than image queries; `components.index.tuning` measures how many.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from components.core.errors import InputError
+from components.core.metrics import Features, Indices
+from components.core.progress import bar
+from components.index.exact_search import Found, merged, search_exact
+from components.index.facts import BUILD_AGAIN
+from components.index.vectors import Vectors
+
+EFFORTS = (4, 8, 16, 32, 64, 128, 256, 512)
+"""Numbers of lists that may be probed, ascending."""
+_FEWEST_ROWS = 1_000
+"""Images needed to train the lists and the codes."""
+_DIMS_PER_BYTE = 8
+_SAMPLES_PER_LIST = 64
+_BLOCK = 65_536
+_EXACT_BELOW = 20_000
+"""A filter that keeps at most so many rows is searched exactly."""
+_MARGIN, _MOST_CANDIDATES = 2, 20_000
+"""With a filter, so many times the expected candidates are requested, and at most so many."""
+
+
+def check_rows(rows: int) -> None:
+    """Raise `InputError` where there are too few images for this search."""
+    if rows < _FEWEST_ROWS:
+        raise InputError(f"--kind ivf_pq needs at least {_FEWEST_ROWS} images, there are {rows}: use --kind exact")
+
+
+def bytes_per_vector(dim: int) -> int:
+    """Size of a vector of `dim` numbers in the lists: its code and its row number."""
+    return _code_size(dim) + 8
+
+
+def _code_size(dim: int) -> int:
+    """The most equal parts of at least eight numbers that a vector can be split into; one byte for each."""
+    return next(parts for parts in range(max(1, dim // _DIMS_PER_BYTE), 0, -1) if dim % parts == 0)
+
+
+def write_lists(path: Path, vectors: Vectors, previous: Path | None, first: int) -> None:
+    """Write the lists of all vectors; with a `previous` file, only the rows from `first` on are added to it."""
+    index = faiss.read_index(str(previous)) if previous is not None else _trained(vectors)
+    with bar("quantise", len(vectors) - first, "vector") as progress:
+        for _, block in vectors.blocks(_BLOCK, first):
+            index.add(np.ascontiguousarray(block))
+            progress.update(len(block))
+    faiss.write_index(index, str(path))
+
+
+def _trained(vectors: Vectors) -> faiss.Index:
+    rows = len(vectors)
+    lists = max(1, min(int(4 * math.sqrt(rows)), rows // 39))
+    # np: no polysemous codes, which take long to train and are not used here.
+    factory = f"IVF{lists},PQ{_code_size(vectors.dim)}np"
+    index = faiss.index_factory(vectors.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    sample = np.linspace(0, rows - 1, min(rows, max(_SAMPLES_PER_LIST * lists, 20_000)), dtype=np.int64)
+    index.train(vectors.take(np.unique(sample)))
+    return index
+
+
+class ApproximateSearch:
+    """Searches the lists in `path`; several threads may search at the same time.
+
+    Raises:
+        InputError: the file is damaged, or belongs to other vectors.
+    """
+
+    def __init__(self, path: Path, vectors: Vectors) -> None:
+        self._vectors = vectors
+        try:
+            self._index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+        except RuntimeError as error:
+            raise InputError(f"{path} is damaged ({str(error)[:120]}): {BUILD_AGAIN}") from None
+        if self._index.ntotal != len(vectors) or self._index.d != vectors.dim:
+            raise InputError(f"{path} does not fit the {len(vectors)} vectors of the index: {BUILD_AGAIN}")
+
+    def search(self, queries: Features, k: int, effort: int, rows: Indices | None = None) -> Found:
+        """The k best rows for each of the unit `queries` `[queries, dim]`.
+
+        Args:
+            queries: unit vectors.
+            k: rows per query.
+            effort: one of `EFFORTS`.
+            rows: row numbers to search in, ascending; all if omitted.
+        """
+        if rows is None:
+            return self._scored(queries, self._candidates(queries, min(k, len(self._vectors)), effort), k)
+        wanted = _MARGIN * k * len(self._vectors) // max(1, len(rows))
+        if len(rows) <= max(k, _EXACT_BELOW) or wanted > _MOST_CANDIDATES:
+            return search_exact(self._vectors, queries, k, rows)
+        candidates = self._candidates(queries, wanted, effort)
+        places = np.minimum(np.searchsorted(rows, candidates), len(rows) - 1)
+        candidates = np.where(rows[places] == candidates, candidates, -1)
+        if ((candidates >= 0).sum(axis=1) < k).any():
+            return search_exact(self._vectors, queries, k, rows)
+        return self._scored(queries, candidates, k)
+
+    def _candidates(self, queries: Features, count: int, effort: int) -> Indices:
+        """At least `count` row numbers for each query `[queries, any]`; -1 where there are fewer."""
+        # Codes are coarse: the more lists are probed, the more candidates are scored again.
+        wanted = min(4 * count + 8 * effort, self._index.ntotal)
+        parameters = faiss.SearchParametersIVF(nprobe=effort)  # type: ignore[call-arg]
+        rows: Indices = self._index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)[1]
+        return rows
+
+    def _scored(self, queries: Features, candidates: Indices, k: int) -> Found:
+        distinct = np.unique(candidates[candidates >= 0])
+        vectors = self._vectors.take(distinct)
+        scores = np.full(candidates.shape, -np.inf, np.float32)
+        for query, rows in enumerate(candidates):
+            valid = rows >= 0
+            scores[query, valid] = vectors[np.searchsorted(distinct, rows[valid])] @ queries[query]
+        return merged(scores, candidates, k)

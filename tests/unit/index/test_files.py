@@ -1,0 +1,212 @@
+"""`index.json`, vectors and rows of an index are read as they were written, or refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from components.core.errors import InputError
+from components.index import rows as rows_module
+from components.index.facts import FACTS, ColumnKind, Facts, Segment, files_of, read_facts, write_facts
+from components.index.rows import Rows, column_kind, fitted, further_columns, growing_rows, id_keys, schema_of
+from components.index.vectors import Vectors, growing_array, open_segment
+from tests.support.index_making import drawn
+
+FACTS_OF_ONE = Facts(
+    kind="exact", dim=4, image_tower_sha256="a" * 64, encoder="base",
+    segments=(Segment(rows=3, vectors_sha256="0" * 64, rows_sha256="1" * 64),),
+)  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    written = write_facts(tmp_path, FACTS_OF_ONE)
+    assert read_facts(tmp_path) == written
+    assert written.rows == 3
+    names = [str(path.relative_to(tmp_path)) for path in files_of(tmp_path, written)]
+    assert names == ["vectors/000000.npy", "rows/000000.arrow"]
+
+
+def test_an_edited_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / FACTS
+    for change, fault in (
+        ({"image_tower_sha256": "b" * 64}, "was edited or damaged"),
+        ({"dim": 8}, "was edited or damaged"),
+        ({"dim": 0}, "dim: Input should be greater"),
+        ({"kind": "../exact"}, "kind: String should match"),
+        ({"format": 2}, "format: Input should be 1"),
+        ({"file": "/etc/passwd"}, "file: Extra inputs"),
+        ({"segments": [{"rows": -1, "vectors_sha256": "0" * 64, "rows_sha256": "1" * 64}]}, "segments.0.rows"),
+        ({"sha256": ""}, "was edited or damaged"),
+    ):
+        write_facts(tmp_path, FACTS_OF_ONE)
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        with pytest.raises(InputError, match=r"index\.json .*: build the index again") as raised:
+            read_facts(tmp_path)
+        assert fault in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+def test_none_cut_ones_and_links_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"index\.json is missing: make one with `cliptune index build`"):
+        read_facts(tmp_path)
+    path = tmp_path / FACTS
+    path.write_text('{"kind": ')
+    with pytest.raises(InputError, match="is damaged"):
+        read_facts(tmp_path)
+    path.unlink()
+    write_facts(tmp_path / "elsewhere", FACTS_OF_ONE)
+    path.symlink_to(tmp_path / "elsewhere" / FACTS)
+    with pytest.raises(InputError, match="is a link"):
+        read_facts(tmp_path)
+
+
+def test_rows_and_blocks_cross_segments() -> None:
+    whole = drawn(10)
+    vectors = Vectors([whole[:3], whole[3:4], whole[4:]], 8)
+    assert len(vectors) == 10
+    rows = np.array([9, 0, 3, 3, 2])
+    assert np.array_equal(vectors.take(rows), whole[rows])
+    assert [(start, len(block)) for start, block in vectors.blocks(4)] == [(0, 3), (3, 1), (4, 4), (8, 2)]
+    assert np.array_equal(np.concatenate([block for _, block in vectors.blocks(2, first=5)]), whole[5:])
+    assert [start for start, _ in vectors.blocks(4, first=2)] == [2, 3, 4, 8]
+
+
+def test_a_growing_array_is_a_plain_one_or_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TypeError), growing_array(tmp_path / "a.npy", 8) as append:
+        append(None)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+    for blocks in ([], [3], [1, 0, 4]):
+        whole = drawn(sum(blocks))
+        with growing_array(tmp_path / "a.npy", 8) as append:
+            for rows in np.split(whole, np.cumsum(blocks)[:-1]) if blocks else []:
+                append(rows)
+        assert np.array_equal(np.load(tmp_path / "a.npy", allow_pickle=False), whole)
+
+
+def test_another_array_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+
+    def refused(fault: str) -> None:
+        with pytest.raises(InputError, match=r"a\.npy.*build the index again") as raised:
+            open_segment(path, 4, 8)
+        assert fault in str(raised.value)
+
+    for content, fault in (
+        (drawn(4)[:3], "holds float32 of shape (3, 8), index.json says float32 of shape (4, 8)"),
+        (drawn(4).astype(np.float64), "holds float64 of shape (4, 8)"),
+        (drawn(4).copy("F"), "of shape (4, 8) column by column"),
+        (np.array([{}] * 4), "is damaged"),
+    ):
+        np.save(path, content, allow_pickle=True)
+        refused(fault)
+    path.write_bytes(pickle.dumps(print))
+    refused("is damaged")
+    np.save(path, drawn(4))
+    path.write_bytes(path.read_bytes()[:-8])
+    refused("is damaged")
+    path.unlink()
+    refused("No such file")
+    np.save(tmp_path / "elsewhere.npy", drawn(4))
+    path.symlink_to(tmp_path / "elsewhere.npy")
+    refused("is a link")
+
+
+COLUMNS: dict[str, ColumnKind] = {"width": "int64"}
+
+
+def table(first: int, count: int) -> pa.Table:
+    numbers = range(first, first + count)
+    told = {"image_id": [f"{number:016x}" for number in numbers], "width": list(numbers)}
+    return fitted(pa.table(told), COLUMNS, "here")
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "_BATCH", 4)
+
+
+def written(folder: Path, counts: Sequence[int]) -> Rows:
+    first, paths = 0, [folder / f"{number}.arrow" for number in range(len(counts))]
+    for path, count in zip(paths, counts, strict=True):
+        with growing_rows(path, schema_of(COLUMNS)) as append:
+            for start in range(0, count, 3):
+                append(table(first + start, min(3, count - start)))
+        first += count
+    return Rows(paths, counts, schema_of(COLUMNS))
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_rows_are_taken_in_the_order_asked_for(tmp_path: Path) -> None:
+    rows = written(tmp_path, (10, 1, 5))
+    asked = [15, 0, 10, 3, 4, 3, 9]
+    found = rows.take(np.array(asked))
+    assert found["width"].to_pylist() == asked
+    assert found["image_id"].to_pylist() == [f"{number:016x}" for number in asked]
+    assert found["caption"].to_pylist() == [None] * 7
+    assert rows.take(np.empty(0, np.int64)).num_rows == 0
+    assert rows.column("width").to_pylist() == list(range(16))
+    assert rows.keys().tolist() == list(range(16))
+    with pytest.raises(InputError, match="no column 'height': it has image_id, caption"):
+        rows.column("height")
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_offset_out_of_the_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "0.arrow"
+    written(tmp_path, (4,))
+    raw = path.read_bytes()
+    # The offsets of the four ids: 16 bytes each.
+    offsets = np.arange(0, 80, 16, dtype="<i8").tobytes()
+    assert raw.count(offsets) == 1
+    path.write_bytes(raw.replace(offsets, np.array([0, 16, 1 << 40, 48, 64], "<i8").tobytes()))
+    with pytest.raises(InputError, match=r"0\.arrow is damaged .*: build the index again"):
+        Rows([path], [4], schema_of(COLUMNS)).take(np.array([1]))
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "0.arrow"
+    written(tmp_path, (6,))
+    with pytest.raises(InputError, match="does not have the columns"):
+        Rows([path], [6], schema_of({}))
+    with pytest.raises(InputError, match="does not have the 9 rows"):
+        Rows([path], [9], schema_of(COLUMNS))
+    with pytest.raises(InputError, match="does not have the 7 rows"):
+        Rows([path], [7], schema_of(COLUMNS)).take(np.array([6]))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="is damaged"):
+        Rows([path], [6], schema_of(COLUMNS))
+    path.unlink()
+    with pytest.raises(InputError, match="is missing"):
+        Rows([path], [6], schema_of(COLUMNS))
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is a link"):
+        Rows([path], [6], schema_of(COLUMNS))
+
+
+def test_columns_are_kept_as_one_of_four_kinds() -> None:
+    kinds = [pa.int16(), pa.float32(), pa.bool_(), pa.string(), pa.timestamp("s"), pa.null(), pa.list_(pa.int8())]
+    told = [column_kind(kind) for kind in kinds]
+    assert told == ["int64", "double", "bool", "string", "string", "string", None]
+    given = pa.table({"image_id": ["a"], "width": pa.array([3], pa.int16()), "tags": [["x"]]})
+    assert further_columns(given) == {"width": "int64"}
+    assert fitted(given, {"width": "int64", "nsfw": "string"}, "here").to_pylist() == [
+        {"image_id": "a", "caption": None, "name": None, "file": None, "position": None, "size": None, "width": 3,
+         "nsfw": None}
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="part 2: column 'width' is string, the index has int64: convert or rename it"):
+        fitted(pa.table({"image_id": ["a"], "width": ["wide"]}), {"width": "int64"}, "part 2")
+
+
+def test_keys_tell_images_apart() -> None:
+    own = pa.array(["00000000000000ff", "f" * 16])
+    assert id_keys(own).tolist() == [255, 2**64 - 1]
+    others = id_keys(pa.array(["00000000000000ff", "photo-1", "photo-2", "FFFFFFFFFFFFFFFF"]))
+    assert others[0] == 255
+    assert len(set(others.tolist())) == 4
