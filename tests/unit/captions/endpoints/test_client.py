@@ -35,10 +35,7 @@ def client(handler: Handler, key: str = "none", **changes: Any) -> LlmClient:
     defaults = {"urls": ["http://a/v1"], "model": "fake", "attempts": 2, "timeout_s": 5.0, "api_key_env": "KEY"}
     made = LlmClient(ServerOptions.model_validate(defaults | changes), key)
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
-    made._client = openai.AsyncOpenAI(
-        base_url="http://a/v1", api_key=key, max_retries=made._per_round - 1, http_client=http,
-        timeout=made._options.timeout_s,
-    )  # fmt: skip
+    made._client = openai.AsyncOpenAI(base_url="http://a/v1", api_key=key, http_client=http, timeout=5.0)
     return made
 
 
@@ -78,7 +75,7 @@ def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Said]
     async def handler(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(**described)
 
-    yield lambda: asyncio.run(client(handler, key)._round(question("a dog")))
+    yield lambda: asyncio.run(client(handler, key)._round(question("a dog"), 1))
 
 
 @pytest.mark.parametrize(
