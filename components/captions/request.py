@@ -1,4 +1,4 @@
-"""What engines are asked and what they reply."""
+"""Requests to engines and their replies."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ Chat = Sequence[Mapping[str, str]]
 """Messages as prompt tasks write them: mappings with `role` and `content`."""
 
 COMPLETION = "prompt"
-"""Role of the one message of a plain completion: its text is continued as it stands, without a chat template."""
+"""Role of the single message of a plain completion: its text is continued without a chat template."""
 
 PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Stands in a message's text where the next of the request's pictures belongs."""
-
+"""Marks the place of the request's next picture in a message's text."""
 
 _LETTERS_A_TOKEN = 200
 """More than any tokenizer's longest token."""
 MORE_TOKENS = 4
-"""How many times its tokens a question is given when it is asked once more, because its answer lacked its end."""
+"""Factor of `max_tokens` when a question is repeated because the end of its answer was missing."""
 
 Inputs = Mapping[str, str]
-"""What a question is asked about, by name; the names are column names of the validated tables."""
+"""Texts that a question is about, by name; the names are column names of the validated tables."""
 
 Parse = Callable[[str], str | None]
-"""Reads an answer: what it says, or None when it is unusable; never raises."""
+"""Reads the text out of an answer; None when it is unusable; never raises."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class InputRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn."""
+    """Settings of the sampling."""
 
     temperature: float
     top_p: float
@@ -69,7 +68,7 @@ class Sampling:
 
     @cached_property
     def json(self) -> str:
-        """The settings as the store keeps them."""
+        """The settings as JSON, as stored."""
         return _json(self.temperature, self.top_p, self.max_tokens)
 
 
@@ -80,17 +79,17 @@ def _json(temperature: float, top_p: float, max_tokens: int) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model; `attempt` tells repeated questions apart.
+    """One question to a model; `attempt` distinguishes repeated questions.
 
     Attributes:
         task: the prompt task that asks.
         chat: role and content of each message, see `COMPLETION` and `PICTURE`.
         model: identifies the weights that answer, see `Engine.model`.
-        sampling: how tokens are drawn.
+        sampling: settings of the sampling.
         attempt: number of the sample, from 0.
         pictures: the images that the messages show, in the order of their marks.
-        parse: how an answer that was cut is read; one that lacks its end is none.
-        source: what is asked about.
+        parse: reads an answer that was cut; None for one whose end is missing.
+        source: the row of inputs.
         sample: number of the answer among those about the source's pair.
     """
 
@@ -131,7 +130,7 @@ class Request:
         return replace(self, sampling=replace(self.sampling, max_tokens=MORE_TOKENS * self.sampling.max_tokens))
 
     def lacks_its_end(self, said: Said) -> bool:
-        """Whether an answer was cut before what will be read of it was complete, so that more tokens may help.
+        """Whether an answer was cut before its relevant part was complete, so that more tokens may help.
 
         A judge's "Yes" and a first line with the beginning of a second are complete wherever they were cut.
         """
@@ -145,7 +144,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Said:
-    """What a model said, and whether it was cut because there was no room for more tokens."""
+    """A model's text, and whether it was cut at `max_tokens`."""
 
     text: str
     cut: bool = False
@@ -153,10 +152,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a request: an answer, or why there is none.
-
-    A failure is one line that ends up in tables and reports; it must hold no secret.
-    """
+    """An answer to a request, or the reason why there is none: one line without secrets, shown in reports."""
 
     request: Request
     answer: str | None
@@ -164,9 +160,9 @@ class Reply:
 
     @staticmethod
     def of(request: Request, said: Said, tokens: int) -> Reply:
-        """What `said` is worth, when there was room for `tokens` tokens.
+        """The reply with text `said`, for which `tokens` tokens were allowed.
 
-        Nothing where it is empty, lacks its end, or is longer than so many tokens can be.
+        It is a failure where the text is empty, its end is missing, or it is longer than so many tokens can be.
         """
         if len(said.text) > _LETTERS_A_TOKEN * tokens:
             return Reply(request, None, f"the answer is too long for {tokens} tokens: the server ignores max_tokens")

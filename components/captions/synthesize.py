@@ -1,4 +1,4 @@
-"""Stage `synthesize`: ask a language model one task's question about every row, each question only once.
+"""Stage `synthesize`: have a language model answer one task's question about every row, each question once.
 
 python -m components.captions.synthesize --task paraphrase_1
 """
@@ -41,11 +41,11 @@ def run(
         name: the task, a key of `synthesize.tasks`.
         output: folder of the tables' folders.
         fresh: do not import `synthesize.replay` into the store first.
-        shard: ask and store only this shard's questions and write no table, which a later run without a shard does.
+        shard: answer and store only this shard's questions, and write no table; a later run without a shard writes it.
 
     Raises:
         InputError: the task, model, store or input table is wrong, the engine cannot work, or more questions failed
-            than `synthesize.max_failed_share` allows; then what was answered is stored and written all the same.
+            than `synthesize.max_failed_share` allows; the answers are stored and written nevertheless.
     """
     engine = engine_of(settings.synthesize, name)
     questions = questions_of(settings, name, engine)
@@ -60,13 +60,13 @@ def run(
         store.close()
     counts.skipped = sum(questions.skipped.values())
     who = settings.synthesize.model_of(settings.synthesize.tasks[name])
-    print(f"{name}: {counts.generated:,} answers by '{who}' just now, {counts.replayed:,} from the store")
+    print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
     print(f"{name}{f' shard {shard}' if shard else ''}: {counts}")
     most, total = settings.synthesize.max_failed_share, counts.replayed + counts.generated + counts.failed
     if shard is None and counts.failed > most * total:
         raise InputError(
             f"{name}: {counts.failed:,} of {total:,} questions failed (reasons: `cliptune store stats`): run "
-            f"the command again, which asks only these, or raise synthesize.max_failed_share ({most:g}) in params.yaml"
+            f"the command again, which repeats only these, or raise synthesize.max_failed_share ({most:g})"
         )
     return counts
 
@@ -108,11 +108,13 @@ def main(
     task: Annotated[str | None, typer.Option(help="A key of synthesize.tasks; all of them when not given.")] = None,
     fresh: Annotated[bool, typer.Option(help="Do not import synthesize.replay first.")] = False,
     shard: Annotated[
-        str | None, typer.Option(help="Only this share of the rows, such as 0/4; answers go to the store alone.")
+        str | None, typer.Option(help="Only this share of the rows, such as 0/4; answers go only to the store.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the questions and those to ask; ask none.")] = False,
-    profile: Annotated[str | None, typer.Option(help="Lay this profile over params.yaml, without writing it.")] = None,
-    export: Annotated[Path | None, typer.Option(help="Afterwards write the whole store to this Parquet file.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the unanswered questions; generate nothing.")
+    ] = False,
+    profile: Annotated[str | None, typer.Option(help="Profile to apply over params.yaml, without writing it.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the whole store to this Parquet file afterwards.")] = None,
 ) -> None:
     """Ask a language model a task's question about every row of its input table.
 

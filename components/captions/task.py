@@ -1,4 +1,4 @@
-"""What a prompt task declares."""
+"""The declaration of a prompt task, and builders of chats and of tasks that share their wording."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from components.core.errors import InputError
 
 @dataclass(frozen=True)
 class PromptTask:
-    """One question put to a language model about one row of inputs.
+    """One question to a language model about one row of inputs.
 
     Attributes:
         name: the task's name, its file and its key in params.yaml.
         citation: where the prompt comes from.
-        inputs: names of the texts it asks about; the first is the one that the answer rewrites.
-        reads: finds the rows of inputs in the task's table.
-        accepts: why inputs are not asked about, or None when they are.
-        messages: renders the chat, or a plain completion (`completion`); whatever is the same for all rows stands
-            first, for prefix caching. Inputs are disarmed before they come here, see
-            `components.captions.prompts.disarm`.
-        parse: the answer as text, or None when it is unusable; never raises. It is never given a model's thoughts.
-        outputs: what the answer holds: the name of the text, or the keys of a JSON object (`parse` gives it as JSON).
+        inputs: names of the texts in the question; the answer rewrites the first.
+        reads: reads the rows of inputs from the task's table.
+        accepts: returns a reason to skip inputs, or None.
+        messages: renders the chat, or a plain completion (`completion`); the constant part comes
+            first, for prefix caching. Inputs are disarmed before, see `components.captions.prompts.disarm`.
+        parse: returns the answer as text, or None when it is unusable; never raises. Thoughts are removed before.
+        outputs: the name of the answer's text, or the keys of a JSON object (`parse` returns it as JSON).
         judges: the task whose answers this one judges with "yes" or "no"; after a "no" the judging model answers that
             task's question once, unjudged.
-        pictures: whether it can show the pictures of the captions; `PICTURE` marks them in the messages.
-        answers_repeat: words of the question that a good answer may need, so that they are not an echo of it.
-        published: renders the same question to the letter of the paper or its code, where `messages` differs from it.
+        pictures: whether the question can show the pictures of the captions; `PICTURE` marks them in the messages.
+        answers_repeat: words of the question that a good answer may need, so that they do not count as an echo.
+        published: renders the wording of the paper or its code, where `messages` differs from it.
     """
 
     name: str
@@ -50,7 +49,7 @@ class PromptTask:
     published: Callable[[Inputs], Chat] | None = None
 
     def __post_init__(self) -> None:
-        """Keep a model's thoughts from `parse`, whoever calls it."""
+        """Remove a model's thoughts before `parse`."""
         object.__setattr__(self, "parse", partial(_parse_without_thought, self.parse))
 
     @property
@@ -59,16 +58,16 @@ class PromptTask:
         return self.parse if self.judges is None else partial(_parse_without_thought, first_verdict)
 
     def render(self, inputs: Inputs, prompt: str) -> Chat:
-        """The question as `synthesize.tasks.<name>.prompt` wants it, `own` or `published`.
+        """The question in the wording of `synthesize.tasks.<name>.prompt`, `own` or `published`.
 
         Raises:
-            InputError: the task has no other wording than its own.
+            InputError: the task has only its own wording.
         """
         if prompt == "own":
             return self.messages(inputs)
         if self.published is None:
             raise InputError(
-                f"params.yaml: synthesize.tasks.{self.name}.prompt: the task has one wording: take the key out"
+                f"params.yaml: synthesize.tasks.{self.name}.prompt: the task has one wording: remove the key"
             )
         return self.published(inputs)
 
@@ -88,7 +87,7 @@ def question_alone(question: str) -> Chat:
 
 
 def completion(text: str) -> Chat:
-    """A text that the model goes on writing."""
+    """A text that the model continues."""
     return [{"role": COMPLETION, "content": text}]
 
 

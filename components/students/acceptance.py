@@ -1,4 +1,4 @@
-"""How many answers would reach training: the same questions put to the base and to the student."""
+"""Shares of the answers of base and student that validation would accept, on questions without lessons."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TRAIN_PAIRS = Path("data/pairs/train.parquet")
 
 @dataclass(frozen=True)
 class Examination:
-    """Questions that a student was not taught to answer.
+    """Questions that are not among a student's lessons.
 
     Attributes:
         settings: all settings.
-        captions: how many captions, or lessons, each task is asked about.
-        by_caption: tasks about captions, and about the answers to these.
+        captions: number of captions, or lessons, per task.
+        by_caption: tasks about captions, and tasks about their answers.
         lessons: held-out lessons of the other tasks, by task.
-        pairs: a `PAIRS` table of captions that no lesson asks about.
-        facts: what their pictures show, by pair; empty where the world does not know.
-        probes: what the rules need from outside.
+        pairs: a `PAIRS` table of captions without lessons.
+        facts: facts of their pictures, by pair; empty where there are none.
+        probes: models and data that the rules need.
     """
 
     settings: Settings
@@ -69,8 +69,8 @@ class Examination:
         chats = [tuple((message["role"], message["content"]) for message in chat_of(lesson)) for lesson in lessons]
         requests = [Request(name, chat, engine.model, sampling, 0) for chat in chats]
         replies = {reply.request.key: reply.answer for batch in engine.answer(requests) for reply in batch}
-        found = [replies[request.key] for request in requests]
-        texts = [None if answer is None else task.parse(answer) for answer in found]
+        answers = [replies[request.key] for request in requests]
+        texts = [None if answer is None else task.parse(answer) for answer in answers]
         if task.judges is not None:
             right = [task.parse(lesson.answer) for lesson in lessons]
             return sum(text == verdict for text, verdict in zip(texts, right, strict=True)) / len(lessons)
@@ -85,12 +85,12 @@ def prepare_examination(
 
     Args:
         settings: all settings.
-        student: has the tasks, and how many captions each is asked about.
-        lessons: all lessons; no caption of theirs is asked about.
-        held_out: those that are not trained on.
+        student: has the tasks and the number of captions per task.
+        lessons: all lessons; their captions are excluded.
+        held_out: the lessons that are not trained on.
 
     Raises:
-        InputError: the pairs are missing, or facts are to be checked where there are none.
+        InputError: the pairs are missing, or facts must be checked and are missing.
     """
     by_caption = _about_captions(settings, student.tasks)
     pairs, facts = folder / "pairs.parquet", {}
@@ -108,26 +108,26 @@ def prepare_examination(
 
 
 def _about_captions(settings: Settings, tasks: Sequence[str]) -> list[str]:
-    """The tasks that ask about training captions, or about the answers to a task that does; judges apart."""
-    found: list[str] = []
+    """The tasks about training captions, or about the answers of such tasks; without judges."""
+    chosen_tasks: list[str] = []
     left = [name for name in tasks if name in settings.synthesize.tasks and find_task(name).judges is None]
     while chosen := [
         name
         for name in left
-        if settings.synthesize.tasks[name].input == TRAIN_PAIRS or needed_task(settings, name) in found
+        if settings.synthesize.tasks[name].input == TRAIN_PAIRS or needed_task(settings, name) in chosen_tasks
     ]:
-        found += chosen
+        chosen_tasks += chosen
         left = [name for name in left if name not in chosen]
-    return found
+    return chosen_tasks
 
 
 def _draw_captions(path: Path, taught: set[str], count: int, seed: int) -> dict[str, str]:
-    """Write `count` of the training captions that are not `taught` as a `PAIRS` table; returns their known facts."""
+    """Write `count` training captions that are not `taught` as a `PAIRS` table; returns their facts by pair."""
     kept = ("id", "image_id", "caption", "facts")
     rows = (row for block in PAIRS.blocks(TRAIN_PAIRS, kept) for row in block.to_pylist())
     untaught = (row for row in rows if row["caption"] not in taught)
     drawn = nsmallest(count, untaught, key=lambda row: content_hash(str(seed), row["id"]))
-    # No question shows pictures here, and the contract wants some bytes.
+    # No question shows pictures here, but the contract requires some bytes.
     columns = {name: [row[name] for row in drawn] for name in kept}
     PAIRS.write(path, {**columns, "image": [b"none"] * len(drawn)})
     return {row["id"]: row["facts"] for row in drawn if row["facts"]}

@@ -32,7 +32,7 @@ _BLOCK = 1000
 
 @dataclass(frozen=True)
 class AnsweredRow:
-    """What was asked about, and the answer's text; None where there is none or it could not be used."""
+    """A row of inputs and the text of its answer; None where there is none or it cannot be used."""
 
     source: InputRow
     text: str | None
@@ -50,13 +50,13 @@ def ask_tasks(
     """Yield each task with its answers, one per row of inputs, in the questions' order.
 
     Args:
-        settings: all settings; `synthesize.tasks` says what each task reads and how its answers are drawn.
+        settings: all settings; `synthesize.tasks` has each task's input and sampling.
         tasks: keys of `synthesize.tasks`.
-        captions: how many captions, or pairs of them, each task is asked about.
-        engine: who answers.
-        store: where answers are looked up and kept.
+        captions: number of captions, or pairs of them, per task.
+        engine: generates the answers.
+        store: where answers are looked up and stored.
         folder: where the tables are written that other tasks read.
-        pairs: a `PAIRS` table to read in place of the tasks' own.
+        pairs: a `PAIRS` table to read instead of the tasks' inputs.
 
     Raises:
         InputError: params.yaml lacks a task, or a task asks about the answers to one that is not among `tasks`.
@@ -88,7 +88,7 @@ def needed_task(settings: Settings, name: str) -> str | None:
 def _moved(
     settings: Settings, needs: Mapping[str, str | None], captions: int, folder: Path, pairs: Path | None
 ) -> Settings:
-    """The settings with each task asked once about `captions` captions, from the tables it shall read."""
+    """The settings with one sample per task about `captions` captions, and the moved inputs."""
     tasks: dict[str, Task] = dict(settings.synthesize.tasks)
     for name, needed in needs.items():
         given = folder / f"{needed}.parquet" if needed is not None else pairs or tasks[name].input
@@ -116,9 +116,8 @@ def passing(
         task: the task that was answered.
         answered: its answers.
         settings: `validate` has the limits, `base.model` the encoder's context.
-        probes: what measuring needs from outside.
-        facts: what pictures show, by the id of their pair; where a row's are not known, rules that need them are
-            left out.
+        probes: models and data that measuring needs.
+        facts: facts of pictures by the id of their pair; for rows without facts, rules that need them are skipped.
     """
     good = [found.text is not None for found in answered]
     table = None if task.judges is not None else _table_of(task)
@@ -151,7 +150,7 @@ def _table_of(task: PromptTask) -> Synthesised | None:
 def _check(
     table: Synthesised, answered: Sequence[AnsweredRow], settings: Settings, probes: Probes, facts: Mapping[str, str]
 ) -> list[bool]:
-    """Whether each answer passes the rules of the table's one answer; repeats are no matter of a single answer."""
+    """Whether each answer passes the rules of the table's one answer; rules about repeated answers do not apply."""
     (answer,) = table.answers
     rows = _rows(answer, [found.source for found in answered], facts)
     texts = [found.text or "" for found in answered]
@@ -168,7 +167,7 @@ def _check(
 
 
 def _rows(answer: TableAnswer, sources: Sequence[InputRow], facts: Mapping[str, str]) -> pd.DataFrame:
-    """What checks may look at besides an answer's own text, one row per source."""
+    """The columns that checks read besides an answer's text, one row per source."""
     inputs = find_task(answer.task).inputs
     columns: dict[str, list[str | None]] = {
         "id": [source.id for source in sources],
@@ -182,7 +181,7 @@ def _rows(answer: TableAnswer, sources: Sequence[InputRow], facts: Mapping[str, 
 
 
 def _fulfils(value: float | str | None, rule: Rule) -> bool:
-    """As the suites expect it: a fault must not be named, and what was not measured keeps every limit."""
+    """As in the validation suites: a fault must not be named, and a missing value passes every limit."""
     if rule.names_faults:
         return value is None
     if value is None or math.isnan(float(value)):

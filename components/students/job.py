@@ -1,4 +1,4 @@
-"""One student: its lessons, where everything of it is, and what is written about it."""
+"""One student's training job: its lessons, its files and its record."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class StudentJob:
     """A student to train.
 
     Attributes:
-        folder: where its adapter goes.
+        folder: the adapter's folder.
         lessons: all of them, in the teacher's order.
-        base: the revision of the weights that it starts from.
+        base: revision of the base model's weights.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StudentJob:
 
     @property
     def state(self) -> Path:
-        """Where its lessons and checkpoints are until it is trained."""
+        """Folder of its lessons and checkpoints."""
         return state_of(self.name)
 
     @cached_property
@@ -68,7 +68,7 @@ class StudentJob:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Those of this fingerprint and of the code as it is."""
+        """Checkpoints of this fingerprint and of the current code."""
         return Checkpoints(self.state / f"checkpoints-{content_hash(self.fingerprint, code_hash())[:16]}")
 
     @property
@@ -79,13 +79,13 @@ class StudentJob:
         return {file.stem: file for file in self.student.teacher}
 
     def is_done(self) -> bool:
-        """Whether its adapter is there, of the same settings, base, lessons and code, where that was noted down."""
+        """Whether its adapter exists, with the same settings, base, lessons and (where recorded) code."""
         record = read_record(self.folder)
         known = record.get("fingerprint") == self.fingerprint and record.get("code", code_hash()) == code_hash()
         return known and (self.folder / ADAPTER).is_file()
 
     def describe(self, folder: Path, examples: int, found: Mapping[str, Any]) -> None:
-        """Write what is known of the adapter beside it, in `folder`; `found` is what training measured."""
+        """Write the record of the adapter to `folder`; `found` has the measured values."""
         _name_the_base(folder / "adapter_config.json", self.student.base or BASE_NAME)
         teacher = self.student.teacher
         record = {
@@ -116,7 +116,7 @@ def state_of(name: str) -> Path:
 
 
 def lessons_path(name: str) -> Path:
-    """Where the lessons are that a model gave for a student."""
+    """File of the lessons that a model gave for a student."""
     return state_of(name) / "lessons.parquet"
 
 
@@ -148,7 +148,7 @@ def find_job(settings: Settings, name: str, output: Path) -> StudentJob:
 
 
 def _name_the_base(path: Path, base: str) -> None:
-    """Replace the folder that peft noted down, which may exist on this machine alone, by the base model's name."""
+    """Replace peft's path of the base, which may exist only on this machine, with the base model's name."""
     config = json.loads(path.read_text("utf-8"))
     config |= {"base_model_name_or_path": base, "target_modules": sorted(config["target_modules"])}
     write_json(path, config)
@@ -158,7 +158,7 @@ ADAPTER, RECORD, INDEX = "adapter_model.safetensors", "student.json", "index.jso
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What is known of the adapter in `folder`; empty where there is none or its record is broken."""
+    """The record of the adapter in `folder`; empty where it is missing or broken."""
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
     except (FileNotFoundError, ValueError):

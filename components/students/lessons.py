@@ -39,10 +39,10 @@ LESSONS = Table(
 
 
 def lessons_of(student: Student, path: Path) -> list[Lesson]:
-    """The lessons of a student, in a fixed order; those of a model must have been asked for, see `ask_teacher`.
+    """The lessons of a student, in a fixed order; a model's lessons must exist, see `ask_teacher`.
 
     Raises:
-        InputError: a file is missing or teaches nothing, or `path` is missing or was asked for with other settings.
+        InputError: a file is missing or teaches nothing, or `path` is missing or was made with other settings.
     """
     if isinstance(student.teacher, str):
         return _drawn(student, _read(student, path))
@@ -51,7 +51,7 @@ def lessons_of(student: Student, path: Path) -> list[Lesson]:
     for name in student.tasks:
         if find_task(name).name not in taught:
             files = ", ".join(str(file) for file in student.teacher)
-            raise InputError(f"{files} teach nothing for task '{name}': add lessons, or take the task off the student")
+            raise InputError(f"{files} teach nothing for task '{name}': add lessons or remove the task")
     return _drawn(student, lessons)
 
 
@@ -72,7 +72,7 @@ def _drawn(student: Student, lessons: list[Lesson]) -> list[Lesson]:
 def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
     """Have the student's teacher answer its tasks, through the generation store, and write a `LESSONS` table.
 
-    Answers are kept that could be parsed and pass the row rules of their table that need no facts.
+    An answer becomes a lesson if it can be parsed and passes the row rules of its table that need no facts.
 
     Raises:
         InputError: the teacher cannot work, or a task's input is missing.
@@ -104,7 +104,7 @@ def ask_teacher(settings: Settings, student: Student, path: Path) -> None:
 
 
 def hash_of(lessons: Sequence[Lesson]) -> str:
-    """Hash of every question, as engines are asked it, and of its answer, in order."""
+    """Hash of every question, as sent to engines, and of its answer, in order."""
     parts = (
         part
         for lesson in lessons
@@ -131,7 +131,7 @@ def _read(student: Student, path: Path) -> list[Lesson]:
         raise InputError(f"{path} is missing: {again}")
     rows = LESSONS.read(path).to_pylist()
     if pq.read_metadata(path).metadata.get(_ASKED.encode()) != _asked(student).encode():
-        raise InputError(f"{path} was asked for with other settings: {again}")
+        raise InputError(f"{path} was made with other settings: {again}")
     return [Lesson(find_task(row["task"]), json.loads(row["inputs"]), row["answer"]) for row in rows]
 
 
@@ -154,10 +154,10 @@ _EDGES = re.compile(r"\s*(?:>>|[|/;:,@()&]|(?<!\w)-(?!\w))\s*")
 
 
 def from_paraphrases(rows: Sequence[Row]) -> Iterator[Draft]:
-    """What the judges should say of a set of captions, plain sentences (x') and paraphrases of these (x'').
+    """Verdicts on a set of captions, plain sentences (x') and paraphrases of these (x'').
 
-    A caption's own x'' keeps its meaning and contradicts nothing; of every other caption, the judge also sees the
-    paraphrase of the caption that is most like it.
+    A caption's own x'' keeps its meaning and contradicts nothing; for every other caption, the judge also sees the
+    paraphrase of the most similar caption.
     """
     said = [_words(row["paraphrase_1"]) for row in rows]
     places: defaultdict[str, list[int]] = defaultdict(list)
@@ -175,7 +175,7 @@ def from_paraphrases(rows: Sequence[Row]) -> Iterator[Draft]:
 
 
 def from_edits(rows: Sequence[Row]) -> Iterator[Draft]:
-    """What the judges should say of negations, of captions with two things exchanged, and of differences."""
+    """Verdicts on negations, on captions with two things exchanged, and on differences."""
     differences = [row for row in rows if row["task"] == "difference"]
     for row in rows:
         if row["task"] == "swap_negative":
@@ -187,7 +187,7 @@ def from_edits(rows: Sequence[Row]) -> Iterator[Draft]:
 
 
 def _scores(row: Row, other: Row, *, turned: bool) -> Iterator[Draft]:
-    """A difference is right; wrong is one of other pictures or, if `turned`, its own told the other way round."""
+    """A difference is right; wrong is one of other pictures or, if `turned`, its own with the captions exchanged."""
     one, two, difference = row["caption"], row["other_caption"], row["answer"]
     yield _score(one, two, difference, 1, "It is right about both images.")
     if turned:
@@ -210,7 +210,7 @@ def _score(one: str, two: str, difference: str, score: float, reasoning: str) ->
 
 
 def described(caption: str) -> str:
-    """What an alt-text says of its picture, without the codes and shop talk around it."""
+    """The description in an alt-text, without codes and advertising."""
     text = _CODES.sub(" ", caption.replace("_", " "))
     parts = [" ".join(part.split()) for part in _EDGES.split(text)]
     said = [set(part.split()) for part in parts]
@@ -223,7 +223,7 @@ def described(caption: str) -> str:
 
 
 def _first_side(difference: str, one: str, two: str) -> str | None:
-    """The longest beginning of a difference that speaks of the first picture alone; None where it cannot be told."""
+    """The longest beginning of a difference about only the first picture; None if there is none."""
     first, second = _words(one) - _words(two), _words(two) - _words(one)
     for joint in reversed(list(_JOINTS.finditer(difference))):
         head, rest = difference[: joint.start()], difference[joint.start() :]
@@ -233,7 +233,7 @@ def _first_side(difference: str, one: str, two: str) -> str | None:
 
 
 def _most_alike(place: int, said: Sequence[set[str]], places: Mapping[str, Sequence[int]]) -> int | None:
-    """Who shares a rare word with the sentence at `place`, most words besides, and yet says something else."""
+    """Place of the most similar other sentence that shares a rare word with the sentence at `place`."""
     own = said[place]
     for word in sorted(own, key=lambda word: (len(places[word]), word)):
         if others := [at for at in places[word] if said[at] != own]:
@@ -247,7 +247,7 @@ def _words(text: str) -> set[str]:
 
 @dataclass(frozen=True)
 class _Column:
-    """Where a set of columns has what a task asks about and answers, if not under the task's own names."""
+    """The columns of a task's answer and inputs, where they are not named after the task."""
 
     answer: str
     inputs: Inputs
@@ -263,12 +263,12 @@ _BORROWED = {
     "change_unit": _Column("unit_foil", {}),
 }
 _SAME_ANSWERS = {"difference_cub": "difference"}
-"""Tasks that another task's answers are right for too."""
+"""Tasks that share the answers of another task."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A question, the answer that the teacher gives to it, and which wording of the question the student learns."""
+    """A question, the teacher's answer, and the wording of the question that the student learns."""
 
     task: PromptTask
     inputs: Inputs
@@ -277,14 +277,14 @@ class Lesson:
 
 
 def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
-    """The lessons that a teacher file has for `tasks`, in the file's order, and then those that follow from it.
+    """The lessons of a teacher file for `tasks`, in the file's order, and then the derived ones.
 
     A file is tab-separated with a header. With a column `task` each row is one lesson: the task, its inputs by name
-    and the `answer`. Without, each row holds a text per task, in a column named after the task. What judges learn
-    follows from what is right and wrong there, see `derived_lessons`.
+    and the `answer`. Without, each row holds a text per task, in a column named after the task. The lessons of
+    judges are derived from right and wrong answers, see `derived_lessons`.
 
     Raises:
-        InputError: the file is missing or cannot be read, or a row lacks what its task asks about.
+        InputError: the file is missing or cannot be read, or a row lacks an input of its task.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -295,8 +295,8 @@ def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
     except UnicodeDecodeError as error:
         raise InputError(f"teacher set {path} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
     except csv.Error as error:
-        told = f"line {reader.reader.line_num} cannot be read ({error}): close its quotes or shorten it"
-        raise InputError(f"teacher set {path}: {told}") from None
+        reason = f"line {reader.reader.line_num} cannot be read ({error}): close its quotes or shorten it"
+        raise InputError(f"teacher set {path}: {reason}") from None
     lessons = [
         lesson for line, row in enumerate(rows, start=2) for name in tasks for lesson in _lessons(path, line, row, name)
     ]
@@ -304,7 +304,7 @@ def read_lessons(path: Path, tasks: Collection[str]) -> list[Lesson]:
 
 
 def derived_lessons(rows: Sequence[Row], tasks: Collection[str]) -> list[Lesson]:
-    """What follows for `tasks` from the rows of a teacher file."""
+    """The lessons for `tasks` that are derived from the rows of a teacher file."""
     columns = set(rows[0]) if rows else set()
     drafts: Iterator[tuple[str, Inputs, str]] = iter(())
     if columns >= {"task", "caption", "other_caption"}:
@@ -336,5 +336,5 @@ def _lesson(path: Path, line: int, row: Row, task: PromptTask, column: _Column) 
 
 
 def chat_of(lesson: Lesson) -> Chat:
-    """The question of a lesson, as engines are asked it."""
+    """The question of a lesson, as sent to engines."""
     return lesson.task.render({name: disarm(text) for name, text in lesson.inputs.items()}, lesson.prompt)

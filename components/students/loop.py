@@ -1,7 +1,7 @@
 """The training loop of a student: LoRA on the answers' tokens, resumable, on any number of ranks.
 
-Own code in the place of trl's SFTTrainer: the bytes of an adapter are part of the key of every answer it gave, so the
-stored answers want these very adapters, and ranks must give what one process gives.
+Own code instead of transformers' Trainer: any number of ranks and any size of pieces compute the same, the vocabulary
+is scored only at the answers' tokens, and a resumed run ends with the same bytes as an undisturbed one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Report = Callable[[dict[str, float], int], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a student is trained; none of it changes what is computed, but for rounding.
+    """Where a student is trained; it changes results only by rounding.
 
     Attributes:
         autocast: element type of mixed precision; None for float32.
@@ -51,7 +51,7 @@ class Place:
 
 
 def add_adapter(model: Any, rank: int, seed: int) -> Any:
-    """`model` with a new LoRA adapter on all linear layers, the only part that learns; peft keeps it in float32."""
+    """`model` with a new LoRA adapter on all linear layers, the only trained part; peft keeps it in float32."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
@@ -76,7 +76,7 @@ def fit(
     share = place.world.share(plan.batch_size)
     if len(examples) < plan.batch_size:
         raise InputError(f"{title}: {len(examples)} lessons make no batch of {plan.batch_size}: lower batch_size")
-    # Nothing may be random but the order, or a resumed run and one on other ranks would compute something else.
+    # Only the order may be random, so that resumed runs and other numbers of ranks compute the same.
     model.eval()
     run = _Run(model, examples, plan, place)
     with checkpoints.held() if place.world.leads else nullcontext():
@@ -99,7 +99,7 @@ def fit(
 
 
 class _Run:
-    """The moving parts of a student's training."""
+    """State of a training run."""
 
     def __init__(self, model: Any, examples: Sequence[EncodedLesson], plan: Student, place: Place) -> None:
         self.step, self.total = 0, plan.epochs * (len(examples) // plan.batch_size)
@@ -152,7 +152,7 @@ class _Run:
         torch.nn.utils.vector_to_parameters(together, gradients)
 
     def facts(self) -> Facts:
-        """What a checkpoint knows besides tensors."""
+        """The values of a checkpoint besides tensors."""
         group = self._optimiser.param_groups[0]
         return {"step": self.step, "lr": group["lr"], "betas": group["betas"], "epoch_began": self._epoch_began}
 
@@ -164,7 +164,7 @@ class _Run:
 
     @torch.no_grad()
     def restore(self, facts: Facts, tensors: dict[str, Tensor]) -> None:
-        """Go on where a checkpoint was written."""
+        """Resume from a checkpoint."""
         for name, weights in self._adapter.items():
             weights.copy_(tensors[f"adapter.{name}"])
         restore_optimiser(self._optimiser, tensors)
@@ -174,7 +174,7 @@ class _Run:
         version, internal, gauss = facts["epoch_began"]
         self._order.setstate((version, tuple(internal), gauss))
         if self.step % (len(self._examples) // self._plan.batch_size) == 0:
-            # That epoch is over; drawing it again brings the order to where the next one begins.
+            # That epoch is over; drawing it again advances the random state to the next one.
             batches_of_like_length(self._examples, self._plan.batch_size, self._order)
 
 
@@ -192,7 +192,7 @@ def answer_loss(model: Any, examples: Sequence[EncodedLesson], place: Place) -> 
 
 
 def _scores(model: Any, ids: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
-    """What the model gives the vocabulary after the tokens `chosen` (`[rows, length - 1]`), `[chosen, vocabulary]`."""
+    """Scores of the vocabulary after the tokens `chosen` (`[rows, length - 1]`), `[chosen, vocabulary]`."""
     decoder = getattr(model, model.base_model_prefix)
     states = decoder(input_ids=ids, attention_mask=mask).last_hidden_state[:, :-1]
     scores: Tensor = model.get_output_embeddings()(states[chosen])
@@ -212,7 +212,7 @@ def check_scores(model: Any, examples: Sequence[EncodedLesson], place: Place) ->
         own = _scores(model.get_base_model(), batch.ids, batch.mask, chosen)
         whole = model.get_base_model()(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1][chosen]
     if (own - whole).float().norm() > 0.01 * whole.float().norm():
-        raise InputError("the base changes its scores after the last layer: choose one of Llama's, Qwen's or its kind")
+        raise InputError("the base changes its scores after the last layer: choose a model such as Llama or Qwen")
 
 
 @torch.no_grad()
@@ -250,10 +250,10 @@ class LessonBatch:
 
 
 def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> list[EncodedLesson]:
-    """The lessons as the model sees them: the question as engines render it, then the answer and what ends it.
+    """The lessons as token ids: the question as engines render it, then the answer and its end token.
 
     Args:
-        shown: whether a bar shows the progress.
+        shown: show a progress bar.
 
     Raises:
         InputError: the tokenizer has no chat template, or one that cannot render these chats.
@@ -267,7 +267,7 @@ def encode(tokenizer: Any, lessons: Sequence[Lesson], *, shown: bool = True) -> 
 
 
 def _examples(tokenizer: Any, texts: Sequence[tuple[str, str, bool]]) -> list[EncodedLesson]:
-    # As the engine does: a template has written the special tokens already, before a plain text they are wanted.
+    # As in the engine: a template has already written the special tokens; a plain text needs them.
     prompts = [tokenizer(prompt, add_special_tokens=plain)["input_ids"] for prompt, _, plain in texts]
     answers = tokenizer([answer for _, answer, _ in texts], add_special_tokens=False)["input_ids"]
     return [
@@ -277,7 +277,7 @@ def _examples(tokenizer: Any, texts: Sequence[tuple[str, str, bool]]) -> list[En
 
 
 def _texts(tokenizer: Any, lesson: Lesson) -> tuple[str, str, bool]:
-    """The prompt, what shall follow it, and whether it is plain text."""
+    """The prompt, its continuation, and whether it is plain text."""
     messages = chat_of(lesson)
     if messages[0]["role"] == COMPLETION:
         prompt = messages[0]["content"]
@@ -290,7 +290,7 @@ def _texts(tokenizer: Any, lesson: Lesson) -> tuple[str, str, bool]:
         fault = f"the base's chat template cannot render task '{lesson.task.name}' ({str(error).splitlines()[0]})"
         raise InputError(f"{fault}: choose an instruction-tuned base that takes a system message") from None
     if not whole.startswith(prompt):
-        raise InputError("the base's chat template changes a question once it is answered: choose another base")
+        raise InputError("the base's chat template changes a question after its answer: choose another base")
     return prompt, whole.removeprefix(prompt), False
 
 
@@ -311,7 +311,7 @@ def batches_of_like_length(
 
 
 def answer_tokens(examples: Sequence[EncodedLesson]) -> int:
-    """How many tokens are learnt from `examples`."""
+    """Number of answer tokens in `examples`."""
     return sum(len(example.ids) - example.prompt for example in examples)
 
 

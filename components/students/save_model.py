@@ -29,9 +29,9 @@ def save_model(output: Path, adapter: Path | None, dtype: torch.dtype, base: str
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="The folder to write.")],
-    adapter: Annotated[Path | None, typer.Option(help="A LoRA adapter to merge into the weights.")] = None,
-    base: Annotated[str | None, typer.Option(help="A Hugging Face folder or name; SmolLM2 when not given.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder to write.")],
+    adapter: Annotated[Path | None, typer.Option(help="LoRA adapter to merge into the weights.")] = None,
+    base: Annotated[str | None, typer.Option(help="Hugging Face folder or name (default: SmolLM2).")] = None,
     dtype: Annotated[Literal["float32", "bfloat16", "float16"], typer.Option(help="Type of the weights.")] = "float32",
 ) -> None:
     """Save a language model as a Hugging Face folder."""

@@ -1,4 +1,4 @@
-"""Stage `students`: language models that learn to answer as a teacher does, each as a LoRA adapter.
+"""Stage `students`: trains language models on a teacher's answers, each as a LoRA adapter.
 
 ParaCLIP (section 2.1) instruction-tuned a local LLM on a stronger model's paraphrases and had it write the rest.
 
@@ -27,7 +27,7 @@ ASSETS = Path("components/captions/assets")
 
 
 def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None:
-    """Train students on the ranks of this process's world, those apart that are trained already.
+    """Train students on the ranks of this process's world, except those that are already trained.
 
     Raises:
         InputError: a student is unknown, its settings are wrong, or its lessons or base are missing.
@@ -45,7 +45,7 @@ def run(settings: Settings, names: Sequence[str], output: Path = OUTPUT) -> None
 
 
 def prepare(settings: Settings, names: Sequence[str]) -> None:
-    """Have the teachers that are models give their lessons; what they answered before is not asked again.
+    """Have the teachers that are models generate their lessons; stored answers are reused.
 
     Raises:
         InputError: a student is unknown, a teacher cannot work, or the captions are missing.
@@ -62,11 +62,9 @@ def prepare(settings: Settings, names: Sequence[str]) -> None:
 
 def main(
     student: Annotated[list[str] | None, typer.Option(help="A key of `students`; all when not given.")] = None,
-    output: Annotated[Path, typer.Option(help="The folder of the students' folders.")] = OUTPUT,
-    profile: Annotated[str | None, typer.Option(help="Lay this profile over params.yaml, without writing it.")] = None,
-    lessons_only: Annotated[
-        bool, typer.Option("--lessons-only", help="Have the teachers answer, and train nobody.")
-    ] = False,
+    output: Annotated[Path, typer.Option(help="Folder of the students' folders.")] = OUTPUT,
+    profile: Annotated[str | None, typer.Option(help="Profile to apply over params.yaml, without writing it.")] = None,
+    lessons_only: Annotated[bool, typer.Option("--lessons-only", help="Generate the lessons; train nothing.")] = False,
 ) -> None:
     """Train the students of params.yaml, or one of them.
 
@@ -88,7 +86,7 @@ def main(
 def _train(
     settings: Settings, names: Sequence[str], output: Path, options: Sequence[str], *, lessons_only: bool
 ) -> None:
-    """Train students here or, those that ask for several processes, under torchrun; `options` are this command's."""
+    """Train students here or, those with several processes, under torchrun; `options` are this command's."""
     from components.core.compute.distributed import launched_by_torchrun
     from components.students.job import find_job
 
@@ -106,10 +104,10 @@ def _train(
 
 
 def _start_ranks(names: Sequence[str], processes: set[int], options: Sequence[str]) -> None:
-    """Become torchrun, so that whoever stops this process stops torchrun and its ranks."""
+    """Replace this process with torchrun, so that stopping this process stops torchrun and its ranks."""
     if len(processes) > 1:
         raise InputError(
-            f"params.yaml: students {', '.join(names)} ask for different `processes`: give all the same number, or "
+            f"params.yaml: students {', '.join(names)} have different `processes`: give all the same number, or "
             "train them one by one with --student"
         )
     chosen = [part for name in names for part in ("--student", name)]

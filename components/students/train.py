@@ -1,4 +1,4 @@
-"""A student from its lessons to its adapter's folder: training, held-out loss, acceptance, record, MLflow run."""
+"""Trains a student: adapter, held-out loss, acceptance, record and MLflow run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEFORE, AFTER = "before", "after"
 
 
 def train(settings: Settings, job: StudentJob, world: World, device: str) -> None:
-    """Write the adapter and what is known of it to the job's folder, unless it is there already.
+    """Write the adapter and its record to the job's folder, unless it is there already.
 
     Every rank of `world` must call it.
 
@@ -40,7 +40,7 @@ def train(settings: Settings, job: StudentJob, world: World, device: str) -> Non
         dtype = torch.bfloat16 if bf16_is_native(device) else torch.float32
         _train(settings, job, Place(world, device, None if dtype == torch.float32 else dtype), dtype)
     elif world.leads:
-        print(f"{job.name}: trained already on these lessons")
+        print(f"{job.name}: already trained on these lessons")
     if world.leads and job.student.merge and not (job.folder / "merged").is_dir():
         save_model(job.folder / "merged", job.folder, torch.bfloat16, job.student.base)
 
@@ -64,7 +64,7 @@ def _train(settings: Settings, job: StudentJob, place: Place, dtype: torch.dtype
     params = {"student": job.student.model_dump(mode="json"), "base": job.base, "lessons": len(taught)}
     recording = tracked_run("student", job.name, settings, params, job.inputs) if place.world.leads else nullcontext()
     with recording as tracked:
-        # The frozen weights never change, so they are kept as they are multiplied.
+        # The frozen weights are kept in the type of the multiplication.
         loaded = load_language_model(None, dtype, job.student.base)
         examples, unseen = (
             encode(loaded.tokenizer, lessons, shown=tracked is not None) for lessons in (taught, held_out)
@@ -122,7 +122,7 @@ def _log(tracked: TrackedRun, found: Mapping[str, Any], steps: int) -> None:
 
 def _save(model: Any, job: StudentJob, examples: int, found: Mapping[str, Any]) -> None:
     with atomic_folder(job.folder) as folder:
-        # No layer of embeddings has learnt; peft would look for the base's own, which a package does not have.
+        # Embeddings are not trained; peft would look for the base's, which a package does not have.
         model.to(torch.bfloat16).save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)
         job.describe(folder, examples, found)

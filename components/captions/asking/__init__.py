@@ -1,1 +1,1 @@
-"""Putting questions to an engine: what is asked, which worker asks it, and how the answers reach the store."""
+"""Questions of a task, their answers through an engine and the store, and the table of answers."""

@@ -20,10 +20,10 @@ Row = dict[str, object]
 
 
 def write_answers(path: Path, store: GenerationStore, questions: Questions) -> int:
-    """Write the table, block by block; returns how many questions have no usable answer.
+    """Write the table block by block; returns the number of questions without a usable answer.
 
     Raises:
-        InputError: the store has neither an answer to a question nor why there is none.
+        InputError: the store has neither an answer to a question nor a failure.
     """
     rejected = 0
     with GENERATIONS.writer(path, lambda: {SKIPPED: json.dumps(dict(sorted(questions.skipped.items())))}) as append:
@@ -58,8 +58,8 @@ def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None 
     if key not in answers.answers:
         if key not in answers.failures:
             raise InputError(
-                f"generation store: an answer to task '{questions.task.name}' is gone (key {key[:12]}...): run "
-                f"`dvc repro synthesize@{questions.task.name}` again, and prune no store that is in use"
+                f"generation store: an answer to task '{questions.task.name}' is missing (key {key[:12]}...): run "
+                f"`dvc repro synthesize@{questions.task.name}` again, and do not prune a store that is in use"
             )
         return {"text": None, "accepted": False, "reason": f"failed: {answers.failures[key]}"}
     text = (find_task(task) if task else questions.task).parse(answers.answers[key])
@@ -69,10 +69,10 @@ def _parsed(answers: _Answers, key: str, questions: Questions, task: str | None 
 def _judged(
     questions: Questions, question: Request, verdicts: _Answers, revised: _Answers, revision: str | None
 ) -> Row:
-    """The candidate, or the judge's own text in its place; `revision` is the key of that text's question."""
+    """The candidate, or the judge's text instead; `revision` is the key of the question that the judge answered."""
     if revision is not None:
-        own = _parsed(revised, revision, questions, questions.task.judges)
-        return {**own, "verdict": "no", "written_by": "judge"}
+        rewritten = _parsed(revised, revision, questions, questions.task.judges)
+        return {**rewritten, "verdict": "no", "written_by": "judge"}
     verdict = _parsed(verdicts, question.key, questions)
     if verdict["text"] is None:
         return verdict

@@ -1,4 +1,4 @@
-"""The questions of a prompt task: its rows of inputs, each asked as often as the settings say."""
+"""The questions of a prompt task, made from its rows of inputs and its settings, and the import of replayed answers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from components.core.work_shard import Shard
 
 @dataclass(frozen=True)
 class Questions:
-    """What a task of params.yaml asks.
+    """The questions of one task of params.yaml.
 
     Attributes:
         task: the prompt task.
-        asked: its settings.
+        asked: the task's settings.
         settings: all settings.
-        model: who answers, as `Engine.model` names it.
-        skipped: how many rows the task did not accept, by reason; complete once the questions were read.
+        model: name of the answering model, see `Engine.model`.
+        skipped: number of rows that the task does not accept, by reason; complete once the questions were read.
     """
 
     task: PromptTask
@@ -39,7 +39,7 @@ class Questions:
 
     @property
     def most(self) -> int:
-        """How many questions there can be: about captions, pairs of captions or answers that another task gives."""
+        """Upper bound of the number of questions: about captions, pairs of captions or answers of another task."""
         block, asked, name = self.settings.synthesize, self.asked, self.task.name
         rows, samples = asked.pairs or asked.captions or block.captions, asked.samples
         while (before := block.before(name)) is not None:
@@ -49,7 +49,7 @@ class Questions:
         return rows * samples
 
     def read(self, shard: Shard | None = None) -> Iterator[Request]:
-        """The questions in order, read lazily.
+        """The questions in order, read lazily; `skipped` is counted again.
 
         Raises:
             InputError: the input table is missing or damaged.
@@ -66,7 +66,7 @@ class Questions:
                 yield self.about(source, attempt)
 
     def about(self, source: InputRow, attempt: int) -> Request:
-        """The question about one row of inputs, asked for the `attempt`-th time, from 0."""
+        """The question about one row of inputs; `attempt` counts from 0."""
         sample = source.sample * self.asked.samples + attempt
         return self._request(self.task, self.asked, source, attempt, sample)
 
@@ -76,18 +76,18 @@ class Questions:
             return self.task.accepts
         if "caption" not in self.task.inputs:
             raise InputError(
-                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task reads no captions: take it out"
+                f"params.yaml: synthesize.tasks.{self.task.name}.words: the task does not read captions: remove the key"
             )
         return caption_words(*words)
 
     def rejects(self, verdict: str | None) -> bool:
-        """Whether a judge's answer is not a "yes"; as in SemCLIP's released code, one with neither word rejects too."""
+        """Whether a judge's answer is not "yes"; as in SemCLIP's released code, one without either word rejects."""
         return verdict is not None and self.task.parse(verdict) != "yes"
 
     def revision(self, question: Request) -> Request:
-        """What the judge is asked when it rejects a candidate: the judged task's own question.
+        """The question that the judge answers after it rejected a candidate: the judged task's question.
 
-        The attempt is one that the generator never makes, so that a judge who is its own generator answers anew.
+        Its attempt is one that the generator never makes, so that a judge that is also the generator answers again.
         """
         assert self.task.judges is not None
         judged = self.settings.synthesize.tasks[self.task.judges]
@@ -119,24 +119,24 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
 
 
 def import_replay(store: GenerationStore, settings: Settings) -> None:
-    """Merge `synthesize.replay` into a store that never had it, but for the answers to live questions.
+    """Merge `synthesize.replay` into a store that never imported it, except for answers to live questions.
 
     Raises:
-        InputError: the file is missing or no export, or the input of a task with live questions is missing.
+        InputError: the file is missing or not an export, or the input of a task with live questions is missing.
     """
     if settings.synthesize.replay is not None:
         store.import_parquet(settings.synthesize.replay, once=True, without=lambda: _asked_live(settings))
 
 
 def _asked_live(settings: Settings) -> set[str]:
-    """Keys of the questions that are asked although the replay has their answers."""
+    """Keys of the questions that a model answers although the replay has their answers."""
     keys: set[str] = set()
     for name, asked in settings.synthesize.tasks.items():
         if asked.live:
             try:
                 questions = questions_of(settings, name, engine_of(settings.synthesize, name))
             except InputError:
-                # A student that is yet to be trained has answered nothing. What else is wrong, the task's own run says.
+                # An untrained student has answered nothing. The task's own run reports any other error.
                 continue
             keys.update(question.key for question in islice(questions.read(), asked.live))
     return keys

@@ -129,7 +129,7 @@ class LlmClient:
         self._options, self._check = options, check
         # Two rounds, so that a row whose first round met a dying server has a second one before the verdict.
         self._per_round = -(-options.attempts // 2)
-        self._client = _open_client(options, key, self._per_round - 1)
+        self._client = _open_client(options, key)
         self._last_answer = 0.0
 
     async def reply(self, request: Request) -> Reply:
@@ -157,7 +157,7 @@ class LlmClient:
         started, failed_at, attempts = monotonic(), None, 0
         while True:
             try:
-                return await self._round(request)
+                return await self._round(request, self._per_round)
             except RowRefused as refusal:
                 return str(refusal)
             except ServerFault as fault:
@@ -174,7 +174,7 @@ class LlmClient:
                 self._check_hope(fault, started)
             await asyncio.sleep(PAUSE_S)
 
-    async def _round(self, request: Request) -> Said:
+    async def _round(self, request: Request, attempts: int) -> Said:
         """The answer of the first attempt that succeeds."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
 
@@ -184,7 +184,9 @@ class LlmClient:
             body["seed"] = seed_of(request)
         try:
             async with asyncio.timeout(self._options.give_up_s):
-                content = await self._client.post(path, cast_to=object, body=body)
+                content = await self._client.post(
+                    path, cast_to=object, body=body, options={"max_retries": attempts - 1}
+                )
             said = _said_in(content)
         except (APITimeoutError, TimeoutError):
             raise ServerFault("time-out") from None
@@ -219,7 +221,7 @@ class LlmClient:
         role = COMPLETION if request.completion is not None else "user"
         canary = Request(request.task, ((role, _CANARY),), request.model, Sampling(0.0, 1.0, 1), 0)
         try:
-            await self._round(canary)
+            await self._round(canary, 1)
         except ServerFault:
             return False
         except RowRefused:
@@ -256,7 +258,7 @@ def seed_of(request: Request) -> int:
     return int(request.key[:8], 16) >> 1
 
 
-def _open_client(options: ServerOptions, key: str | None, retries: int) -> AsyncOpenAI:
+def _open_client(options: ServerOptions, key: str | None) -> AsyncOpenAI:
     """A client that keeps every connection open for the next request."""
     from httpx2 import Limits
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
@@ -266,9 +268,7 @@ def _open_client(options: ServerOptions, key: str | None, retries: int) -> Async
     proxied = not options.url.startswith(("http://127.0.0.1:", "http://localhost:"))
     limits = Limits(max_connections=None, max_keepalive_connections=None)
     http = DefaultAsyncHttpxClient(limits=limits, trust_env=proxied)
-    return AsyncOpenAI(
-        base_url=options.url, api_key=key or NO_KEY, max_retries=retries, timeout=timeout, http_client=http
-    )
+    return AsyncOpenAI(base_url=options.url, api_key=key or NO_KEY, timeout=timeout, http_client=http)
 
 
 def _content(text: str, pictures: Iterator[PromptPicture]) -> str | list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""vLLM's server, of vLLM's own environment, as a child process on a port of this machine, with a key made for it."""
+"""vLLM's server as a child process from its own environment, on a free local port and with a generated key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.core.processes import signal_group
 from components.core.progress import bar
 
 _GRACE_S = 5.0
-"""How long vLLM may take to end by itself."""
+"""Time limit for vLLM to end after SIGTERM."""
 _POLL_S = 0.5
 _FAULT = re.compile(r"(?:\w*(?:Error|Exception): |Value error, )\S.*")
 _NOT_THE_CAUSE = re.compile(r" WARNING |[Ss]ee (?:root cause|stack trace)")
@@ -34,7 +34,7 @@ class VllmProcess:
 
     Attributes:
         url: its base URL.
-        key: the API key that it wants to be shown.
+        key: its API key.
     """
 
     url: str
@@ -43,7 +43,7 @@ class VllmProcess:
     _log: Path
 
     def check(self) -> None:
-        """Do nothing while it runs.
+        """Check that it runs.
 
         Raises:
             InputError: it has ended; the message holds the last error in its log, the signal, or its exit code.
@@ -52,14 +52,14 @@ class VllmProcess:
         if code is None:
             return
         lines = self._log.read_text("utf-8", "replace").splitlines()
-        found = [match[0] for line in lines if (match := _FAULT.search(line)) and not _NOT_THE_CAUSE.search(line)]
-        said = [line.strip() for line in lines if line.strip()]
-        if found:
-            reason = found[-1][:300]
+        faults = [match[0] for line in lines if (match := _FAULT.search(line)) and not _NOT_THE_CAUSE.search(line)]
+        output = [line.strip() for line in lines if line.strip()]
+        if faults:
+            reason = faults[-1][:300]
         elif code > 128:
             reason = f"ended by {signal.Signals(code - 128).name}, which the system sends when memory is short"
         else:
-            reason = f"exit code {code} after: {(said or ['nothing'])[-1][:200]}"
+            reason = f"exit code {code} after: {(output or ['nothing'])[-1][:200]}"
         raise InputError(
             f"engine 'vllm': vLLM died ({reason}): correct the model's settings in params.yaml under "
             "synthesize.models, and run the same command again to continue"
@@ -84,7 +84,7 @@ class VllmProcess:
                 shown.update(int(spent) - shown.n)
         raise InputError(
             f"engine 'vllm': the model was not loaded after {within_s:g} seconds: give the model a longer `wait_s`, "
-            "or a folder `log` to see what takes so long"
+            "or set its folder `log` and read the log"
         )
 
     def end(self) -> None:
@@ -106,22 +106,22 @@ def serve(
     Args:
         python: the interpreter of vLLM's environment.
         flags: those of `vllm serve`, without host, port and key.
-        environment: variables that it gets where this process has none of the name.
+        environment: variables to add where this process does not have them.
         log: a folder for its log, or None.
-        within_s: how long it may take to load the model.
+        within_s: time limit for loading the model.
 
     Raises:
-        InputError: the environment is missing, or the model does not get loaded.
+        InputError: the environment is missing, or the model cannot be loaded.
     """
     if not python.is_file():
         raise InputError(
             f"engine 'vllm' has no environment ({python} is missing): run `make llm-server`, or correct the model's "
             "key `python`"
         )
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    # The Python is not resolved: a virtual environment's is a link, and knows its environment by the link's place. What
-    # runs is `vllm serve` with one front; the command itself does not start where vLLM's package is the CPU build.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The path is not resolved: a virtual environment's Python is a link that finds its environment by its own place.
+    # The module is `vllm serve` with one front; the command itself does not start in vLLM's CPU build.
     vllm = [str(python.absolute()), "-P", "-m", "vllm.entrypoints.openai.api_server", *flags]
     with tempfile.TemporaryDirectory(prefix="cliptune-vllm-") as temporary:
         folder, key = log or Path(temporary), secrets.token_urlsafe()
@@ -145,6 +145,6 @@ def serve(
 
 
 def _environment(more: Mapping[str, str], key: str) -> dict[str, str]:
-    """This process's environment, without what makes the other environment find this one's packages."""
+    """This process's environment, without the variables that would add this environment's packages."""
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     return {**more, **kept, "VLLM_NO_USAGE_STATS": "1", "VLLM_API_KEY": key}

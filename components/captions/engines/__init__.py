@@ -17,19 +17,19 @@ from components.core.settings import Synthesize, explain_fault
 
 
 class Engine(Protocol):
-    """Something that answers requests."""
+    """Answers requests."""
 
     @property
     def model(self) -> str:
-        """Identifies the weights that answer; part of every key of the store. Known without loading them."""
+        """Identifies the weights; part of every key of the store. Available without loading the model."""
         ...
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield batches of replies in any order, every request once, as soon as they are there.
+        """Yield batches of replies in any order, one reply per request, as soon as they are available.
 
-        `requests` is lazy: taking the next one claims it for this process and may block, so an engine takes only what
-        it can soon work on. A request that cannot be answered is a reply with a failure; an error is raised only
-        where going on is pointless (no server answers, wrong model name, missing key).
+        `requests` is lazy: an engine takes only what it can soon work on. A request that cannot be answered is a reply
+        with a failure; an error is raised only where no further request can succeed (no server answers, wrong model
+        name, missing key).
 
         Raises:
             InputError: the engine cannot work as params.yaml describes it.

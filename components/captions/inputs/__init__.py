@@ -1,1 +1,1 @@
-"""The tables that prompt tasks ask about, read as rows of inputs."""
+"""Readers of the tables that prompt tasks ask about."""

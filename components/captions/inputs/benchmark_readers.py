@@ -1,7 +1,7 @@
 """Readers of benchmark tables: names of classes, classes two at a time, and queries.
 
-A table is one that stage `prepare` writes for the drawn world, or a `.tsv` file, or a folder of them. `cliptune
-evaluate` writes such files, with a row of texts on each line, for the published benchmarks.
+The input is a table that stage `prepare` writes for the drawn world, a `.tsv` file or a folder of such files. `cliptune
+evaluate` writes them for the published benchmarks, one row of texts per line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_classes(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
 def read_class_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """Two classes at a time, as `class_name` and `other_class_name`.
 
-    Lines name the pairs, and each is asked about once. Of a `LABELS` table they are drawn, see `paired`.
+    Lines name the pairs, each used once. From a `LABELS` table pairs are drawn, see `paired`.
     """
     if path.suffix == _TABLE:
         yield from paired(list(read_classes(path, accepts, ask)), ask.pairs, ask.seed)
@@ -71,7 +71,7 @@ def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
     """The lines of the file, or of all `.tsv` files below the folder in the order of their names, as `width` texts."""
     files = sorted(path.rglob("*.tsv")) if path.is_dir() else [path]
     if not files:
-        raise InputError(f"{path} has no .tsv file: run `cliptune evaluate` on the benchmark that asks")
+        raise InputError(f"{path} has no .tsv file: run `cliptune evaluate` on the benchmark that needs it")
     for file in files:
         try:
             lines = file.read_text("utf-8").removesuffix("\n").split("\n")
@@ -80,14 +80,14 @@ def _rows(path: Path, width: int) -> Iterator[tuple[str, ...]]:
         for number, line in enumerate(lines, 1):
             row = tuple(text.strip() for text in line.split("\t"))
             if len(row) != width or not all(row):
-                raise InputError(f"{file}: line {number} does not have {width} texts with a tab between them: fix it")
+                raise InputError(f"{file}: line {number} does not have {width} texts separated by tabs: fix it")
             yield row
 
 
 def _queries(path: Path) -> Iterator[InputRow]:
-    told: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
     for block in CAPTION_QUERIES.blocks(path):
         for row in block.to_pylist():
             if row["register"] == "plain":
-                yield InputRow(row["image_id"], told[row["image_id"]], {"query": row["text"]})
-                told[row["image_id"]] += 1
+                yield InputRow(row["image_id"], samples[row["image_id"]], {"query": row["text"]})
+                samples[row["image_id"]] += 1

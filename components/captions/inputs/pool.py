@@ -33,9 +33,9 @@ class Pool(Protocol):
 
 @contextmanager
 def pooled(sources: Iterable[InputRow]) -> Iterator[Pool]:
-    """Write `sources`, each about one caption with at most one picture, to a file and read any by number.
+    """Write `sources`, each about one caption with at most one picture, to a file and read any of them by number.
 
-    The file lies in the system's temporary folder (TMPDIR) and takes about 100 bytes and the picture for each source.
+    The file is in the system's temporary folder (TMPDIR) and takes about 100 bytes plus the picture per source.
     """
     with TemporaryDirectory(prefix="cliptune-pool-") as folder:
         path = Path(folder) / "pool.arrow"
@@ -70,7 +70,7 @@ def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
     """The encoded image of `pair` with its media type.
 
     Raises:
-        InputError: it is no image; the message names `path` and the pair.
+        InputError: it is not an image; the message names `path` and the pair.
     """
     from PIL import Image
 
@@ -80,12 +80,12 @@ def to_picture(image: bytes, path: Path, pair: str) -> PromptPicture:
         with open_picture(image) as opened:
             return PromptPicture(image, Image.MIME[str(opened.format)])
     except ValueError:
-        raise InputError(f"{path}: pair {pair} has an image that cannot be shown: fix or remove the row") from None
+        raise InputError(f"{path}: pair {pair} has an unreadable image: fix or remove the row") from None
 
 
 @contextmanager
 def pictures_of(pairs: set[str], path: Path) -> Iterator[Callable[[str], PromptPicture]]:
-    """Looks up the pictures of some pairs of a `PAIRS` table by id; kept on disk meanwhile.
+    """A look-up of pictures of a `PAIRS` table by pair id; they are kept on disk for the length of the block.
 
     Raises:
         InputError: the table is missing or damaged, or lacks one of the pairs.

@@ -1,4 +1,4 @@
-"""Readers of the tables that tasks ask about: captions, captions two at a time, or an earlier task's answers."""
+"""Readers of captions, of pairs of captions, and of an earlier task's answers."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ def read_captions(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
 def read_caption_pairs(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
     """Two of the captions of `read_captions` at a time, see `paired`: `caption` and `other_caption`.
 
-    PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so none meets itself.
+    PC-CLIP (section 4.1) compares all ordered pairs of 1,000 images. Each has one caption here, so no image is compared
+    with itself.
     """
     with pooled(read_captions(path, accepts, replace(ask, one_per_image=True))) as pool:
         yield from paired(pool, ask.pairs, ask.seed)
 
 
 def read_answers(name: str, **about: str) -> Reader:
-    """Reads the accepted answers that a `GENERATIONS` table has for its first captions, as input `name`.
+    """A reader of the accepted answers that a `GENERATIONS` table has for its first captions, as input `name`.
 
-    `about` gives further inputs: their names and the columns of `GENERATIONS` that hold them. The rows of a caption
-    stand together in the table.
+    `about` gives further inputs: their names and the columns of `GENERATIONS` with their texts. The rows of a caption
+    are adjacent in the table.
     """
 
     def read(path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
@@ -61,9 +62,9 @@ def read_answers(name: str, **about: str) -> Reader:
 
 
 def accepted(sources: Iterable[InputRow], accepts: Accepts, skipped: Counter[str]) -> Iterator[InputRow]:
-    """The sources whose inputs the task accepts; `skipped` counts why it does not accept the others.
+    """The sources whose inputs the task accepts; `skipped` counts the reasons of the others.
 
-    What counts is what a prompt will quote: the inputs once they are disarmed.
+    The task sees the inputs as a prompt quotes them: disarmed.
     """
     for source in sources:
         inputs = {name: disarm(text) for name, text in source.inputs.items()}
@@ -77,10 +78,10 @@ def accepted(sources: Iterable[InputRow], accepts: Accepts, skipped: Counter[str
 
 
 def _one_per_image(captions: Iterable[tuple[str, InputRow]], accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
-    """An accepted caption of each image, whose captions stand together; an image that comes again later is skipped."""
+    """One accepted caption per image, whose captions are adjacent; a later repetition of an image is skipped."""
     seen: set[str] = set()
-    for image, own in groupby(captions, key=itemgetter(0)):
-        usable = list(accepted((source for _, source in own), accepts, ask.skipped))
+    for image, group in groupby(captions, key=itemgetter(0)):
+        usable = list(accepted((source for _, source in group), accepts, ask.skipped))
         if usable and image not in seen:
             seen.add(image)
             yield min(usable, key=lambda source: content_hash(str(ask.seed), source.id))
@@ -118,7 +119,7 @@ def _of_first_captions(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[d
 
 
 def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iterator[InputRow]:
-    """What `read` finds, with the pictures of the pairs that it is about."""
+    """The sources of `read`, with the pictures of their pairs."""
     plain = replace(ask, pictures=False)
     first_look = read(path, accepts, replace(plain, skipped=Counter()))
     pairs = {pair for source in first_look for pair in (source.id, source.other_id) if pair is not None}
@@ -130,23 +131,23 @@ def _with_pictures(read: Reader, path: Path, accepts: Accepts, ask: Ask) -> Iter
 
 
 def paired(pool: Pool, pairs: int | None, seed: int) -> Iterator[InputRow]:
-    """Sources about two of `pool` each, in the first one's order; the second one's inputs are called `other_<name>`.
+    """Sources about two of `pool` each, in the first one's order; the second one's inputs are named `other_<name>`.
 
-    A first one that comes several times has its pairs numbered by `sample`.
+    `sample` numbers the pairs of one first source.
 
     Args:
-        pool: what is compared.
-        pairs: how many ordered pairs are drawn without replacement, all of them where there are fewer; None draws
-            one partner for each.
-        seed: draws them.
+        pool: the sources to compare.
+        pairs: number of ordered pairs to draw without replacement, all of them where there are fewer; None draws one
+            partner for each source.
+        seed: seed of the drawing.
     """
     drawn = _partners(len(pool), seed) if pairs is None else ordered_pairs(len(pool), pairs, seed)
     for first, group in groupby(drawn, key=itemgetter(0)):
-        one = pool[first]
+        source = pool[first]
         for sample, (_, second) in enumerate(group):
             other = pool[second]
             others = {f"other_{name}": text for name, text in other.inputs.items() if name != SHOWN}
-            yield InputRow(one.id, sample, {**one.inputs, **others}, other.id, one.pictures + other.pictures)
+            yield InputRow(source.id, sample, {**source.inputs, **others}, other.id, source.pictures + other.pictures)
 
 
 def _partners(count: int, seed: int) -> Iterator[tuple[int, int]]:

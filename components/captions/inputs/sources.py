@@ -1,4 +1,4 @@
-"""What prompt tasks are asked about: rows of inputs, who accepts them, and how a table is read for them."""
+"""Types of the readers: which rows a task wants, which inputs it accepts, and how a table is read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from components.captions.request import InputRow, Inputs
 
 Accepts = Callable[[Inputs], str | None]
-"""Why inputs, disarmed (see `components.captions.prompts.disarm`), are not asked about, or None when they are.
+"""The reason to skip inputs, disarmed (see `components.captions.prompts.disarm`), or None to accept them.
 
-A reason has no words of theirs, so that it can be counted.
+A reason quotes none of their words, so that equal reasons can be counted.
 """
 
 _PUNCTUATION = ".,;:!?'\"()[]\u2026"
 
 SHOWN = "pictures"
-"""Name of an input that is there, with any text, where the question shows the pictures of its captions."""
+"""Name of an input that is present, with any text, where the question shows the pictures of its captions."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Ask:
     """Which rows of its table a task wants.
 
     Attributes:
-        limit: how many captions at most; the first that the task accepts.
+        limit: largest number of captions; the first that the task accepts.
         seed: draws the pairs of a task about two captions, and an image's caption.
-        pairs: how many ordered pairs of captions are drawn; None for one of every caption.
-        one_per_image: whether at most one caption of an image is wanted, drawn by `seed`; `limit` then counts images.
-        pictures: whether the sources carry the pictures of their captions.
-        skipped: how many rows were not asked about, by reason; counted while the sources are read.
+        pairs: number of ordered pairs of captions to draw; None for one per caption.
+        one_per_image: use one caption per image, drawn by `seed`; `limit` then counts images.
+        pictures: include the pictures of the captions.
+        skipped: number of skipped rows by reason; counted while the sources are read.
         images: the `PAIRS` table that has the pictures, for a task that reads another table.
     """
 
@@ -47,12 +47,12 @@ class Ask:
 Reader = Callable[[Path, Accepts, Ask], Iterable[InputRow]]
 """Reads a task's table lazily and in one fixed order; memory does not grow with the rows.
 
-What is wrong with the table is an `InputError` once that row is reached.
+A damaged row raises `InputError` once it is reached.
 """
 
 
 def caption_words(fewest: int, most: int) -> Accepts:
-    """Accepts captions of so many words; punctuation that stands alone, as in Flickr8k's "a dog .", is no word."""
+    """Accepts captions of so many words; single punctuation, as in Flickr8k's "a dog .", is not a word."""
 
     def accepts(inputs: Inputs) -> str | None:
         words = sum(bool(word.strip(_PUNCTUATION)) for word in inputs["caption"].split())
@@ -64,7 +64,7 @@ def caption_words(fewest: int, most: int) -> Accepts:
 
 
 short_captions = caption_words(2, 15)
-"""Accepts what ParaCLIP's released code does; no other paper has a filter of length."""
+"""Accepts the same captions as ParaCLIP's released code; no other paper filters by length."""
 
 
 def anything(_inputs: Inputs) -> None:

@@ -1,1 +1,1 @@
-"""A causal language model in this process: its weights, and prompts that begin alike."""
+"""Causal language models in this process."""

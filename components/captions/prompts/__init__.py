@@ -1,1 +1,1 @@
-"""How prompts are made and how answers are taken apart."""
+"""Cleaning of the texts that prompts quote, and parsing of answers."""

@@ -1,4 +1,4 @@
-"""Captions are strangers' text: what could steer a language model is taken out before a prompt quotes them."""
+"""Removes everything from captions, which are untrusted text, that could steer a language model."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ TURN_MARKS = re.compile(
 """Marks that open or close a message in some model's chat template: a caption could end its own and begin another."""
 
 _OTHER_MARKS = re.compile(r"</?[a-z][a-z0-9_]{0,40}>|\[/?(?:IMG|IMG_BREAK|IMG_END|gMASK|CLS|SEP|PAD|UNK|MASK)\]")
-"""Other marks that tokenizers may read as one special token; `<PERSON>`, a name that a data set hides, is none."""
+"""Other marks that tokenizers may read as one special token; `<PERSON>`, a name that a data set hides, is not one."""
 
 _DOUBLE_QUOTES = re.compile(
     '["\u02ba\u02dd\u02ee\u05f4\u00ab\u00bb\u201c-\u201f\u2033\u2034\u2036\u2037\u2057\u275d\u275e\u2760\u301d-\u301f'
     "\uff02\U0001f676-\U0001f678]"
 )
 _UNSEEN = {"Cc", "Cf", "Co", "Cs"}
-"""Categories of characters that nobody sees: control, format (also the invisible letters that spell hidden text),
-private use, and halves of surrogate pairs, which are no valid text."""
+"""Categories of invisible characters: control, format (also the invisible letters that spell hidden text),
+private use, and halves of surrogate pairs, which are not valid text."""
 _JOINERS, _JOINED = "\u200c\u200d", {"Lo", "Mc", "Mn", "Sk", "So"}
-"""Between two pictures or two letters of a script that joins them, these make one sign of both; they stay there."""
+"""Between two pictures or two letters of a script that joins them, these join both into one sign; there they stay."""
 
 
 def disarm(text: str) -> str:
@@ -39,7 +39,7 @@ def disarm(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` without characters that nobody sees; white space stays, and what makes one emoji of several."""
+    """`text` without invisible characters; white space stays, and the joiners within one emoji."""
     if text.isascii() and text.isprintable():
         return text
     kinds = ["", *map(unicodedata.category, text), ""]

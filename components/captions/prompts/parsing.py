@@ -1,4 +1,4 @@
-"""How answers that are more than one line of text are taken apart."""
+"""Parsing of answers: one line, a longer text, a verdict or a JSON object."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without_thought(answer: str) -> str:
 
 
 def cut(answer: str) -> str | None:
-    """The answer on one line, without its label, up to where the model goes on to something else.
+    """The answer on one line, without its label, up to where the model continues with something else.
 
     The marks are those of PC-CLIP's released filter (appendix B.2), which also rejects answers with eight empty lines.
     """
@@ -48,7 +48,7 @@ def cut(answer: str) -> str | None:
 
 
 def first_line(answer: str) -> str | None:
-    """The first line that says something, without a list's mark and quotes around it; None when there is none.
+    """The first non-empty line, without a list's mark and quotes around it; None when there is none.
 
     >>> first_line('1. "A dog on a beach."\\nI hope this helps.')
     'A dog on a beach.'
@@ -87,7 +87,7 @@ def _closes_last(text: str, opening: str, closing: str) -> bool:
 
 
 def verdict(answer: str) -> str | None:
-    """`yes` or `no`; an answer that says both is a yes, as in SemCLIP's released code, one with neither is none.
+    """`yes` or `no`; an answer with both is a yes, as in SemCLIP's released code; None without either.
 
     The words "Yes" or "No" together repeat the question and are not a verdict.
 
@@ -99,7 +99,7 @@ def verdict(answer: str) -> str | None:
 
 
 def first_verdict(answer: str) -> str | None:
-    """The verdict that an answer begins with; the one that counts where the answer was cut."""
+    """The verdict at the beginning of an answer; only this one counts where the answer was cut."""
     found = re.match(rf"\W*({_VERDICT.pattern})(?!\W{{0,3}}(?:or\b|/))", answer, re.IGNORECASE)
     return found[1].lower() if found else None
 
@@ -107,8 +107,8 @@ def first_verdict(answer: str) -> str | None:
 def scored_json(answer: str, keys: Sequence[str]) -> str | None:
     """The first JSON object of `answer` that has all of `keys`: text each, and a number from 0 to 1 for `score`.
 
-    It comes back compact, with these keys alone and in their order; whatever stands around it, such as a code fence,
-    is left out. A truncated object is none.
+    It is returned compact, with only these keys and in their order, without surrounding text such as a code fence; None
+    for a truncated object.
     """
     for start in islice(_OPENING.finditer(answer), _MOST_OBJECTS):
         try:

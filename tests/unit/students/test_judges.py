@@ -6,17 +6,12 @@ import json
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from components.captions import tasks
-from components.captions.inputs.sources import Ask
-from components.captions.request import InputRow
 from components.captions.tasks import find_task
 from components.core.discovery import file_names
-from components.core.records import GENERATIONS
 from components.students.lessons import Lesson, described, read_lessons
 from components.validation.world.checks import find_leak
 from components.validation.world.facts import find_fault
@@ -56,24 +51,6 @@ def test_the_judged_tasks_question_can_be_asked_of_what_the_judge_saw(name: str)
     assert judge.inputs[0] == judged.inputs[0]
     assert judge.inputs[1:] == judged.outputs, "the candidate goes by the name of the judged task's answer"
     assert "text of caption" in judged.messages(inputs)[-1]["content"]
-
-
-@pytest.mark.parametrize("name", JUDGES)
-def test_a_judge_sees_accepted_candidates_with_their_captions(name: str, tmp_path: Path) -> None:
-    usual: dict[str, Any] = dict.fromkeys(GENERATIONS.schema.names) | {"key": "k", "source": "a dog", "accepted": True}
-    rows = [
-        usual | {"id": "p0", "sample": 0, "text": "One hound."},
-        usual | {"id": "p0", "sample": 1, "accepted": False, "reason": "unparsable"},
-        usual | {"id": "p0", "sample": 2, "text": "A pup."},
-    ]
-    GENERATIONS.write(tmp_path / "judged.parquet", pa.Table.from_pylist(rows, GENERATIONS.schema))
-    task, ask = find_task(name), Ask(5)
-    candidate = task.inputs[1]
-    assert list(task.reads(tmp_path / "judged.parquet", task.accepts, ask)) == [
-        InputRow("p0", 0, {"caption": "a dog", candidate: "One hound."}),
-        InputRow("p0", 2, {"caption": "a dog", candidate: "A pup."}),
-    ]
-    assert ask.skipped.total() == 1
 
 
 @pytest.mark.parametrize("name", JUDGES)

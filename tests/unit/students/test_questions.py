@@ -54,11 +54,6 @@ def test_what_the_store_has_is_not_asked_again(settings: Settings) -> None:
     assert not again.asked
 
 
-def test_the_pipelines_own_tables_are_left_alone(settings: Settings) -> None:
-    _ask(settings, ["paraphrase_1", "paraphrase_2"], Rewriter(good))
-    assert not Path("data/captions").exists()
-
-
 @pytest.mark.parametrize(
     ("tasks", "fault"),
     [

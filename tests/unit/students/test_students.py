@@ -112,7 +112,7 @@ def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> 
 def test_a_student_is_not_trained_twice(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (trained / ADAPTER).stat().st_mtime_ns
     _main()
-    assert "taught: trained already on these lessons" in capsys.readouterr().out
+    assert "taught: already trained on these lessons" in capsys.readouterr().out
     assert (trained / ADAPTER).stat().st_mtime_ns == before
 
 

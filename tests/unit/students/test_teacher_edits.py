@@ -1,4 +1,4 @@
-"""The second teacher set: negations, swaps and differences written by hand, held to the scenes they speak of."""
+"""The teacher sets of edits, absences and units: written by hand, and true to the scenes of their captions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from components.data.world.description.scenes import (
     Thing,
     pair_is_held_out,
 )
+from components.validation.checks.general import says_name
+from components.validation.tables.absences import find_denial_fault
 from components.validation.world.checks import find_leak
-from components.validation.world.facts import find_fault
+from components.validation.world.facts import find_fault, find_part_fault
 
 TEACHER = Path(__file__).parents[3] / "components" / "students" / "assets" / "teacher_edits.tsv"
 WANTED = {"negate_semclip": 150, "negate_terms": 130, "swap_negative": 160, "difference": 200}
@@ -231,3 +233,48 @@ def test_differences_tell_the_first_picture_first() -> None:
         own = [name for _, name in _objects(row["answer"])]
         order = [name in second.names for name in own if (name in first.names) != (name in second.names)]
         assert order == sorted(order), row
+
+
+ASSETS = Path(__file__).parents[3] / "components" / "students" / "assets"
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    with (ASSETS / f"{name}.tsv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t", strict=True))
+
+
+ABSENCES, UNITS = _read("teacher_absences"), _read("teacher_units")
+UNKNOWN = {"a small basket"}
+"""Foils of things that no drawing shows, so that the world's facts cannot tell."""
+_scene_of = cache(_scene)
+
+
+def test_there_are_enough_and_none_twice() -> None:
+    assert (len(ABSENCES), len(UNITS)) == (150, 139)
+    assert len({row["caption"] for row in ABSENCES}) == len(ABSENCES)
+    assert len({(row["caption"], row["unit"]) for row in UNITS}) == len(UNITS)
+    plain = {row["caption"] for row in _read("teacher")}
+    assert {row["caption"] for row in [*ABSENCES, *UNITS]} <= plain
+
+
+def _absence_faults(row: dict[str, str]) -> list[object]:
+    caption, name, text = row["caption"], row["absent_object"], row["absence"]
+    return [
+        says_name(caption, name) or None,
+        find_denial_fault(text, caption, name),
+        find_fault(text.replace(name, " "), _scene_of(caption)),
+        find_leak(text),
+    ]
+
+
+def _unit_faults(row: dict[str, str]) -> list[object]:
+    scene: Scene = _scene_of(row["caption"])
+    foil = None if row["unit_foil"] in UNKNOWN else find_part_fault(row["unit_foil"], scene)
+    is_true = row["unit_foil"] not in UNKNOWN and foil in (None, "nothing")
+    return [find_part_fault(row["unit"], scene), is_true or None, find_leak(row["unit"]), find_leak(row["unit_foil"])]
+
+
+def test_every_absence_is_true_and_every_unit_true_with_a_false_foil() -> None:
+    offenders = [(row, faults) for row in ABSENCES if any(faults := _absence_faults(row))]
+    offenders += [(row, faults) for row in UNITS if any(faults := _unit_faults(row))]
+    assert offenders == []

@@ -16,9 +16,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.captions.endpoints import client as clients
-from components.captions.endpoints.client import AccessDenied, LlmClient, RowRefused, ServerFault, ServerOptions
+from components.captions.endpoints.client import (
+    AccessDenied,
+    LlmClient,
+    RowRefused,
+    ServerFault,
+    ServerOptions,
+    body_of,
+)
 from components.captions.endpoints.flow import replies_to
-from components.captions.request import Reply, Request, Said, Sampling
+from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Said, Sampling
 from components.core.errors import InputError
 
 Handler = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -28,10 +35,7 @@ def client(handler: Handler, key: str = "none", **changes: Any) -> LlmClient:
     defaults = {"urls": ["http://a/v1"], "model": "fake", "attempts": 2, "timeout_s": 5.0, "api_key_env": "KEY"}
     made = LlmClient(ServerOptions.model_validate(defaults | changes), key)
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
-    made._client = openai.AsyncOpenAI(
-        base_url="http://a/v1", api_key=key, max_retries=made._per_round - 1, http_client=http,
-        timeout=made._options.timeout_s,
-    )  # fmt: skip
+    made._client = openai.AsyncOpenAI(base_url="http://a/v1", api_key=key, http_client=http, timeout=5.0)
     return made
 
 
@@ -71,7 +75,7 @@ def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Said]
     async def handler(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(**described)
 
-    yield lambda: asyncio.run(client(handler, key)._round(question("a dog")))
+    yield lambda: asyncio.run(client(handler, key)._round(question("a dog"), 1))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +236,23 @@ def test_a_server_that_answers_nothing_stops_the_run(status: int | None, reason:
 
     with pytest.raises(InputError, match=rf"http://a/v1 has answered nothing for 0.3 seconds \({reason}\)"):
         replies(handler, [f"row {number}" for number in range(20)], give_up_s=0.3)
+
+
+def test_chats_completions_and_pictures_are_sent_as_openai_documents_them() -> None:
+    sampling = {"model": "fake", "temperature": 1.0, "top_p": 0.1, "max_tokens": 40}
+    messages = [{"role": "user", "content": "a dog"}]
+    assert body_of(question("a dog"), "fake") == ("/chat/completions", sampling | {"messages": messages})
+    text = "A: cat\nB: dog\nDifference:"
+    completion = Request("difference", ((COMPLETION, text),), "fake", Sampling(1.0, 0.1, 40), 0)
+    assert body_of(completion, "fake") == ("/completions", sampling | {"prompt": text})
+    pictures = (PromptPicture(b"one", "image/png"), PromptPicture(b"two", "image/jpeg"))
+    chat = (("system", "Judge."), ("user", f"Compare {PICTURE} with {PICTURE}, please."))
+    _, body = body_of(Request("score", chat, "fake", Sampling(1.0, 0.1, 40), 0, pictures), "fake")
+    system, user = body["messages"]
+    assert system["content"] == "Judge."
+    assert [part.get("text", part.get("image_url", {}).get("url")) for part in user["content"]] == [
+        "Compare ", "data:image/png;base64,b25l", " with ", "data:image/jpeg;base64,dHdv", ", please.",
+    ]  # fmt: skip
 
 
 class DenyingClient:

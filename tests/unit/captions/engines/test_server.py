@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import logging
-import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import chain
@@ -17,7 +15,7 @@ from components.captions.endpoints.client import ServerOptions
 from components.captions.engines import make_engine
 from components.captions.engines.server import ServerEngine
 from components.captions.prompts.parsing import first_line
-from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
+from components.captions.request import Reply, Request, Sampling
 from components.captions.tasks import find_task
 from components.core.errors import InputError
 from components.core.settings import Settings
@@ -63,54 +61,10 @@ def engine_at(server: FakeServer, **options: Any) -> ServerEngine:
     return ServerEngine(ServerOptions.model_validate({"urls": [server.url], "model": "fake", **options}))
 
 
-def test_every_request_gets_the_answer_to_its_own_prompt(server: FakeServer) -> None:
-    asked = list(questions(150))
-    found = replies(engine_at(server, concurrency=16), asked)
-    assert sorted(reply.request.key for reply in found) == sorted(request.key for request in asked)
-    assert all(reply.failure is None for reply in found)
-    assert len({reply.answer for reply in found}) == 150
-
-
 def test_requests_in_flight_reach_the_concurrency_and_never_exceed_it() -> None:
     with fake_llm("--latency", "0.3") as fresh:
         assert len(replies(engine_at(fresh, concurrency=8), questions(24))) == 24
         assert fresh.control()["most_in_flight"] == 8
-
-
-def test_a_chat_is_sent_with_its_sampling_and_no_seed(server: FakeServer) -> None:
-    (reply,) = replies(engine_at(server), [question("a red dog")])
-    last = server.control()["last"]
-    messages = [{"role": "system", "content": "You rewrite."}, {"role": "user", "content": "a red dog"}]
-    sampling = {"temperature": 0.9, "top_p": 0.1, "max_tokens": 40}
-    assert last["path"] == "/v1/chat/completions"
-    assert last["body"] == {"model": "fake", "messages": messages, **sampling}
-    assert reply.answer is not None
-
-
-def test_a_completion_is_sent_as_it_stands(server: FakeServer) -> None:
-    request = Request("difference", ((COMPLETION, "A: cat\nB: dog\nDifference:"),), "fake", SAMPLING, 0)
-    (reply,) = replies(engine_at(server), [request])
-    last = server.control()["last"]
-    assert last["path"] == "/v1/completions"
-    assert last["body"]["prompt"] == "A: cat\nB: dog\nDifference:"
-    assert reply.answer == answer_to("A: cat\nB: dog\nDifference:")
-
-
-def test_pictures_stand_where_their_marks_are(server: FakeServer) -> None:
-    first, second = PromptPicture(b"one", "image/png"), PromptPicture(b"two", "image/jpeg")
-    text = f"Compare {PICTURE} with {PICTURE}, please."
-    request = Request("score", (("system", "Judge."), ("user", text)), "fake", SAMPLING, 0, (first, second))
-    replies(engine_at(server), [request])
-    system, user = server.control()["last"]["body"]["messages"]
-    assert system["content"] == "Judge."
-    texts = [part.get("text", part.get("image_url", {}).get("url")) for part in user["content"]]
-    assert texts == [
-        "Compare ",
-        "data:image/png;base64," + base64.b64encode(b"one").decode(),
-        " with ",
-        "data:image/jpeg;base64," + base64.b64encode(b"two").decode(),
-        ", please.",
-    ]
 
 
 def test_seeds_and_extra_keys_are_sent_when_asked_for(server: FakeServer) -> None:
@@ -162,36 +116,12 @@ def test_where_nothing_is_asked_nothing_is_connected(server: FakeServer, monkeyp
     assert replies(engine_at(server), []) == []
 
 
-def test_an_error_of_the_iterator_reaches_the_caller(server: FakeServer) -> None:
-    def broken() -> Iterator[Request]:
-        yield from questions(2)
-        raise InputError("the table is damaged")
-
-    with pytest.raises(InputError, match="the table is damaged"):
-        replies(engine_at(server), broken())
-
-
 @pytest.mark.parametrize("kind", ["http_500", "http_503", "truncated", "nonsense", "drop", "timeout"])
 def test_a_failed_attempt_is_made_again(server: FakeServer, kind: str) -> None:
     server.control("set", errors={kind: 0.3})
     found = replies(engine_at(server, attempts=30, timeout_s=5.0 if kind != "timeout" else 0.5), questions(40))
     assert len(found) == 40
     assert all(reply.failure is None for reply in found)
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("http_500", "HTTP 500"),
-        ("truncated", "response is not JSON"),
-        ("drop", "connection failed"),
-    ],
-)
-def test_a_row_that_always_fails_is_given_up_and_says_why(server: FakeServer, kind: str, reason: str) -> None:
-    server.control("set", poison={"caption 3": kind})
-    found = replies(engine_at(server, attempts=4), questions(8))
-    failed = {reply.request.chat[1][1]: reply.failure for reply in found if reply.answer is None}
-    assert failed == {"caption 3": f"{reason} after 4 attempts"}
 
 
 def test_a_row_that_is_refused_is_asked_once(server: FakeServer) -> None:
@@ -202,12 +132,6 @@ def test_a_row_that_is_refused_is_asked_once(server: FakeServer) -> None:
     assert found[short].failure is None
     assert found[long].failure == "HTTP 400: This model's maximum context length is 200 characters."
     assert server.control()["sent"] == before["sent"] + 1
-
-
-def test_a_server_that_bears_little_gets_little_and_no_row_is_lost(server: FakeServer) -> None:
-    server.control("set", capacity=3, latency=0.01)
-    found = replies(engine_at(server, concurrency=16, attempts=30), questions(100))
-    assert [reply.failure for reply in found] == [None] * 100
 
 
 @pytest.mark.parametrize(("model", "key", "code"), [("fake", "other", 401), ("unknown", KEY, 404)])
@@ -245,11 +169,6 @@ def test_the_key_is_sent_and_never_shows(
     assert KEY not in caplog.text + repr(found)
 
 
-def test_a_local_server_needs_no_key(server: FakeServer) -> None:
-    replies(engine_at(server, api_key_env="NOT_SET_ANYWHERE"), questions(1))
-    assert server.control()["last"]["key"] == "Bearer none"
-
-
 def test_a_damaged_key_is_not_quoted(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n{KEY}")
     with pytest.raises(InputError, match="OPENAI_API_KEY") as stopped:
@@ -274,30 +193,6 @@ def test_a_url_that_is_more_or_less_than_an_address_is_refused(settings: Setting
         make_engine(changed, "big")
     assert "synthesize.models.big" in str(refused.value)
     assert "hidden-word" not in str(refused.value)
-
-
-def test_nobody_answers_so_the_run_stops_and_no_row_is_rejected(server: FakeServer) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-        engine = ServerEngine(ServerOptions(urls=(url,), model="fake", give_up_s=1.0))
-        found: list[list[Reply]] = []
-        with pytest.raises(InputError) as stopped:
-            found.extend(engine.answer(questions(100)))
-    assert found == []
-    assert all(
-        part in str(stopped.value)
-        for part in (f"the LLM server {url} has answered nothing for 1 seconds", "connection")
-    )
-    assert "\n" not in str(stopped.value)
-
-
-def test_a_server_that_only_fails_stops_the_run_and_no_row_is_rejected(server: FakeServer) -> None:
-    server.control("set", errors={"http_503": 1.0})
-    found: list[list[Reply]] = []
-    with pytest.raises(InputError, match="HTTP 503"):
-        found.extend(engine_at(server, give_up_s=1.0).answer(questions(100)))
-    assert found == []
 
 
 def test_an_answer_without_its_end_is_asked_once_more_with_more_tokens(server: FakeServer) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ import torch
 from pydantic import ValidationError
 
 from components.captions.engines.vllm import VllmEngine, VllmOptions
-from components.captions.prompts.parsing import first_line
 from components.captions.request import COMPLETION, PICTURE, PromptPicture, Reply, Request, Sampling
 from components.core.errors import InputError
 
@@ -104,21 +100,6 @@ def test_nothing_is_started_for_nothing(model: Path, tmp_path: Path) -> None:
     assert list(_engine(tmp_path / "nowhere", model).answer(iter([]))) == []
 
 
-def test_requests_are_taken_as_vllm_gets_to_them(python: Path, model: Path) -> None:
-    taken: list[Request] = []
-
-    def lazily() -> Iterator[Request]:
-        for request in _requests(60):
-            taken.append(request)
-            yield request
-
-    done = 0
-    for replies in _engine(python, model).answer(lazily()):
-        assert len(taken) <= done + 2 * 4
-        done += len(replies)
-    assert done == 60
-
-
 def test_chats_completions_and_pictures_go_to_vllm_as_it_takes_them(python: Path, model: Path) -> None:
     picture = PromptPicture(b"\x89PNG", "image/png")
     requests = [
@@ -186,14 +167,6 @@ def test_on_a_cpu_it_has_as_many_threads_as_this_process(
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     [replies] = _engine(python, model).answer(_requests(1))
     assert _answers(replies)[0]["OMP_NUM_THREADS"] == "3"
-
-
-def test_a_refused_row_fails_alone(python: Path, model: Path) -> None:
-    requests = [*_requests(6), _request("refuse each"), _request("refuse each", COMPLETION), *_requests(2)]
-    replies = [reply for batch in _engine(python, model).answer(requests) for reply in batch]
-    failures = {reply.request.chat[0]: reply.failure for reply in replies if reply.answer is None}
-    assert set(failures) == {("user", "refuse each"), (COMPLETION, "refuse each")}
-    assert set(failures.values()) == {"HTTP 400: this is too long."}
 
 
 def test_no_proxy_stands_between(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,33 +289,3 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any], reason: str) -> None:
 def test_the_log_is_kept_where_asked(python: Path, model: Path, tmp_path: Path) -> None:
     list(_engine(python, model, log=tmp_path / "logs").answer(_requests(1)))
     assert "noise of a child" in (tmp_path / "logs" / "vllm.log").read_text()
-
-
-def test_vllm_is_imported_by_no_file() -> None:
-    files = [path for folder in ("components", "flows", "infra") for path in (REPO / folder).rglob("*.py")]
-    assert [
-        path for path in files if re.search(r"^\s*(import|from) vllm\b", path.read_text("utf-8"), re.MULTILINE)
-    ] == []
-
-
-def test_answers_without_their_end_are_asked_once_more_with_more_tokens(python: Path, model: Path) -> None:
-    asked = [replace(_request(f"{kind} {number}"), parse=first_line)
-             for number, kind in enumerate(["short", "long", "nothing", "long"] * 5)]  # fmt: skip
-    endless = replace(_request("long", pictures=()), sampling=replace(SAMPLING, max_tokens=2), parse=first_line)
-    found = {reply.request.key: reply for batch in _engine(python, model).answer([*asked, endless]) for reply in batch}
-    assert found.keys() == {request.key for request in [*asked, endless]}
-    for request in asked:
-        reply, text = found[request.key], request.chat[0][1]
-        if "nothing" in text:
-            assert (reply.answer, reply.failure) == (None, "the model said nothing")
-        else:
-            told = json.loads(reply.answer or "")
-            assert (told["asked"][0]["content"], reply.request.sampling) == (text, SAMPLING)
-            assert told["body"]["max_tokens"] == (120 if "long" in text else 30)
-    assert found[endless.key].failure == "the answer was cut at 8 tokens: raise the task's max_tokens"
-
-
-def test_a_cut_answer_that_says_enough_stays(python: Path, model: Path) -> None:
-    judged = replace(_request("long"), parse=lambda answer: "yes" if "long" in answer or answer else None)
-    [[reply]] = _engine(python, model).answer([judged])
-    assert reply.answer is not None

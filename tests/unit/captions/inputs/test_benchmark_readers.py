@@ -73,7 +73,7 @@ def test_lines_name_classes_pairs_and_queries(tmp_path: Path) -> None:
     queries = list(read_queries(names, anything, Ask(9)))
     assert queries == [InputRow(content_hash(text), 0, {"query": text}) for text in ("a dog", "Caf\u00e9\u2028bar")]
     names.write_text("one\ttwo\n")
-    with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts with a tab between them"):
+    with pytest.raises(InputError, match=r"names.tsv: line 1 does not have 1 texts separated by tabs"):
         list(read_classes(names, anything, Ask(9)))
     with pytest.raises(InputError, match=r"absent is missing or damaged .*run `cliptune evaluate --again`"):
         list(read_classes(tmp_path / "absent", anything, Ask(9)))

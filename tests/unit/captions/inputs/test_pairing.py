@@ -1,13 +1,16 @@
-"""Pairs are drawn by seed, without replacement, evenly, and nothing meets itself."""
+"""Pairs are drawn by seed, evenly and without replacement, from a pool that returns its sources by number."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.captions.inputs import pool
+from components.captions.inputs.pool import pooled
 from components.captions.inputs.readers import ordered_pairs, paired
 from components.captions.request import InputRow, PromptPicture
 
@@ -60,3 +63,25 @@ def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -
     assert [(source.id, source.sample) for source in found] == [
         ("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1),
     ]  # fmt: skip
+
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+PICTURES = st.none() | st.builds(PromptPicture, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png"]))
+
+
+@settings(max_examples=25)
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS, PICTURES), max_size=9), block=st.integers(1, 4), order=st.randoms())
+def test_sources_come_back_in_any_order(
+    rows: list[tuple[str, str, PromptPicture | None]], block: int, order: object
+) -> None:
+    sources = [
+        InputRow(f"p{number}{name}", 0, {"caption": text}, pictures=(picture,) if picture else ())
+        for number, (name, text, picture) in enumerate(rows)
+    ]
+    places = list(range(len(sources)))
+    order.shuffle(places)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_BLOCK", block)
+        with pooled(iter(sources)) as kept:
+            assert len(kept) == len(sources)
+            assert [kept[place] for place in places] == [sources[place] for place in places]

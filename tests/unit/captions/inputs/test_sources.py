@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from components.captions.inputs import readers
 from components.captions.inputs.readers import read_answers, read_caption_pairs, read_captions
 from components.captions.inputs.sources import SHOWN, Ask, anything, short_captions
-from components.captions.request import InputRow, Inputs, PromptPicture
+from components.captions.request import InputRow, PromptPicture
 from components.core.errors import InputError
 from components.core.records import GENERATIONS, PAIRS
 from components.core.table import Table
@@ -57,16 +56,6 @@ def test_refusals_are_counted_by_reason_up_to_the_last_caption_taken(pairs: Path
     assert early.skipped == {"caption has fewer than 2 words": 1}
 
 
-def test_pairs_are_of_the_same_captions(pairs: Path) -> None:
-    found = list(read_caption_pairs(pairs, short_captions, Ask(3)))
-    assert [source.id for source in found] == ["p0", "p2", "p4"]
-    captions = {source.id: source.inputs["caption"] for source in found}
-    for source in found:
-        assert source.other_id in captions
-        assert source.other_id != source.id
-        assert source.inputs["other_caption"] == captions[str(source.other_id)]
-
-
 def test_pairs_differ_between_seeds_and_meet_everyone(pairs: Path) -> None:
     met = {s.other_id for seed in range(50) for s in read_caption_pairs(pairs, short_captions, Ask(4, seed))}
     assert met == {"p0", "p2", "p4", "p5"}
@@ -77,11 +66,6 @@ def test_all_ordered_pairs_have_both_directions_and_samples_of_their_own(pairs: 
     assert [(source.id, source.sample, source.other_id) for source in found] == [
         ("p0", 0, "p2"), ("p0", 1, "p4"), ("p2", 0, "p0"), ("p2", 1, "p4"), ("p4", 0, "p0"), ("p4", 1, "p2"),
     ]  # fmt: skip
-
-
-def test_one_caption_alone_makes_no_pair(pairs: Path) -> None:
-    assert list(read_caption_pairs(pairs, short_captions, Ask(1))) == []
-    assert list(read_caption_pairs(pairs, short_captions, Ask(1, pairs=5))) == []
 
 
 @pytest.fixture
@@ -181,7 +165,7 @@ def test_a_picture_that_is_missing_or_no_image_is_named(tmp_path: Path, pairs: P
     PAIRS.write(
         pairs, {"id": ["p0"], "image_id": ["i0"], "image": [b"no image"], "caption": ["a dog"], "facts": [None]}
     )
-    with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an image that cannot be shown"):
+    with pytest.raises(InputError, match=r"pairs\.parquet: pair p0 has an unreadable image"):
         list(read_captions(pairs, short_captions, Ask(5, pictures=True)))
 
 
@@ -278,17 +262,3 @@ def test_a_caption_of_which_nothing_is_left_is_no_caption(tmp_path: Path) -> Non
     ask = Ask(9)
     assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
     assert ask.skipped == {"there is no text to ask about": 2}
-
-
-def test_reasons_hold_no_words_of_the_caption() -> None:
-    reasons = Counter(short_captions({"caption": "word " * count}) for count in (1, 16, 17, 400))
-    assert reasons == {"caption has fewer than 2 words": 1, "caption has more than 15 words": 3}
-
-
-def test_readers_are_the_same_every_time(pairs: Path) -> None:
-    def look() -> list[tuple[str, int, Inputs, str | None]]:
-        found = read_caption_pairs(pairs, short_captions, Ask(4, seed=3, pairs=5))
-        return [(source.id, source.sample, source.inputs, source.other_id) for source in found]
-
-    assert look() == look()
-    assert len(look()) == 5

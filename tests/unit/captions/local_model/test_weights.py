@@ -78,5 +78,5 @@ def test_what_is_missing_is_said_in_one_line(cache: Path, tmp_path: Path) -> Non
         find_weights("org/other")
     with pytest.raises(InputError, match=r"model folder .*models/student is missing: make it"):
         find_weights(f"{tmp_path}/models/student")
-    with pytest.raises(InputError, match=r"holds no weights"):
+    with pytest.raises(InputError, match=r"has no weights"):
         find_weights(str(tmp_path))
