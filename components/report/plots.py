@@ -50,12 +50,6 @@ def set_layout(figure: go.Figure, **layout: Any) -> go.Figure:
     return figure
 
 
-def fragment(figure: go.Figure, element: str) -> str:
-    """The figure as a `<div>` with the id `element`, for a page with the plotting library."""
-    config = {"responsive": True, "displayModeBar": False}
-    return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
-
-
 def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[str, Any]:
     """Lines from the low to the high end of each interval, as plotly's `error_x` and `error_y` take them."""
     return {
@@ -66,19 +60,6 @@ def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[
         "thickness": thickness,
         "width": width,
     }
-
-
-def main_metrics(comparison: Comparison, primary: str) -> list[str]:
-    """Metrics over all queries at the depth of the primary metric or without a depth."""
-    wanted = depth(primary)
-    names = comparison.names(grouped=False)
-    return [name for name in names if depth(name) in (wanted, None)]
-
-
-def by_group(comparison: Comparison, primary: str) -> list[str]:
-    """The primary metric within each group of queries."""
-    benchmark, metric = primary.split("/", 1)
-    return [name for name in comparison.cells if re.fullmatch(rf"{benchmark}/[^/]+/{re.escape(metric)}", name)]
 
 
 def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) -> go.Figure:
@@ -96,7 +77,7 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
             y=[list(labels), [encoder] * len(labels)] if crowded else list(labels),
             x=[100 * cell.value for cell in cells],
             error_x=errors(cells, 1.2, 3),
-            marker_color=_bar_colour(number, crowded),
+            marker_color=REFERENCE_COLOUR if number == 0 else COLOURS[0 if crowded else number - 1],
             hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
         )
     lowest = min(100 * comparison.cells[name][encoder].value.low for name in names for encoder in comparison.encoders)
@@ -119,23 +100,6 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
             "ticklabelstandoff": 6,
         },
     )
-
-
-def _bar_colour(number: int, crowded: bool) -> str:
-    if number == 0:
-        return REFERENCE_COLOUR
-    return COLOURS[0 if crowded else number - 1]
-
-
-def short_label(name: str) -> str:
-    """A metric's last part above its benchmark, for a narrow label."""
-    section, metric = name.rsplit("/", 1)
-    return f"{metric}<br><sub>{section}</sub>"
-
-
-def group_label(name: str) -> str:
-    """The group of a metric's full name."""
-    return name.split("/")[1].replace("_", " ")
 
 
 def depth(name: str) -> int | None:
@@ -298,22 +262,28 @@ class Plot:
 
     @property
     def html(self) -> str:
-        """The figure as a fragment of the page; empty without a figure."""
-        return fragment(self.figure, f"plot-{self.name}") if self.figure is not None else ""
+        """The figure as a `<div>` for a page with the plotting library; empty without a figure."""
+        if self.figure is None:
+            return ""
+        config = {"responsive": True, "displayModeBar": False}
+        element = f"plot-{self.name}"
+        return str(self.figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
 
 
 def bar_plots(comparison: Comparison, primary: str) -> list[Plot]:
     """Bars of the metrics over all queries, and of the primary metric by group, if they were measured."""
-    main, groups = main_metrics(comparison, primary), by_group(comparison, primary)
-    wanted = [
-        ("metrics", "Metrics over all queries, with 95% intervals", main, short_label),
-        ("groups", f"{primary} by group of queries, with 95% intervals", groups, group_label),
-    ]
-    return [
-        Plot(name, title, bars(comparison, names, [label(metric) for metric in names]))
-        for name, title, names, label in wanted
-        if names
-    ]
+    plots = []
+    # Metrics at the depth of the primary metric or without a depth; labels have the metric above its benchmark.
+    if main := [name for name in comparison.names(grouped=False) if depth(name) in (depth(primary), None)]:
+        labels = ["{1}<br><sub>{0}</sub>".format(*name.rsplit("/", 1)) for name in main]
+        plots.append(Plot("metrics", "Metrics over all queries, with 95% intervals", bars(comparison, main, labels)))
+    benchmark, metric = primary.split("/", 1)
+    pattern = rf"{benchmark}/[^/]+/{re.escape(metric)}"
+    if groups := [name for name in comparison.cells if re.fullmatch(pattern, name)]:
+        labels = [name.split("/")[1].replace("_", " ") for name in groups]
+        title = f"{primary} by group of queries, with 95% intervals"
+        plots.append(Plot("groups", title, bars(comparison, groups, labels)))
+    return plots
 
 
 def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, name: str = "pareto") -> Plot:
