@@ -12,7 +12,7 @@ from pydantic import Field, PositiveFloat
 from components.core.errors import InputError
 from components.core.settings import load_settings
 from components.registry import decision as records
-from components.registry.champion import withdraw_challenger
+from components.registry.champion import withdraw
 from components.registry.decision import Decision, RuleVerdict
 from flows.artifacts import show_decision
 
@@ -112,7 +112,7 @@ def write_refusal(proposal: Decision, text: str) -> Decision:
     rules = (*proposal.rules, RuleVerdict(name="approval", passed=False, reason=text))
     refusal = proposal.model_copy(update={"outcome": "refused", "rules": rules, "time": records.now()})
     records.save(refusal)
-    withdraw_challenger(proposal)
+    withdraw(proposal)
     return refusal
 
 

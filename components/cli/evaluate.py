@@ -142,7 +142,7 @@ def table(
         written = None if output is None else new_file(output)
         reports = all_published(place)
         if plot:
-            from components.report.published.bars import bars_of, page_of
+            from components.report.published.table import bars_of, page_of
 
             _give(page_of(bars_of(reports, plot, by or [], from_root(Path("models")))), written)
             return

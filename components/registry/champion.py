@@ -117,7 +117,7 @@ def _finish(client: MlflowClient, settings: Settings, folders: PromotionFolders)
 
 
 @explained()
-def withdraw_challenger(decision: Decision) -> bool:
+def withdraw(decision: Decision) -> bool:
     """Remove the alias `challenger` if it points at the weights of `decision`; returns whether it did."""
     client = make_client()
     version = versions.find_alias(client, decision.model, versions.CHALLENGER)

@@ -86,7 +86,7 @@ def _candidates(settings: Settings, folders: PromotionFolders) -> tuple[list[Rep
     """
     names = [name for name in settings.encoders if name != BASE]
     if not names:
-        raise InputError("params.yaml: encoders lists only base: add an encoder to have a candidate")
+        raise InputError("params.yaml: encoders lists no encoder but base: add one to have a candidate")
     scored = [name for name in names if (folders.metrics / f"{name}.json").exists()]
     reports = [read_report(name, folders.metrics) for name in scored or names]
     missing = tuple(

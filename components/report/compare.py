@@ -19,7 +19,7 @@ from components.report.comparison import Comparison, compare, headline, long_tab
 from components.tracking.curves import log_comparison
 
 if TYPE_CHECKING:
-    from components.report.page.page import Content
+    from components.report.page.page import PageContent
 
 
 def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> Comparison:
@@ -28,18 +28,18 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     Args:
         settings: all parameters.
         folders: where to read and write.
-        track: also log the comparison to MLflow; its failing is told and no error.
+        track: also log the comparison to MLflow; a failure is only reported.
 
     Raises:
-        InputError: an encoder has no results, or results that do not fit the others'.
+        InputError: an encoder has no results, or results on other data.
     """
     from components.report.page import page as rendering
 
     reports = [read_report(name, folders.metrics) for name in settings.encoders]
     scores = [read_scores(report, folders.per_query) for report in reports]
-    sidecars = [found for report in reports if (found := _sidecar(report, folders.models)) is not None]
+    sidecars = [sidecar for report in reports if (sidecar := _sidecar(report, folders.models)) is not None]
     comparison = compare(reports, scores, settings.evaluate.bootstrap, settings.evaluate.seed)
-    rankings = {report.encoder: found.rankings for report, found in zip(reports, scores, strict=True)}
+    rankings = {report.encoder: scored.rankings for report, scored in zip(reports, scores, strict=True)}
     content = rendering.collect(settings, comparison, reports, sidecars, rankings, folders)
     write_csv(comparison, folders.csv)
     _write(folders.reports / "comparison.md", markdown(comparison, settings.promote.primary))
@@ -49,7 +49,7 @@ def run(settings: Settings, folders: Folders = DEFAULT, track: bool = False) -> 
     return comparison
 
 
-def _track(settings: Settings, comparison: Comparison, content: Content, folders: Folders) -> None:
+def _track(settings: Settings, comparison: Comparison, content: PageContent, folders: Folders) -> None:
     log_comparison(
         settings,
         inputs={"metrics": folders.metrics},
@@ -61,13 +61,13 @@ def _track(settings: Settings, comparison: Comparison, content: Content, folders
 
 
 def _sidecar(report: Report, models: Path) -> Sidecar | None:
-    """The sidecar of the encoder that `report` is about; None where it is not there, as while it is trained again."""
+    """The sidecar of the scored encoder; None if it is gone or replaced, for instance while it is trained again."""
     try:
         sidecar = read_sidecar(models / report.encoder)
     except InputError:
         sidecar = None
     if sidecar is None or sidecar.weights_sha256 != report.encoder_sha256:
-        print(f"{models / report.encoder} is not the encoder that was scored: the page leaves out its origin")
+        print(f"{models / report.encoder} is not the encoder that was scored: the page omits its origin")
         return None
     return sidecar
 
@@ -78,7 +78,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Compare all encoders of params.yaml, and print which is best; `cliptune report` prints the table.
+    """Compare all encoders of params.yaml and print the best; `cliptune report` prints the table.
 
     Example: python -m components.report.compare
     """

@@ -1,4 +1,4 @@
-"""Encoders side by side: values and paired differences to the first one, as CSV, columns, words and Markdown."""
+"""Values of all encoders and paired differences to the first one, as CSV, tables, sentences and Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from components.evaluation.results import Report
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoder's value of a metric, and its paired difference to the reference.
+    """An encoder's value of a metric, and its paired difference to the reference.
 
     `delta` is None for the reference, and for a metric without values per query.
     """
@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the difference's interval excludes 0, else empty."""
+        """`better` or `worse` if the interval of the difference excludes 0, else empty."""
         return self.delta.verdict(self.higher_is_better) if self.delta else ""
 
 
@@ -41,20 +41,20 @@ class Comparison:
 
     @property
     def reference(self) -> str:
-        """The encoder that the others are compared with."""
+        """The encoder that all others are compared with."""
         return self.encoders[0]
 
     def names(self, grouped: bool) -> list[str]:
-        """Metric names: those of values over all queries, or by group of queries."""
+        """Names of the metrics over all queries, or by group of queries."""
         return [name for name in self.cells if (name.count("/") > 1) == grouped]
 
     @staticmethod
     def sections(names: Iterable[str]) -> dict[str, list[str]]:
         """Metric names by everything before their last part."""
-        found: dict[str, list[str]] = {}
+        sections: dict[str, list[str]] = {}
         for name in names:
-            found.setdefault(name.rsplit("/", 1)[0], []).append(name)
-        return found
+            sections.setdefault(name.rsplit("/", 1)[0], []).append(name)
+        return sections
 
 
 def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int, seed: int) -> Comparison:
@@ -65,8 +65,8 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
     """
     first = reports[0]
     for other in reports[1:]:
-        of_both = [(one.data_hash, one.protocol, list(one.metrics)) for one in (first, other)]
-        if of_both[0] != of_both[1]:
+        left, right = ((report.data_hash, report.protocol, list(report.metrics)) for report in (first, other))
+        if left != right:
             raise InputError(
                 f"'{first.encoder}' and '{other.encoder}' were evaluated on different data or protocols: "
                 f"run `python -m components.evaluation.evaluate` for both"
@@ -74,10 +74,10 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
     cells: dict[str, dict[str, Cell]] = {}
     for name in first.metrics:
         cells[name] = {}
-        for report, found in zip(reports, scores, strict=True):
+        for report, scored in zip(reports, scores, strict=True):
             result = report.metrics[name]
-            columns, others = (one.values.get(name, one.correlations.get(name)) for one in (found, scores[0]))
-            about = found.strata.get(name), found.pictures.get(name)
+            columns, others = (each.values.get(name, each.correlations.get(name)) for each in (scored, scores[0]))
+            about = scored.strata.get(name), scored.pictures.get(name)
             delta = None
             if columns is not None and others is not None and report is not first:
                 delta = paired_difference(columns, others, resamples, seed, *about)
@@ -86,14 +86,14 @@ def compare(reports: Sequence[Report], scores: Sequence[Scores], resamples: int,
 
 
 def best_encoder(comparison: Comparison, primary: str) -> str:
-    """The encoder with the best value of `primary`; the earlier one of equals."""
+    """The encoder with the best value of `primary`; of equal encoders the first."""
     row = comparison.cells[primary]
     sign = 1 if next(iter(row.values())).higher_is_better else -1
     return max(row, key=lambda encoder: sign * row[encoder].value.value)
 
 
 def best_challenger(comparison: Comparison, primary: str) -> str:
-    """The best encoder but for the reference; the last one where it is alone or `primary` was not measured."""
+    """The best encoder except the reference; the last encoder if there is no other or no `primary`."""
     row = {name: cell for name, cell in comparison.cells.get(primary, {}).items() if name != comparison.reference}
     if not row:
         return comparison.encoders[-1]
@@ -114,7 +114,7 @@ def _entries(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
 
 
 def write_csv(comparison: Comparison, path: Path) -> None:
-    """Write one line per metric and encoder; the reference's difference stays empty."""
+    """Write one line per metric and encoder; the reference's difference is empty."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(_COLUMNS)
@@ -148,13 +148,13 @@ def _interval(row: dict[str, str], *columns: str) -> Interval:
 
 
 def long_table(comparison: Comparison) -> dict[str, list[Any]]:
-    """One row per metric and encoder, with intervals and differences."""
+    """Columns of one row per metric and encoder, with intervals and differences."""
     rows = list(_entries(comparison))
     return {name: [row[at] for row in rows] for at, name in enumerate(_COLUMNS) if name != "higher_is_better"}
 
 
 def wide_table(comparison: Comparison) -> dict[str, list[Any]]:
-    """One row per encoder and one column per metric."""
+    """Columns of one row per encoder: a column per metric."""
     columns: dict[str, list[Any]] = {"encoder": list(comparison.encoders)}
     for metric, row in comparison.cells.items():
         columns[metric] = [row[encoder].value.value for encoder in comparison.encoders]
@@ -163,12 +163,12 @@ def wide_table(comparison: Comparison) -> dict[str, list[Any]]:
 
 LEGEND = (
     "Values times 100, ± half of the 95% bootstrap interval over queries; differences to {reference} "
-    "with their paired-bootstrap interval, ▲ better or ▼ worse where it excludes 0."
+    "with their paired-bootstrap interval, ▲ better or ▼ worse if it excludes 0."
 )
 
 
 def headline(comparison: Comparison, primary: str) -> str:
-    """One sentence: which encoder is best on `primary`, by how much, and whether that could be chance."""
+    """One sentence: the best encoder on `primary`, by how much, and whether that could be chance."""
     row = comparison.cells.get(primary)
     if row is None:
         return f"{primary} was not measured, so there is no winner."
@@ -203,7 +203,7 @@ def span_text(delta: Interval) -> str:
 
 
 def mark(cell: Cell) -> str:
-    """An arrow where the difference's interval excludes 0."""
+    """An arrow if the interval of the difference excludes 0."""
     return {"better": "▲", "worse": "▼", "": ""}[cell.verdict]
 
 

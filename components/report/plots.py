@@ -1,14 +1,16 @@
-"""All plots of a comparison with what the page says beside them: bars, training's curves, and a Pareto plot."""
+"""The plots of a comparison with their notes: bars, training curves and a Pareto plot; assets of HTML pages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from components.benchmarks.bootstrap import Interval
@@ -18,34 +20,34 @@ from components.tracking.curves import Curves
 
 REFERENCE_COLOUR = "#8b95a5"
 COLOURS = ("#2f7ed8", "#e08a00", "#00986c", "#c4619b", "#b5542a")
-"""Told apart by most colour-blind readers, on light and on dark."""
+"""Distinct for most colour-blind readers on light and dark backgrounds."""
 DASHES = ("solid", "dash", "dot", "longdash", "dashdot", "longdashdot")
 
+TEMPLATES = Path(__file__).parent / "page" / "templates"
 _ROW_HEIGHT, _FRAME_HEIGHT = 20, 90
 
 
+def asset(name: str) -> Markup:
+    """A style or script in the templates' folder."""
+    return Markup((TEMPLATES / name).read_text("utf-8"))
+
+
 def plotly_script() -> str:
-    """The plotting library's source, to be put into the page once."""
+    """The source of the plotting library, for inclusion in a page."""
     return str(get_plotlyjs())
 
 
 def line_style(number: int) -> tuple[str, str]:
-    """Colour and dash of encoder `number`'s lines, the reference being 0; 30 more can be told apart."""
+    """Colour and dash of the lines of encoder `number`; the reference is 0, and 30 others are distinct."""
     if number == 0:
         return REFERENCE_COLOUR, "solid"
     return COLOURS[(number - 1) % len(COLOURS)], DASHES[(number - 1) // len(COLOURS) % len(DASHES)]
 
 
 def set_layout(figure: go.Figure, **layout: Any) -> go.Figure:
-    """Give `figure` the page's transparent ground, so that the page's theme shows, and its own `layout`."""
+    """Set the layout of `figure` with a transparent background, so that the page's theme is visible."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", template="none", **layout)
     return figure
-
-
-def fragment(figure: go.Figure, element: str) -> str:
-    """The figure as a `<div>` with the id `element`, for a page that holds the plotting library."""
-    config = {"responsive": True, "displayModeBar": False}
-    return str(figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
 
 
 def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[str, Any]:
@@ -53,30 +55,17 @@ def errors(intervals: Sequence[Interval], thickness: float, width: int) -> dict[
     return {
         "type": "data",
         "symmetric": False,
-        "array": [100 * (one.high - one.value) for one in intervals],
-        "arrayminus": [100 * (one.value - one.low) for one in intervals],
+        "array": [100 * (interval.high - interval.value) for interval in intervals],
+        "arrayminus": [100 * (interval.value - interval.low) for interval in intervals],
         "thickness": thickness,
         "width": width,
     }
 
 
-def main_metrics(comparison: Comparison, primary: str) -> list[str]:
-    """Metrics over all queries: those at the primary metric's depth, and those without a depth."""
-    wanted = depth(primary)
-    names = comparison.names(grouped=False)
-    return [name for name in names if depth(name) in (wanted, None)]
-
-
-def by_group(comparison: Comparison, primary: str) -> list[str]:
-    """The primary metric within each group of queries."""
-    benchmark, metric = primary.split("/", 1)
-    return [name for name in comparison.cells if re.fullmatch(rf"{benchmark}/[^/]+/{re.escape(metric)}", name)]
-
-
 def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) -> go.Figure:
     """Horizontal bars with 95% intervals, one group per metric and one colour per encoder.
 
-    With more encoders than colours each bar is labelled instead, and the reference alone has a colour of its own.
+    With more encoders than colours each bar is labelled, and only the reference has its own colour.
     """
     figure = go.Figure()
     crowded = len(comparison.encoders) > len(COLOURS) + 1
@@ -88,22 +77,21 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
             y=[list(labels), [encoder] * len(labels)] if crowded else list(labels),
             x=[100 * cell.value for cell in cells],
             error_x=errors(cells, 1.2, 3),
-            marker_color=_bar_colour(number, crowded),
+            marker_color=REFERENCE_COLOUR if number == 0 else COLOURS[0 if crowded else number - 1],
             hovertemplate="%{x:.1f}<extra>" + encoder + "</extra>",
         )
     lowest = min(100 * comparison.cells[name][encoder].value.low for name in names for encoder in comparison.encoders)
     return set_layout(
         figure,
-        # A labelled bar has a row of its own, which a group would divide among all encoders.
+        # A labelled bar has its own row, which a group would divide among all encoders.
         barmode="overlay" if crowded else "group",
         showlegend=not crowded,
         bargap=0.3,
         height=_FRAME_HEIGHT + _ROW_HEIGHT * len(names) * (len(comparison.encoders) + 1),
         margin={"l": 8, "r": 12, "t": 36, "b": 36},
         legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
-        # Shares lie between 0 and 100; a metric such as a correlation may be negative.
+        # Shares are between 0 and 100; a metric such as a correlation may be negative.
         xaxis={"range": [0, 100], "fixedrange": True} if lowest >= 0 else {"fixedrange": True},
-        # Bars stand on names, between which a line would say nothing.
         yaxis={
             "autorange": "reversed",
             "showgrid": False,
@@ -114,27 +102,10 @@ def bars(comparison: Comparison, names: Sequence[str], labels: Sequence[str]) ->
     )
 
 
-def _bar_colour(number: int, crowded: bool) -> str:
-    if number == 0:
-        return REFERENCE_COLOUR
-    return COLOURS[0 if crowded else number - 1]
-
-
-def short_label(name: str) -> str:
-    """A metric's last part above its benchmark, so that labels stay narrow."""
-    section, metric = name.rsplit("/", 1)
-    return f"{metric}<br><sub>{section}</sub>"
-
-
-def group_label(name: str) -> str:
-    """The group of a metric's full name."""
-    return name.split("/")[1].replace("_", " ")
-
-
 def depth(name: str) -> int | None:
-    """The depth at the end of a metric's name, such as 10 of `ao_at_10`; None where it has none."""
-    found = re.search(r"_at_(\d+)$", name)
-    return int(found.group(1)) if found else None
+    """The depth at the end of a metric's name, such as 10 in `ao_at_10`; None without a depth."""
+    matched = re.search(r"_at_(\d+)$", name)
+    return int(matched.group(1)) if matched else None
 
 
 TOTAL = "loss/total"
@@ -142,16 +113,16 @@ TOTAL = "loss/total"
 
 def curve_names(curves: Curves) -> list[str]:
     """Names of all metrics, the total loss first."""
-    names = {name for found in curves.found.values() for name in found}
+    names = {name for metrics in curves.found.values() for name in metrics}
     return sorted(names, key=lambda name: (name != TOTAL, name))
 
 
 def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
-    """One line per metric and encoder; those of the first metric are drawn, the page's chooser shows others.
+    """A line per metric and encoder; those of the first metric are visible, and the page can show others.
 
     Args:
-        curves: with something found.
-        encoders: all of the comparison, whose order decides the colours.
+        curves: curves of at least one encoder.
+        encoders: all encoders of the comparison, whose order sets the colours.
     """
     figure, first = go.Figure(), curve_names(curves)[0]
     for number, encoder in enumerate(encoders):
@@ -161,7 +132,7 @@ def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
                 name=encoder,
                 x=[step for step, _ in points],
                 y=[value for _, value in points],
-                # A line of one point would not be seen.
+                # A line of one point is invisible.
                 mode="lines" if len(points) > 1 else "markers",
                 line={"color": colour, "dash": dash, "width": 2},
                 marker={"color": colour},
@@ -181,19 +152,19 @@ def loss_curves(curves: Curves, encoders: Sequence[str]) -> go.Figure:
 
 
 AGAINST = "zero_shot/top1"
-"""What fine-tuning of the text side puts at risk (ParaCLIP, table 2)."""
+"""The metric that fine-tuning of the text tower may reduce (ParaCLIP, table 2)."""
 _SYMBOLS = {
     "solid": "circle", "dash": "square", "dot": "diamond", "longdash": "triangle-up", "dashdot": "triangle-down",
     "longdashdot": "cross",
 }  # fmt: skip
-"""Dash of an encoder's lines in other plots -> its symbol here."""
+"""Dash of an encoder's lines in other plots -> symbol in the Pareto plot."""
 
 
 def frontier(points: Reals) -> list[int]:
     """Rows of `points` `[encoders, 2]` that no other row dominates, ordered by the first column.
 
-    Larger is better in both columns. A row dominates another that it equals or exceeds in both columns and exceeds
-    in one, so that equal points are on the frontier together.
+    A row dominates another if it is at least as large in both columns and larger in one; equal points are both on the
+    frontier.
     """
     kept = []
     for row, point in enumerate(points):
@@ -204,14 +175,14 @@ def frontier(points: Reals) -> list[int]:
 
 
 def positions(comparison: Comparison, primary: str, against: str = AGAINST) -> Reals:
-    """Every encoder's place, larger being better `[encoders, 2]`: `against`, then `primary`."""
+    """Values of `against` and `primary` `[encoders, 2]` with the sign that makes larger values better."""
     rows = [[comparison.cells[name][encoder] for name in (against, primary)] for encoder in comparison.encoders]
-    upwards = [[one.value.value if one.higher_is_better else -one.value.value for one in row] for row in rows]
+    upwards = [[cell.value.value if cell.higher_is_better else -cell.value.value for cell in row] for row in rows]
     return np.array(upwards, dtype=np.float64)
 
 
 def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.Figure:
-    """A point with 95% intervals for each encoder, named in the legend; filled and joined are those on the frontier."""
+    """A point with 95% intervals for each encoder; those on the frontier are filled and joined by a line."""
     best = frontier(positions(comparison, primary, against))
     x, y = ([comparison.cells[name][encoder] for encoder in comparison.encoders] for name in (against, primary))
     figure = go.Figure()
@@ -254,7 +225,7 @@ def pareto(comparison: Comparison, primary: str, against: str = AGAINST) -> go.F
 
 
 def _span(cells: Sequence[Cell]) -> list[float]:
-    """Limits of an axis with room beside the outermost intervals."""
+    """Limits of an axis with a margin around the intervals."""
     low, high = min(100 * cell.value.low for cell in cells), max(100 * cell.value.high for cell in cells)
     room = max(0.05 * (high - low), 1)
     return [low - room, high + room]
@@ -262,7 +233,7 @@ def _span(cells: Sequence[Cell]) -> list[float]:
 
 @dataclass(frozen=True)
 class Chip:
-    """A button that shows and hides an encoder's lines."""
+    """A button that shows or hides an encoder's lines."""
 
     encoder: str
     colour: str
@@ -271,15 +242,15 @@ class Chip:
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of the page.
+    """A figure of the page.
 
     Attributes:
-        name: names its element and its artifact.
+        name: name of its element and its artifact.
         title: its caption.
-        figure: None where there is nothing to draw.
-        notes: sentences below the plot; those that say why where there is none.
+        figure: None if there is no data.
+        notes: sentences below the plot, or the reasons why there is none.
         chips: encoders that can be shown and hidden.
-        choices: metrics to choose one of.
+        choices: metrics to choose from.
     """
 
     name: str
@@ -291,39 +262,45 @@ class Plot:
 
     @property
     def html(self) -> str:
-        """The figure as a fragment of the page; empty where there is none."""
-        return fragment(self.figure, f"plot-{self.name}") if self.figure is not None else ""
+        """The figure as a `<div>` for a page with the plotting library; empty without a figure."""
+        if self.figure is None:
+            return ""
+        config = {"responsive": True, "displayModeBar": False}
+        element = f"plot-{self.name}"
+        return str(self.figure.to_html(full_html=False, include_plotlyjs=False, div_id=element, config=config))
 
 
 def bar_plots(comparison: Comparison, primary: str) -> list[Plot]:
-    """The metrics over all queries, and the primary one by group; without those that were not measured."""
-    main, groups = main_metrics(comparison, primary), by_group(comparison, primary)
-    wanted = [
-        ("metrics", "Metrics over all queries, with 95% intervals", main, short_label),
-        ("groups", f"{primary} by group of queries, with 95% intervals", groups, group_label),
-    ]
-    return [
-        Plot(name, title, bars(comparison, names, [label(metric) for metric in names]))
-        for name, title, names, label in wanted
-        if names
-    ]
+    """Bars of the metrics over all queries, and of the primary metric by group, if they were measured."""
+    plots = []
+    # Metrics at the depth of the primary metric or without a depth; labels have the metric above its benchmark.
+    if main := [name for name in comparison.names(grouped=False) if depth(name) in (depth(primary), None)]:
+        labels = ["{1}<br><sub>{0}</sub>".format(*name.rsplit("/", 1)) for name in main]
+        plots.append(Plot("metrics", "Metrics over all queries, with 95% intervals", bars(comparison, main, labels)))
+    benchmark, metric = primary.split("/", 1)
+    pattern = rf"{benchmark}/[^/]+/{re.escape(metric)}"
+    if groups := [name for name in comparison.cells if re.fullmatch(pattern, name)]:
+        labels = [name.split("/")[1].replace("_", " ") for name in groups]
+        title = f"{primary} by group of queries, with 95% intervals"
+        plots.append(Plot("groups", title, bars(comparison, groups, labels)))
+    return plots
 
 
 def pareto_plot(comparison: Comparison, primary: str, against: str = AGAINST, name: str = "pareto") -> Plot:
-    """The primary metric against another one, or why there is no such plot."""
+    """The primary metric against another metric, or the reason why there is no plot."""
     title = f"{primary} against {against}, with 95% intervals"
     missing = [metric for metric in (primary, against) if metric not in comparison.cells]
     if missing:
         return Plot(name, title, None, tuple(f"{metric} was not measured." for metric in missing))
     best = frontier(positions(comparison, primary, against))
     names = ", ".join(comparison.encoders[row] for row in best)
-    note = f"Filled, joined by the dotted line: no other encoder is better in one and as good in the other ({names})."
+    note = f"Filled and joined by the dotted line: encoders that no other encoder dominates ({names})."
     return Plot(name, title, pareto(comparison, primary, against), (note,))
 
 
 def curve_plot(curves: Curves, encoders: Sequence[str]) -> Plot:
-    """The curves of training, or why there are none."""
-    title = "Training, as MLflow recorded it"
+    """The training curves, or the reasons why there are none."""
+    title = "Training curves from MLflow"
     reasons: dict[str, list[str]] = {}
     for encoder, reason in curves.missing.items():
         reasons.setdefault(reason, []).append(encoder)

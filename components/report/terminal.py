@@ -15,47 +15,45 @@ from components.core.settings import Settings
 from components.report.comparison import LEGEND, Comparison, delta_text, headline, mark, value_text
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
-_ALWAYS_BESIDE = 2
+_ALWAYS_SIDE_BY_SIDE = 2
 _ENDLESS = 1_000_000
 _VALUE_WIDTH = 13
-"""Of a value with its half-width and arrow, `100.0 ±10.0 ▲`."""
+"""Width of a value with its half-width and arrow, `100.0 ±10.0 ▲`."""
 
 
 def show(comparison: Comparison, settings: Settings, every: bool = False, groups: bool = False) -> None:
-    """Print the key metrics of the benchmarks that params.yaml names, and how to see the others.
+    """Print the key metrics of the benchmarks in params.yaml, and the options that print the others.
 
     Args:
-        comparison: the comparison.
-        settings: its `evaluate.benchmarks` and `promote.primary`.
         every: print all metrics over all queries.
         groups: also print the values by group of queries.
     """
     overall, grouped = comparison.names(grouped=False), comparison.names(grouped=True)
     benchmarks = [find_benchmark(name) for name in settings.evaluate.benchmarks]
-    few = key_metrics(benchmarks, list(comparison.cells))
-    shown = (overall if every or groups or not few else few) + (grouped if groups else [])
+    key = key_metrics(benchmarks, list(comparison.cells))
+    shown = (overall if every or groups or not key else key) + (grouped if groups else [])
     print_comparison(comparison, settings.promote.primary, shown)
     if hidden := len(comparison.cells) - len(shown):
         print(f"{hidden} more metrics: cliptune report --all, cliptune report --groups")
 
 
 def print_comparison(comparison: Comparison, primary: str, names: Sequence[str] | None = None) -> None:
-    """Print all encoders side by side, or a row for each where they are too many for the terminal's width.
+    """Print all encoders side by side, or in rows if the terminal is too narrow.
 
     Args:
         primary: the metric of the headline.
-        names: the metrics to show; all over all queries when not given.
+        names: the metrics to print; by default all over all queries.
     """
     shown = comparison.sections(comparison.names(grouped=False) if names is None else names)
     console = Console()
-    beside = _side_by_side(comparison, shown)
-    natural = console.measure(beside, options=console.options.update_width(_ENDLESS)).maximum
-    if len(comparison.encoders) > _ALWAYS_BESIDE and natural > console.width:
+    table = _side_by_side(comparison, shown)
+    natural = console.measure(table, options=console.options.update_width(_ENDLESS)).maximum
+    if len(comparison.encoders) > _ALWAYS_SIDE_BY_SIDE and natural > console.width:
         for section, listed in shown.items():
-            for some in chunked(listed, _columns_that_fit(comparison, console.width)):
-                console.print(_row_by_row(comparison, section, some))
+            for columns in chunked(listed, _columns_that_fit(comparison, console.width)):
+                console.print(_row_by_row(comparison, section, columns))
     else:
-        console.print(beside)
+        console.print(table)
     console.print(LEGEND.format(reference=comparison.reference), style="dim", markup=False)
     console.print(headline(comparison, primary), style="bold", markup=False, highlight=False)
 
@@ -88,7 +86,7 @@ def _row_by_row(comparison: Comparison, section: str, names: list[str]) -> Table
 
 
 def _columns_that_fit(comparison: Comparison, width: int) -> int:
-    """How many values stand beside an encoder's name; each column has three characters of frame."""
+    """How many columns of values fit next to the names; each column has three characters of frame."""
     left = width - (max(map(len, comparison.encoders)) + 4)
     return max(1, left // (_VALUE_WIDTH + 3))
 
@@ -99,7 +97,7 @@ def _cells(comparison: Comparison, name: str) -> list[str]:
         texts.append(value_text(cell))
         if encoder != comparison.reference:
             style = _STYLES[cell.verdict]
-            # The opening bracket of the interval would read as markup.
+            # The opening bracket of the interval would be read as markup.
             text = delta_text(cell).replace("[", r"\[")
             texts.append(f"[{style}]{text}[/{style}]" if style else text)
     return texts

@@ -19,8 +19,7 @@ from components.report.comparison import (
     span_text,
     value_text,
 )
-from components.report.page.assets import asset
-from components.report.plots import Plot, pareto_plot, plotly_script
+from components.report.plots import Plot, asset, pareto_plot, plotly_script
 from components.study.results import AllNeeds, Found
 from components.study.rules import JudgedClaim, JudgedPart
 

@@ -39,7 +39,7 @@ class Curves:
 
 def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
     """Losses and validation metrics of the runs that trained `encoders`, if MLflow has them."""
-    curves = Curves(runs=run_ids(models, encoders))
+    curves = Curves(runs={name: run_id for name in encoders if (run_id := training_run(models / name))})
     curves.missing.update({name: "no tracked run trained it" for name in encoders if name not in curves.runs})
     if not curves.runs:
         return curves
@@ -55,11 +55,6 @@ def training_curves(models: Path, encoders: Sequence[str]) -> Curves:
                 dict.fromkeys(left, f"MLflow gave no answer ({type(error.__cause__ or error).__name__})")
             )
     return curves
-
-
-def run_ids(models: Path, encoders: Sequence[str]) -> dict[str, str]:
-    """Encoder -> the run that trained it, for encoders with a `run.json`."""
-    return {encoder: run_id for encoder in encoders if (run_id := training_run(models / encoder))}
 
 
 def _add(curves: Curves, client: MlflowClient, encoder: str, run_id: str) -> None:

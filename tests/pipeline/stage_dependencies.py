@@ -41,7 +41,7 @@ ASSETS = {
     "components/data/world/description/lexicon.yaml": "components.data.world.description.lexicon",
     "components/encoders/adapter/models": "components.encoders.adapter.architecture",
     "components/explorer/page": "components.explorer.server",
-    "components/report/page/templates": "components.report.page.assets",
+    "components/report/page/templates": "components.report.plots",
     "components/report/published/collections": "components.report.published.paper_tables",
     "components/report/published/templates": "components.report.published.table",
     "components/study/templates": "components.study.page",

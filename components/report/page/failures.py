@@ -10,7 +10,7 @@ import numpy as np
 
 from components.core.metrics import Reals, average_overlap
 from components.evaluation.results import Folders
-from components.report.page.retrieved import Lists, Picture, Retrieved, read_pictures
+from components.report.page.retrieved import InlineImage, Lists, Retrieved, read_pictures
 
 QUERIES, PICTURES = 120, 400
 """Limits of the page's size: listed queries, and their different images."""
@@ -38,7 +38,7 @@ class FailureExplorer:
     total: int = 0
     rows: Sequence[int] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
-    pictures: Mapping[int, Picture] = field(default_factory=dict)
+    pictures: Mapping[int, InlineImage] = field(default_factory=dict)
 
 
 def build_explorer(retrieved: Retrieved, folders: Folders) -> FailureExplorer:

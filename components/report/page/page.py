@@ -1,4 +1,4 @@
-"""The comparison as one self-contained HTML page, which also tells where its numbers come from."""
+"""The comparison as one self-contained HTML page, with the origin of its numbers."""
 
 from __future__ import annotations
 
@@ -32,32 +32,33 @@ from components.report.comparison import (
     span_text,
     value_text,
 )
-from components.report.page.assets import TEMPLATES, asset
 from components.report.page.failures import FailureExplorer, build_explorer
-from components.report.page.gallery import Gallery, build_gallery
-from components.report.page.retrieved import read_retrieved
-from components.report.plots import Plot, all_plots, plotly_script
-from components.tracking.curves import Curves, training_curves
+from components.report.page.retrieved import Gallery, build_gallery, read_retrieved
+from components.report.plots import TEMPLATES, Plot, all_plots, asset, plotly_script
+from components.tracking import shown_address
+from components.tracking.curves import training_curves
 
 PACKAGES = (
     "cliptune", "numpy", "torch", "torchvision", "open_clip_torch", "transformers", "safetensors", "pillow", "pyarrow",
     "mlflow", "dvc", "plotly",
 )  # fmt: skip
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|api_key|credentials?)$", re.IGNORECASE)
-_SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]*(?=@)|(?<=password=)[^&\s]*", re.IGNORECASE)
+_SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
+OPEN_SIDES = 4
+"""Largest number of encoders that the gallery shows; of more, all but the reference and the challenger are folded."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Everything that the page tells of its own making.
+    """Code, packages, data and parameters of a comparison.
 
     Attributes:
-        commit: the code that compared, empty outside a repository.
-        dirty: whether tracked files differed from it.
+        commit: commit of the code, empty outside a repository.
+        dirty: whether tracked files differed from the commit.
         packages: name -> version.
         data: file -> SHA-256.
         protocols: benchmark -> protocol version.
-        params: params.yaml as read, without secrets.
+        params: params.yaml without secrets.
     """
 
     commit: str = ""
@@ -69,12 +70,7 @@ class Origin:
 
 
 def trace_origin(settings: Settings, protocol: str, folders: Folders) -> Origin:
-    """The origin of a comparison that is made now.
-
-    Args:
-        settings: all parameters.
-        protocol: benchmarks with their versions as an encoder's results give them.
-        folders: of the test pairs and the benchmark tables, whose files are hashed.
+    """The origin of the current comparison; `protocol` lists benchmarks and versions as in an encoder's results.
 
     Raises:
         InputError: a benchmark table is missing.
@@ -92,13 +88,13 @@ def trace_origin(settings: Settings, protocol: str, folders: Folders) -> Origin:
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
-    """The same structure with `***` for secrets: values of keys such as `password`, and passwords within URLs."""
+    """A copy with `***` for secrets: values of keys such as `password`, and passwords in URLs."""
     if isinstance(value, Mapping):
         return {name: without_secrets(entry, str(name)) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(entry, key) for entry in value]
     if isinstance(value, str):
-        return "***" if value and _SECRET_KEY.search(key) else _SECRET_IN_URL.sub("***", value)
+        return "***" if value and _SECRET_KEY.search(key) else shown_address(value)
     return value
 
 
@@ -109,23 +105,15 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-_SCRIPTS = ("theme.js", "pictures.js", "chooser.js", "failures.js")
-OPEN_SIDES = 4
-"""Up to so many encoders the gallery shows at once; of more, all but the reference and the challenger are folded."""
-
-
 @dataclass(frozen=True)
-class Content:
-    """What the page shows besides the comparison's numbers.
+class PageContent:
+    """The content of the page besides the comparison.
 
     Attributes:
-        report: any encoder's results, for what all share.
-        sidecars: of the encoders that are those that were scored.
-        plots: in the order shown.
-        gallery: queries with what every encoder finds.
-        explorer: queries that differ most.
+        report: results of any encoder, for the properties that all share.
+        sidecars: sidecars of the encoders whose weights are still those that were scored.
+        explorer: queries whose results differ most.
         runs: encoder -> the MLflow run that trained it.
-        origin: code, packages, data and parameters.
     """
 
     report: Report
@@ -144,15 +132,15 @@ def collect(
     sidecars: Sequence[Sidecar],
     rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]],
     folders: Folders,
-) -> Content:
-    """Read and choose everything that the page shows.
+) -> PageContent:
+    """Read and choose the content of the page.
 
     Raises:
-        InputError: rankings, tables or images are missing, broken, or do not fit each other.
+        InputError: rankings, tables or images are missing, damaged or inconsistent.
     """
     retrieved = read_retrieved(rankings, folders)
-    curves: Curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
-    return Content(
+    curves = training_curves(folders.models, [sidecar.name for sidecar in sidecars])
+    return PageContent(
         report=reports[0],
         sidecars=sidecars,
         plots=all_plots(comparison, settings.promote.primary, curves),
@@ -163,8 +151,8 @@ def collect(
     )
 
 
-def page(settings: Settings, comparison: Comparison, content: Content) -> str:
-    """The page's HTML, which needs nothing beyond itself."""
+def page(settings: Settings, comparison: Comparison, content: PageContent) -> str:
+    """The self-contained HTML of the page."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -199,13 +187,12 @@ def page(settings: Settings, comparison: Comparison, content: Content) -> str:
 
 
 def _open_sides(comparison: Comparison, gallery: Gallery) -> set[str]:
-    if len(comparison.encoders) <= OPEN_SIDES:
-        return set(comparison.encoders)
-    return {comparison.reference, gallery.challenger}
+    few = len(comparison.encoders) <= OPEN_SIDES
+    return set(comparison.encoders) if few else {comparison.reference, gallery.challenger}
 
 
-def _pictures(content: Content) -> dict[int, list[str]]:
-    """Gallery row -> source and description, once for the whole page; the gallery's are larger than the explorer's."""
+def _pictures(content: PageContent) -> dict[int, list[str]]:
+    """Row -> source and description, once for the page; the gallery's pictures are larger than the explorer's."""
     merged = {**content.explorer.pictures, **content.gallery.pictures}
     return {row: [picture.src, picture.alt] for row, picture in sorted(merged.items())}
 

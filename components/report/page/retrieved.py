@@ -1,17 +1,18 @@
-"""What every encoder found for queries and their paraphrases, and the images of it, small enough for a page."""
+"""Retrieved images of queries and their paraphrases: the ranked lists, the gallery of the page, and small pictures."""
 
 from __future__ import annotations
 
 import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import numpy.typing as npt
 
 from components.benchmarks.embedded.paraphrased_retrieval import FILE, PARAPHRASE_TOP, QUERY_TOP
@@ -20,12 +21,18 @@ from components.core.metrics import Reals, average_overlap
 from components.core.pictures import PICTURE, Pictures, is_picture
 from components.core.records import PAIRS, PARAPHRASE_QUERIES
 from components.core.rgb import open_picture, rgb
+from components.core.settings import Compare, Settings
 from components.evaluation.results import Folders
+from components.report.comparison import Comparison, best_challenger
+
+SIDE = 128
+"""Longest side of a picture in pixels."""
+_WEB_FORMATS = {"PNG", "JPEG", "WEBP", "GIF"}
 
 
 @dataclass(frozen=True)
 class Lists:
-    """One encoder's top lists of all queries and of their paraphrases: gallery rows `[queries, depth]`."""
+    """An encoder's top lists of all queries and paraphrases: rows of the test images `[queries, depth]`."""
 
     encoder: str
     query: npt.NDArray[Any]
@@ -48,12 +55,12 @@ class Lists:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The lists of all encoders, the reference's first, with the queries they answer.
+    """The lists of all encoders, the reference first, and their queries.
 
     Attributes:
-        lists: empty when the evaluation kept no rankings.
+        lists: empty if the evaluation kept no rankings.
         queries: rows of the paraphrase queries.
-        gold: gallery row of each query's image `[queries]`.
+        gold: row of each query's image `[queries]`.
     """
 
     lists: Sequence[Lists] = ()
@@ -62,68 +69,63 @@ class Retrieved:
 
 
 def read_retrieved(rankings: Mapping[str, Mapping[str, npt.NDArray[Any]]], folders: Folders) -> Retrieved:
-    """The stored rankings with the tables they are about.
+    """The stored rankings and their queries.
 
     Raises:
-        InputError: an encoder's lists are of another number of queries, or a query's image is not a test image.
+        InputError: an encoder has lists for another number of queries, or a query's image is not a test image.
     """
-    lists = [Lists.of(encoder, found) for encoder, found in rankings.items() if QUERY_TOP in found]
+    lists = [Lists.of(encoder, named) for encoder, named in rankings.items() if QUERY_TOP in named]
     if not lists:
         return Retrieved()
     images = PAIRS.read(folders.test_pairs, ["image_id"])["image_id"].to_pylist()
     gallery_rows = {image: row for row, image in enumerate(images)}
     queries = PARAPHRASE_QUERIES.read(folders.evaluation / FILE).to_pylist()
-    for found in lists:
-        if len(found.query) != len(queries):
+    for listed in lists:
+        if len(listed.query) != len(queries):
             raise InputError(
-                f"'{found.encoder}' was evaluated on other queries: "
-                f"run `python -m components.evaluation.evaluate --encoder {found.encoder}`"
+                f"'{listed.encoder}' was evaluated on other queries: "
+                f"run `python -m components.evaluation.evaluate --encoder {listed.encoder}`"
             )
     try:
         gold = [gallery_rows[query["image_id"]] for query in queries]
     except KeyError as error:
         raise InputError(
-            f"{folders.evaluation / FILE} names image {error}, not in {folders.test_pairs}: run `dvc repro`"
+            f"{folders.evaluation / FILE} names image {error}, which is not in {folders.test_pairs}: run `dvc repro`"
         ) from None
     return Retrieved(lists, queries, gold)
 
 
-SIDE = 128
-"""Pixels of a picture's longer side at most."""
-_WEB_FORMATS = {"PNG", "JPEG", "WEBP", "GIF"}
-
-
 @dataclass(frozen=True)
-class Picture:
-    """An image: its source as a data URI and its description."""
+class InlineImage:
+    """An image as a data URI, and its description."""
 
     src: str
     alt: str
 
 
-def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, Picture]:
-    """The images of `rows` with their captions as description, `side` pixels long at most.
+def read_pictures(pairs_file: Path, rows: Iterable[int], side: int = SIDE) -> dict[int, InlineImage]:
+    """The images of `rows`, at most `side` pixels long, with their captions as descriptions.
 
-    Of an image that is known by its embedding alone, the caption is drawn.
+    If only the embedding of an image exists, its caption is drawn instead.
 
     Raises:
         InputError: an image cannot be decoded.
     """
     chosen = sorted(set(rows))
-    found: dict[int, Picture] = {}
+    images: dict[int, InlineImage] = {}
     pairs = PAIRS.take(pairs_file, chosen, ["caption", *PICTURE])
     with Pictures() as pictures:
         encoded = [pictures.one(row) if is_picture(row) else None for row in pairs.to_pylist()]
     for row, image, caption in zip(chosen, encoded, pairs["caption"].to_pylist(), strict=True):
         try:
-            found[row] = Picture(_drawn(caption, side) if image is None else data_uri(image, side), caption)
+            images[row] = InlineImage(_drawn(caption, side) if image is None else data_uri(image, side), caption)
         except ValueError as error:
-            raise InputError(f"{pairs_file}: row {row} holds no image ({error}): run `dvc repro prepare`") from None
-    return found
+            raise InputError(f"{pairs_file}: row {row} is not an image ({error}): run `dvc repro prepare`") from None
+    return images
 
 
 def _drawn(caption: str, side: int) -> str:
-    """A square with the words of a caption, as a data URI."""
+    """A square with the words of a caption as a data URI."""
     lines = wrap(caption, 18)[:6]
     spans = "".join(f'<tspan x="6" dy="16">{escape(line)}</tspan>' for line in lines)
     text = f'<text y="4" font-family="sans-serif" font-size="12" fill="#444">{spans}</text>'
@@ -132,7 +134,7 @@ def _drawn(caption: str, side: int) -> str:
 
 
 def data_uri(image: bytes, side: int = SIDE) -> str:
-    """An encoded image as a data URI, scaled down where it is longer than `side` pixels."""
+    """An encoded image as a data URI, scaled down to `side` pixels."""
     with open_picture(image) as opened:
         kind = opened.format or ""
         if max(opened.size) > side or kind not in _WEB_FORMATS:
@@ -142,3 +144,115 @@ def data_uri(image: bytes, side: int = SIDE) -> str:
             small.save(stream, "JPEG", quality=85)
             image, kind = stream.getvalue(), "JPEG"
     return f"data:image/{kind.lower()};base64,{base64.b64encode(image).decode('ascii')}"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A retrieved image: its row, whether it is the query's image, and whether both lists have it."""
+
+    row: int
+    gold: bool
+    shared: bool
+
+
+@dataclass(frozen=True)
+class EncoderShots:
+    """The images that an encoder retrieves for a query and its paraphrase, and the AO of the full lists."""
+
+    encoder: str
+    overlap: float
+    query: tuple[Shot, ...]
+    paraphrase: tuple[Shot, ...]
+
+
+@dataclass(frozen=True)
+class GalleryQuery:
+    """A query of the gallery.
+
+    Attributes:
+        gain: the challenger's AO minus the reference's.
+        place: its rank among all queries, ordered by their gains.
+    """
+
+    query: str
+    paraphrase: str
+    tier: str
+    gold_row: int
+    gain: float
+    place: str
+    sides: tuple[EncoderShots, ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The chosen queries, their pictures by row, and the encoder whose gain orders them."""
+
+    examples: Sequence[GalleryQuery] = ()
+    pictures: Mapping[int, InlineImage] = field(default_factory=dict)
+    challenger: str = ""
+    depth: int = 0
+
+
+def build_gallery(settings: Settings, comparison: Comparison, retrieved: Retrieved, folders: Folders) -> Gallery:
+    """The gallery of all encoders; empty if the evaluation kept no rankings.
+
+    Raises:
+        InputError: the rankings do not fit the settings, or an image cannot be decoded.
+    """
+    if not retrieved.lists:
+        return Gallery()
+    challenger = best_challenger(comparison, settings.promote.primary)
+    chosen = examples(retrieved, challenger, settings.compare)
+    shown = {shot.row for entry in chosen for side in entry.sides for shot in (*side.query, *side.paraphrase)}
+    pictures = read_pictures(folders.test_pairs, shown | {entry.gold_row for entry in chosen})
+    return Gallery(chosen, pictures, challenger, retrieved.lists[0].depth)
+
+
+def examples(retrieved: Retrieved, challenger: str, settings: Compare) -> list[GalleryQuery]:
+    """Queries at evenly spaced quantiles of the challenger's gain in AO, with the images that each encoder retrieves.
+
+    Raises:
+        InputError: the lists are shorter than `compare.gallery_top`.
+    """
+    lists, queries, gold = retrieved.lists, retrieved.queries, retrieved.gold
+    if any(listed.depth < settings.gallery_top for listed in lists):
+        raise InputError("params.yaml: compare.gallery_top exceeds the largest of evaluate.ks: lower it")
+    overlaps = {listed.encoder: listed.overlaps() for listed in lists}
+    gains = overlaps[challenger] - overlaps[lists[0].encoder]
+    order = np.argsort(-gains, kind="stable")
+    return [
+        GalleryQuery(
+            query=queries[row]["query"],
+            paraphrase=queries[row]["paraphrase"],
+            tier=queries[row]["tier"],
+            gold_row=gold[row],
+            gain=float(gains[row]),
+            place=place_name(place, len(order)),
+            sides=tuple(_shots(listed, row, gold[row], settings.gallery_top) for listed in lists),
+        )
+        for place in spread(len(order), settings.gallery_queries)
+        for row in [int(order[place])]
+    ]
+
+
+def spread(queries: int, count: int) -> list[int]:
+    """`count` evenly spaced places in the order of `queries` queries, among them the first, the median and the last."""
+    places = np.linspace(0, queries - 1, min(count, queries)).round().astype(int).tolist()
+    return sorted({*places, (queries - 1) // 2} if count > 2 else {*places})
+
+
+def place_name(place: int, queries: int) -> str:
+    """The name of a place in the order of gains."""
+    names = {(queries - 1) // 2: "median", queries - 1: "largest loss", 0: "largest gain"}
+    return f"{names.get(place, f'number {place + 1:,}')} of {queries:,} queries"
+
+
+def _shots(lists: Lists, row: int, gold: int, top: int) -> EncoderShots:
+    query, paraphrase = lists.query[row], lists.paraphrase[row]
+    shared = set(query[:top].tolist()) & set(paraphrase[:top].tolist())
+
+    def shots(images: npt.NDArray[Any]) -> tuple[Shot, ...]:
+        return tuple(Shot(image, image == gold, image in shared) for image in images[:top].tolist())
+
+    overlap = float(average_overlap(query[None], paraphrase[None], lists.depth)[0])
+    return EncoderShots(lists.encoder, overlap, shots(query), shots(paraphrase))

@@ -1,4 +1,4 @@
-"""The papers' tables: which metrics stand in which columns, and the figures that each paper prints."""
+"""The tables of papers: their columns as metrics, and the printed figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOLDER = files("components.report.published") / "collections"
 
 
 class Column(BaseModel):
-    """One column: a metric, the mean of several as SimCSE takes it, each rounded first, or a correlation over sets."""
+    """A column: a metric, the mean of several rounded metrics as in SimCSE, or a correlation over sets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,11 +25,11 @@ class Column(BaseModel):
     metric: str | None = None
     mean_of: tuple[str, ...] = ()
     correlation: tuple[tuple[str, str, str], ...] = ()
-    """Three metrics of each set: Pearson's correlation of the first with the second less the third."""
+    """Three metrics of each set: Pearson's correlation of the first with the second minus the third."""
     decimals: int | None = None
-    """Of values times `scale`, to which each of `mean_of` is rounded before the mean is taken."""
+    """Decimals to which each of `mean_of`, times `scale`, is rounded before the mean."""
     scale: float = 100.0
-    """What the paper multiplies a share with; 1 for scores and distances."""
+    """The paper's factor for shares; 1 for scores and distances."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Column:
@@ -39,26 +39,26 @@ class Column(BaseModel):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics behind it."""
+        """The metrics that it is computed from."""
         if self.correlation:
             return tuple(metric for row in self.correlation for metric in row)
         return (self.metric,) if self.metric is not None else self.mean_of
 
-    def value(self, found: dict[str, float]) -> float | None:
-        """The column's value of one encoder, times `scale`; None where a metric is missing."""
-        if any(metric not in found for metric in self.metrics):
+    def value(self, values: dict[str, float]) -> float | None:
+        """The column's value of one encoder, times `scale`; None if a metric is missing."""
+        if any(metric not in values for metric in self.metrics):
             return None
         if self.correlation:
-            rows = np.array([(found[one], found[two] - found[three]) for one, two, three in self.correlation])
+            rows = np.array([(values[x], values[y] - values[z]) for x, y, z in self.correlation])
             return self.scale * correlation_value(Correlation("pearson", *rows.T))
-        values = [self.scale * found[metric] for metric in self.metrics]
+        scaled = [self.scale * values[metric] for metric in self.metrics]
         if self.decimals is not None:
-            values = [round(value, self.decimals) for value in values]
-        return sum(values) / len(values)
+            scaled = [round(value, self.decimals) for value in scaled]
+        return sum(scaled) / len(scaled)
 
 
 class PaperTable(BaseModel):
-    """One table: its columns, and the printed figures by encoder."""
+    """A table: its columns, and the printed figures by encoder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,7 +75,7 @@ class PaperTable(BaseModel):
 
 
 class Collection(BaseModel):
-    """All tables of one paper that can be computed here."""
+    """The tables of a paper that can be computed with this project's benchmarks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,13 +84,13 @@ class Collection(BaseModel):
 
     @property
     def benchmarks(self) -> list[str]:
-        """The benchmarks that its columns need, in their order."""
+        """The benchmarks of its columns, in order."""
         metrics = (metric for table in self.tables for column in table.columns for metric in column.metrics)
         return list(dict.fromkeys(metric.split("/", 1)[0] for metric in metrics))
 
 
 def collection_names() -> list[str]:
-    """The collections there are, sorted."""
+    """The names of all collections, sorted."""
     return sorted(entry.name.removesuffix(".yaml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yaml"))
 
 
@@ -98,7 +98,7 @@ def find_collection(name: str) -> Collection:
     """The collection of that name.
 
     Raises:
-        InputError: there is none; the message lists those there are.
+        InputError: there is none; the message lists the collections.
     """
     known = choose(collection_names(), name, "collection")
     return Collection.model_validate(yaml.safe_load((_FOLDER / f"{known}.yaml").read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""Results on published benchmarks as CSV, Markdown and HTML, and paired tests: is one encoder really better?"""
+"""Results on published benchmarks as CSV, Markdown, HTML and bars, and paired tests between encoders."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from more_itertools import map_reduce
 
 from components.benchmarks.bootstrap import Interval, paired_difference, sign_flip_p
 from components.core.errors import InputError
+from components.encoders.adapter.sidecar import SIDECAR, read_sidecar
 from components.evaluation.results import PublishedReport, Result, read_scores
 from components.report.comparison import markdown_line
 from components.report.published.paper_tables import Collection, Column
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 _RESAMPLES = 2000
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One metric of an encoder less that of another on the same queries.
+class PairedResult:
+    """A metric of two encoders on the same queries.
 
     Attributes:
-        metric: its full name.
-        encoder: whose value is looked at.
-        against: whose value it is compared with.
+        metric: full name of the metric.
+        encoder, against: the two encoders.
         value, other: their values.
-        difference: `value` less `other`, with its paired-bootstrap interval.
-        p: two-sided, of the paired permutation test; None for correlations and for queries about two pictures.
+        difference: `value` minus `other`, with its paired-bootstrap interval.
+        p: two-sided p of the paired permutation test; None for correlations and for queries about two pictures.
         higher_is_better: the metric's direction.
     """
 
@@ -45,51 +51,56 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """`better` or `worse` where the interval excludes 0, else empty."""
+        """`better` or `worse` if the interval excludes 0, else empty."""
         return self.difference.verdict(self.higher_is_better)
 
 
 def encoder_names(reports: Sequence[PublishedReport]) -> Callable[[PublishedReport], str]:
-    """What an encoder is called in tables: its name, and the start of its hash where other weights have this name."""
-    weights = map_reduce(reports, lambda one: one.encoder, lambda one: one.encoder_sha256, frozenset)
-    return lambda one: one.encoder if len(weights[one.encoder]) == 1 else f"{one.encoder} {one.encoder_sha256[:8]}"
+    """Names for tables: the encoder's name, with the start of its hash if other weights have the same name."""
+    weights = map_reduce(reports, lambda report: report.encoder, lambda report: report.encoder_sha256, frozenset)
+
+    def name(report: PublishedReport) -> str:
+        unique = len(weights[report.encoder]) == 1
+        return report.encoder if unique else f"{report.encoder} {report.encoder_sha256[:8]}"
+
+    return name
 
 
 def _shown(names: Sequence[str], *, groups: bool) -> list[str]:
-    """The metrics over all queries; those by group of queries if asked for, or if there are no others."""
+    """The metrics over all queries; also those by group if `groups` is set or there are no others."""
     plain = [name for name in names if name.count("/") == 1]
     return list(names) if groups or not plain else plain
 
 
 def paired(
     reports: Sequence[PublishedReport], against: str, folder: Path, seed: int = 0, *, groups: bool = False
-) -> list[Pair]:
-    """Every encoder compared with `against` on every benchmark that both were scored on.
+) -> list[PairedResult]:
+    """Compare all encoders with `against` on the benchmarks that both have results of.
 
     Args:
-        against: its name as tables print it, with the start of the hash where other weights share the name.
-        groups: compare metrics by group of queries, too.
+        against: name as in tables (see `encoder_names`).
+        groups: also compare metrics by group of queries.
 
     Raises:
-        InputError: `against` has no results, or two results are of different data, options or protocol versions.
+        InputError: `against` has no results, or two results have different data, options or protocol versions.
     """
     named = encoder_names(reports)
     reference = {report.benchmark: report for report in reports if named(report) == against}
     if not reference:
         known = ", ".join(f"'{name}'" for name in dict.fromkeys(map(named, reports))) or "none"
         raise InputError(f"--against '{against}' has no results: choose one of {known}")
-    found: list[Pair] = []
+    results: list[PairedResult] = []
     for report in reports:
         other = reference.get(report.benchmark)
         if other is not None and named(report) != against:
             pairs = {pair.metric: pair for pair in _pairs(report, other, (named(report), named(other)), folder, seed)}
-            found += [pairs[name] for name in _shown(list(pairs), groups=groups)]
-    return found
+            results += [pairs[name] for name in _shown(list(pairs), groups=groups)]
+    return results
 
 
 def _pairs(
     report: PublishedReport, other: PublishedReport, names: tuple[str, str], folder: Path, seed: int
-) -> list[Pair]:
+) -> list[PairedResult]:
     if not report.is_of(report.encoder_sha256, other.version, other.data_hash, other.options):
         raise InputError(
             f"'{report.encoder}' and '{other.encoder}' were scored with different data, options or versions of "
@@ -112,16 +123,13 @@ def _pairs(
             difference = paired_difference(*both, _RESAMPLES, seed, None, pictures)
         if difference is not None:
             values = value.value, other.metrics[name].value
-            found.append(Pair(name, *names, *values, difference, p, value.higher_is_better))
+            found.append(PairedResult(name, *names, *values, difference, p, value.higher_is_better))
     return found
 
 
-_TEMPLATES = Path(__file__).parent / "templates"
-
-
 @dataclass(frozen=True)
-class Cell:
-    """A value times 100 and half of its 95% interval; None where there is none."""
+class TableCell:
+    """A value times 100 and half of its 95% interval, each None if missing."""
 
     value: float | None
     half_width: float | None = None
@@ -136,47 +144,47 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One encoder: measured here, or as the paper prints it; `mark` says that data was not as published."""
+class TableRow:
+    """An encoder's measured values, or values from the paper; the mark `*` means modified data."""
 
     encoder: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     printed: bool = False
     mark: str = ""
 
 
 @dataclass(frozen=True)
-class Section:
-    """One table."""
+class TableSection:
+    """A table with its title."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
-def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -> list[Section]:
-    """A paper's tables with our rows first and its own below them."""
+def paper_sections(collection: Collection, reports: Sequence[PublishedReport]) -> list[TableSection]:
+    """A paper's tables with our rows above the paper's."""
     sections = []
     for table in collection.tables:
         ours = []
-        for encoder, own in map_reduce(reports, encoder_names(reports)).items():
-            values = {name: one.value for report in own for name, one in report.metrics.items()}
+        for encoder, group in map_reduce(reports, encoder_names(reports)).items():
+            values = {name: result.value for report in group for name, result in report.metrics.items()}
             cells = tuple(_column_cell(column, column.value(values)) for column in table.columns)
-            partial = {report.benchmark for report in own if report.partial}
+            partial = {report.benchmark for report in group if report.partial}
             used = {metric.split("/", 1)[0] for column in table.columns for metric in column.metrics}
             if any(cell.value is not None for cell in cells):
-                ours.append(Row(encoder, cells, mark="*" if partial & used else ""))
+                ours.append(TableRow(encoder, cells, mark="*" if partial & used else ""))
         printed = [
-            Row(name, tuple(map(_column_cell, table.columns, figures)), printed=True)
+            TableRow(name, tuple(map(_column_cell, table.columns, figures)), printed=True)
             for name, figures in table.rows.items()
         ]
         columns = tuple(column.name for column in table.columns)
-        sections.append(Section(f"{collection.paper}, {table.title}", columns, (*ours, *printed)))
+        sections.append(TableSection(f"{collection.paper}, {table.title}", columns, (*ours, *printed)))
     return sections
 
 
-def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[Section]:
-    """A table per benchmark: every metric, encoders side by side; values by group only if asked for."""
+def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False) -> list[TableSection]:
+    """A table per benchmark with a column per metric; metrics by group only if `groups` is set."""
     sections = []
     named = encoder_names(reports)
     encoders = list(dict.fromkeys(map(named, reports)))
@@ -184,7 +192,7 @@ def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False)
         names = list(dict.fromkeys(name for report in scored for name in report.metrics))
         shown = _shown(names, groups=groups)
         rows = tuple(
-            Row(
+            TableRow(
                 named(report),
                 tuple(_cell(report.metrics.get(name)) for name in shown),
                 mark="*" if report.partial else "",
@@ -193,33 +201,33 @@ def metric_sections(reports: Sequence[PublishedReport], *, groups: bool = False)
         )
         columns = tuple(name.removeprefix(f"{benchmark}/") for name in shown)
         protocol = f"{benchmark}, version {scored[0].version} ({scored[0].protocol})"
-        sections.append(Section(protocol, columns, rows))
+        sections.append(TableSection(protocol, columns, rows))
     return sections
 
 
-def paired_sections(pairs: Sequence[Pair]) -> list[Section]:
-    """A table per encoder: its metrics beside those of the encoder it is compared with, and what the tests say."""
+def paired_sections(pairs: Sequence[PairedResult]) -> list[TableSection]:
+    """A table per encoder: its metrics, those of the other encoder, and the results of the tests."""
     sections = []
-    for (encoder, against), own in map_reduce(pairs, lambda pair: (pair.encoder, pair.against)).items():
+    for (encoder, against), group in map_reduce(pairs, lambda pair: (pair.encoder, pair.against)).items():
         rows = tuple(
-            Row(
+            TableRow(
                 pair.metric,
                 (
-                    Cell(100 * pair.value),
-                    Cell(100 * pair.other),
-                    Cell(100 * pair.difference.value, 100 * pair.difference.half_width),
-                    Cell(pair.p, digits=4),
+                    TableCell(100 * pair.value),
+                    TableCell(100 * pair.other),
+                    TableCell(100 * pair.difference.value, 100 * pair.difference.half_width),
+                    TableCell(pair.p, digits=4),
                 ),
                 mark={"better": " ▲", "worse": " ▼", "": ""}[pair.verdict],
             )
-            for pair in own
+            for pair in group
         )
         columns = (encoder, against, "difference", "p")
-        sections.append(Section(f"{encoder} against {against}, same queries", columns, rows))
+        sections.append(TableSection(f"{encoder} against {against}, same queries", columns, rows))
     return sections
 
 
-def to_csv(sections: Sequence[Section]) -> str:
+def to_csv(sections: Sequence[TableSection]) -> str:
     """One line per table, encoder and column."""
     stream = io.StringIO()
     writer = csv.writer(stream)
@@ -234,7 +242,7 @@ def to_csv(sections: Sequence[Section]) -> str:
     return stream.getvalue()
 
 
-def to_markdown(sections: Sequence[Section]) -> str:
+def to_markdown(sections: Sequence[TableSection]) -> str:
     """A heading and a table for each section."""
     lines = []
     for section in sections:
@@ -245,25 +253,25 @@ def to_markdown(sections: Sequence[Section]) -> str:
     return "\n".join([*lines, legend(sections)]) + "\n"
 
 
-def to_html(sections: Sequence[Section]) -> str:
-    """One page with everything in it."""
+def to_html(sections: Sequence[TableSection]) -> str:
+    """One self-contained page."""
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("published.html.j2")
     style = (_TEMPLATES / "published.css").read_text("utf-8")
     return template.render(sections=sections, style=style, legend=legend(sections), named=_named)
 
 
-FORMATS: dict[str, Callable[[Sequence[Section]], str]] = {"csv": to_csv, "markdown": to_markdown, "html": to_html}
+FORMATS: dict[str, Callable[[Sequence[TableSection]], str]] = {"csv": to_csv, "markdown": to_markdown, "html": to_html}
 
 
-def legend(sections: Sequence[Section]) -> str:
-    """What the marks mean; only those that occur."""
+def legend(sections: Sequence[TableSection]) -> str:
+    """The meaning of the marks that occur."""
     rows = [row for section in sections for row in section.rows]
     parts = ["Shares times 100."]
     if any(cell.half_width is not None for row in rows for cell in row.cells):
         parts.append("±: half of the 95% bootstrap interval over queries.")
     if any(row.printed for row in rows):
-        parts.append("(paper): as the paper prints it.")
+        parts.append("(paper): value from the paper.")
     if any(row.mark.strip() in ("▲", "▼") for row in rows if row.mark):
         parts.append("▲ better, ▼ worse: the paired interval excludes 0. p: paired permutation test, two-sided.")
     if any(row.mark == "*" for row in rows):
@@ -271,16 +279,63 @@ def legend(sections: Sequence[Section]) -> str:
     return " ".join(parts)
 
 
-def _named(row: Row) -> str:
+def _named(row: TableRow) -> str:
     return f"{row.encoder} (paper)" if row.printed else f"{row.encoder}{row.mark}"
 
 
-def _column_cell(column: Column, value: float | None) -> Cell:
-    return Cell(value, digits=1 if column.scale == 100 else 2)
+def _column_cell(column: Column, value: float | None) -> TableCell:
+    return TableCell(value, digits=1 if column.scale == 100 else 2)
 
 
-def _cell(value: Result | None) -> Cell:
+def _cell(value: Result | None) -> TableCell:
     if value is None:
-        return Cell(None)
+        return TableCell(None)
     half = None if value.ci95 is None else 50 * (value.ci95[1] - value.ci95[0])
-    return Cell(100 * value.value, half)
+    return TableCell(100 * value.value, half)
+
+
+def bars_of(reports: Sequence[PublishedReport], metrics: Sequence[str], by: Sequence[str], models: Path) -> go.Figure:
+    """Bars of `metrics` for each encoder, or for the mean of encoders with equal settings (SemCLIP's figures 2 to 10).
+
+    Args:
+        metrics: full names.
+        by: settings of the encoders' method; an encoder without any of them has its own bar, as have weights that
+            share a name, because the folder has only the last of them.
+        models: folder of the encoders, whose sidecars have the settings.
+
+    Raises:
+        InputError: no encoder has a metric or a setting.
+    """
+    import plotly.graph_objects as go
+
+    from components.report.plots import line_style, set_layout
+
+    named = encoder_names(reports)
+    values = {(named(report), name): metric.value for report in reports for name, metric in report.metrics.items()}
+    for metric in metrics:
+        if not any(name == metric for _, name in values):
+            raise InputError(f"--plot {metric}: no encoder has this metric: `cliptune table --groups` lists all")
+    shown = dict.fromkeys(encoder for encoder, name in values if name in metrics)
+    labels = {encoder: _label(models / encoder, by) for encoder in shown}
+    for setting in by:
+        if not any(f"{setting} " in label for label in labels.values()):
+            raise InputError(f"--by {setting}: no encoder in {models} has this setting: choose a setting of its method")
+    figure = go.Figure()
+    for number, (label, encoders) in enumerate(map_reduce(labels, lambda encoder: labels[encoder]).items()):
+        rows = [[values[name, metric] for name in encoders if (name, metric) in values] for metric in metrics]
+        means = [100 * float(np.mean(row)) if row else None for row in rows]
+        colour = line_style(number)[0]
+        figure.add_bar(name=label, x=list(metrics), y=means, marker_color=colour)
+    return set_layout(figure, barmode="group", legend={"orientation": "h", "y": 1, "yanchor": "bottom"})
+
+
+def _label(folder: Path, by: Sequence[str]) -> str:
+    """Such as `n 2, learnable false`; the encoder's name if it has none of the settings."""
+    settings = read_sidecar(folder).settings if by and (folder / SIDECAR).exists() else {}
+    pairs = [f"{name} {str(settings[name]).lower()}" for name in by if name in settings]
+    return ", ".join(pairs) or folder.name
+
+
+def page_of(figure: go.Figure) -> str:
+    """A self-contained page with a figure."""
+    return str(figure.to_html(include_plotlyjs=True))

@@ -149,7 +149,7 @@ def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
     [
         (("evaluate",), "give --encoder and --benchmark; --list"),
         (("evaluate", "--encoder", "mine", "--benchmark", "cocop"), "--benchmark 'cocop' is unknown: did you mean"),
-        (("evaluate", "--encoder", "me", "--benchmark", "coco_p"), "--encoder 'me' is nothing that is known here"),
+        (("evaluate", "--encoder", "me", "--benchmark", "coco_p"), "--encoder 'me' is unknown: give"),
         (("evaluate", "--encoder", "mine", "--benchmark", "coco_p", "--option", "x"), "--option 'x' is not name=value"),
         (("table",), "reports/published has no results: run `cliptune evaluate` first"),
         (("table", "--collection", "paracilp"), "collection 'paracilp' is unknown: did you mean 'paraclip'?"),

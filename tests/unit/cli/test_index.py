@@ -93,7 +93,7 @@ def test_slips_are_told_in_one_line(project: Path) -> None:
         (("build", "vectors", "--replace"), "vectors holds files that do not belong to an index"),
         (("build", "index", "--from", "wide.npy", "--encoder", "mine"), "has vectors of 17 numbers, those of"),
         (("append", "index"), "index.json is missing: make one with `cliptune index build`"),
-        (("check", "index", "--encoder", "none"), "--encoder 'none' is nothing that is known here"),
+        (("check", "index", "--encoder", "none"), "--encoder 'none' is unknown: give"),
     ):
         code, said = run(*arguments)
         assert code == 1

@@ -11,7 +11,7 @@ import pytest
 from components.core.errors import InputError
 from components.core.files import file_hash
 from components.encoders.adapter.sidecar import read_sidecar
-from components.registry.champion import withdraw_challenger
+from components.registry.champion import withdraw
 from components.registry.folders import PromotionFolders
 from components.registry.lineage import find_links, tags_of
 from components.registry.model import CHALLENGER, CHAMPION, find_alias
@@ -91,11 +91,11 @@ def test_a_challenger_is_withdrawn_or_wins(project: Any) -> None:
     client = make_client()
     assert (waiting.outcome, waiting.version) == ("challenger", "1")
     assert find_alias(client, MODEL, CHAMPION) is None
-    assert not withdraw_challenger(waiting.model_copy(update={"encoder_sha256": "another"}))
+    assert not withdraw(waiting.model_copy(update={"encoder_sha256": "another"}))
     assert find_alias(client, MODEL, CHALLENGER).version == 1
-    assert withdraw_challenger(waiting)
+    assert withdraw(waiting)
     assert find_alias(client, MODEL, CHALLENGER) is None
-    assert not withdraw_challenger(waiting)
+    assert not withdraw(waiting)
     assert promote(project.settings, challenger=True) == waiting
     won = promote(project.settings)
     assert (won.outcome, won.version) == ("promoted", "1")

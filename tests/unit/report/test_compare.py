@@ -1,3 +1,5 @@
+"""The comparison of evaluated encoders, and its files."""
+
 from __future__ import annotations
 
 import json
@@ -114,14 +116,30 @@ def test_differences_resample_pictures() -> None:
     assert compared(reports, alone, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"
 
 
-def test_the_csv_reads_back_as_it_was(evaluated: Folders, make_settings: Make) -> None:
-    written = compare.run(make_settings(), evaluated)
-    assert read_csv(evaluated.csv) == written
+def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = make_settings()
+    comparison = compare.run(settings, evaluated)
+    assert read_csv(evaluated.csv) == comparison
+    markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
+    assert f"tuned beats base on {PRIMARY} by 41.7 points" in markdown
+    assert "| `paraphrased_retrieval/tier_common/ao_at_2` | 75.0" in markdown
+    html = (evaluated.reports / "comparison.html").read_text("utf-8")
+    _check_page(Page(html))
+    _check_gallery(Page(html).all("img"))
+    assert "caption &lt;a&gt;" in html
+    assert r"caption \u003ca\u003e" in html
+    assert "caption <a>" not in html
+    show(comparison, settings)
+    plain = capsys.readouterr().out
+    show(comparison, settings, groups=True)
+    assert "tier_unseen" not in plain
+    assert "tier_unseen" in capsys.readouterr().out
+    assert "100.0 ±0.0" in plain
+    assert "[+" in plain
 
 
-def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settings: Make) -> None:
-    compare.run(make_settings(), evaluated)
-    page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
+def _check_page(page: Page) -> None:
+    """It is complete and needs no network."""
     assert page.open == []
     pictures = page.all("img")
     # Three queries: the described image and two encoders with two lists of two.
@@ -136,43 +154,21 @@ def test_the_page_holds_table_plots_and_pictures(evaluated: Folders, make_settin
     assert "tuned beats base" in page.text
     for word in ("ao_at_2", "relation_macro_accuracy", "tier_unseen", "weights of", "c" * 12):
         assert word in page.text
-
-
-def test_the_page_needs_no_network(evaluated: Folders, make_settings: Make) -> None:
-    compare.run(make_settings(), evaluated)
-    page = Page((evaluated.reports / "comparison.html").read_text("utf-8"))
     loaded = [block.get("src") or block.get("href") or "" for kind, block in page.found if kind != "a"]
     assert not [address for address in loaded if address and not address.startswith(("data:", "#"))]
-    led = [block.get("href") or "" for block in page.all("a")]
-    # Where `cliptune explore` listens unless told otherwise.
-    assert all(address.startswith(("#", f"http://127.0.0.1:{PORT}/?q=")) for address in led)
-    assert f"http://127.0.0.1:{PORT}/?q=c+query&p=c+paraphrase&k=2&is.split=test" in led
+    links = [block.get("href") or "" for block in page.all("a")]
+    # The default address of `cliptune explore`.
+    assert all(address.startswith(("#", f"http://127.0.0.1:{PORT}/?q=")) for address in links)
+    assert f"http://127.0.0.1:{PORT}/?q=c+query&p=c+paraphrase&k=2&is.split=test" in links
     assert not page.all("link")
 
 
-def test_hits_of_both_lists_and_the_described_image_are_marked(evaluated: Folders, make_settings: Make) -> None:
-    compare.run(make_settings(), evaluated)
-    pictures = Page((evaluated.reports / "comparison.html").read_text("utf-8")).all("img")
+def _check_gallery(pictures: list[dict[str, str | None]]) -> None:
     classes = [(picture["class"] or "").split() for picture in pictures]
     # Tuned finds the same two for A and B: 3 x 4 marked. Base shares two, one and two images: 2 x (2 + 1 + 2) marked.
     assert sum("shared" in names for names in classes) == 12 + 10
     # Once per query, and in every list: all lists of this world have the described image among their two.
     assert sum("gold" in names for names in classes) == 3 + 12
-
-
-def test_captions_are_escaped(evaluated: Folders, make_settings: Make) -> None:
-    compare.run(make_settings(), evaluated)
-    text = (evaluated.reports / "comparison.html").read_text("utf-8")
-    assert "caption &lt;a&gt;" in text
-    assert r"caption \u003ca\u003e" in text
-    assert "caption <a>" not in text
-
-
-def test_the_markdown_names_the_winner(evaluated: Folders, make_settings: Make) -> None:
-    compare.run(make_settings(), evaluated)
-    text = (evaluated.reports / "comparison.md").read_text("utf-8")
-    assert f"tuned beats base on {PRIMARY} by 41.7 points" in text
-    assert "| `paraphrased_retrieval/tier_common/ao_at_2` | 75.0" in text
 
 
 def test_one_encoder_alone_is_reported(evaluated: Folders, make_settings: Make) -> None:
@@ -204,23 +200,19 @@ def test_results_on_different_data_are_refused(evaluated: Folders, make_settings
         compare.run(make_settings(), evaluated)
 
 
-@pytest.mark.parametrize("weights", ["newer", None])
 def test_an_encoder_that_is_trained_again_is_compared_without_its_origin(
-    evaluated: Folders, make_settings: Make, stub: Any, weights: str | None
+    evaluated: Folders, make_settings: Make, stub: Any
 ) -> None:
-    """Its results are those of the encoder that was scored, which is gone or another by now."""
+    """Its results are those of the scored encoder, which is gone or replaced."""
     path = evaluated.models / "tuned" / "encoder.json"
-    path.unlink()
-    if weights is not None:
-        write_json(path, stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": weights}).model_dump())
-    assert compare.run(make_settings(), evaluated).encoders == ("base", "tuned")
-    page = Page((evaluated.reports / "comparison.html").read_text("utf-8")).text
-    assert "Not known for tuned" in page
-    assert "Settings and data of base" in page
-    assert "Settings and data of tuned" not in page
-
-
-def test_a_gallery_deeper_than_the_lists_is_refused(evaluated: Folders, make_settings: Make) -> None:
+    newer = stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": "newer"})
+    for replace in (path.unlink, lambda: write_json(path, newer.model_dump())):
+        replace()
+        assert compare.run(make_settings(), evaluated).encoders == ("base", "tuned")
+        page = Page((evaluated.reports / "comparison.html").read_text("utf-8")).text
+        assert "Not known for tuned" in page
+        assert "Settings and data of base" in page
+        assert "Settings and data of tuned" not in page
     with pytest.raises(InputError, match=r"compare.gallery_top exceeds the largest of evaluate.ks"):
         compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
 
@@ -234,57 +226,27 @@ def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
         read_csv(folders.csv)
 
 
-@pytest.mark.parametrize(
-    ("delta", "higher_is_better", "verdict"),
-    [
-        (Interval(0.1, 0.05, 0.15), True, "better"),
-        (Interval(0.1, 0.05, 0.15), False, "worse"),
-        (Interval(-0.1, -0.15, -0.05), True, "worse"),
-        (Interval(-0.1, -0.15, -0.05), False, "better"),
-        (Interval(0.1, -0.05, 0.25), True, ""),
+def test_verdicts_and_headlines() -> None:
+    above, below, around = Interval(0.1, 0.05, 0.15), Interval(-0.1, -0.15, -0.05), Interval(0.1, -0.05, 0.25)
+    for delta, higher_is_better, verdict in (
+        (above, True, "better"),
+        (above, False, "worse"),
+        (below, True, "worse"),
+        (below, False, "better"),
+        (around, True, ""),
         (None, True, ""),
-    ],
-)
-def test_verdicts(delta: Interval | None, higher_is_better: bool, verdict: str) -> None:
-    assert Cell(Interval(0.5, 0.4, 0.6), delta, higher_is_better).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("delta", "expected"),
-    [
+    ):
+        assert Cell(Interval(0.5, 0.4, 0.6), delta, higher_is_better).verdict == verdict
+    base = Cell(Interval(0.5, 0.4, 0.6), None, True)
+    for value, delta, sentence in (
+        (0.6, above, "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0."),
         (
-            Interval(0.1, 0.05, 0.15),
-            "tuned beats base on m by 10.0 points (95% interval +5.0 to +15.0): 60.0 against 50.0.",
-        ),
-        (
-            Interval(0.1, -0.05, 0.25),
+            0.6,
+            around,
             "tuned is ahead of base on m by 10.0 points (95% interval -5.0 to +25.0), which could be chance: "
             "60.0 against 50.0.",
         ),
-    ],
-)
-def test_headlines(delta: Interval, expected: str) -> None:
-    base = Cell(Interval(0.5, 0.4, 0.6), None, True)
-    tuned = Cell(Interval(0.6, 0.5, 0.7), delta, True)
-    assert headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m") == expected
-
-
-def test_a_reference_that_stays_best_is_said_to_be_best() -> None:
-    base = Cell(Interval(0.5, 0.4, 0.6), None, True)
-    tuned = Cell(Interval(0.4, 0.3, 0.5), Interval(-0.1, -0.2, -0.05), True)
-    comparison = Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}})
-    assert headline(comparison, "m") == "base is best on m with 50.0 ±10.0: no other encoder exceeds it."
-
-
-def test_the_terminal_table_shows_groups_on_request(
-    evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = make_settings()
-    comparison = compare.run(settings, evaluated)
-    show(comparison, settings)
-    plain = capsys.readouterr().out
-    show(comparison, settings, groups=True)
-    assert "tier_unseen" not in plain
-    assert "tier_unseen" in capsys.readouterr().out
-    assert "100.0 ±0.0" in plain
-    assert "[+" in plain
+        (0.4, below, "base is best on m with 50.0 ±10.0: no other encoder exceeds it."),
+    ):
+        tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
+        assert headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m") == sentence

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from components.validation.tables.absences import find_denial_fault
 
 from components.data.world.description.lexicon import load_lexicon, plural
 from components.data.world.description.scenes import (
@@ -22,7 +23,6 @@ from components.data.world.description.scenes import (
     pair_is_held_out,
 )
 from components.validation.checks.general import says_name
-from components.validation.tables.absences import find_denial_fault
 from components.validation.world.checks import find_leak
 from components.validation.world.facts import find_fault, find_part_fault
 

@@ -1,39 +1,147 @@
+"""The gallery, pictures and origin of the page."""
+
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from components.benchmarks.embedded.paraphrased_retrieval import PARAPHRASE_TOP, QUERY_TOP
+from components.core.errors import InputError
 from components.core.files import file_hash
-from components.core.settings import Settings
+from components.core.records import PAIRS
+from components.core.settings import Compare, Settings
 from components.evaluation.results import Folders
 from components.report.page import page
 from components.report.page.page import trace_origin, without_secrets
+from components.report.page.retrieved import (
+    Lists,
+    Retrieved,
+    data_uri,
+    examples,
+    place_name,
+    read_pictures,
+    read_retrieved,
+    spread,
+)
+
+QUERIES = [{"query": f"q{row}", "paraphrase": f"p{row}", "tier": "rare"} for row in range(2)]
+BASE = Lists("base", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[5, 1, 0], [3, 4, 5]]))
+TUNED = Lists("tuned", np.array([[0, 1, 2], [3, 4, 5]]), np.array([[0, 1, 2], [9, 8, 7]]))
+NO_IMAGE: dict[str, list[object]] = {
+    "id": ["a"],
+    "image_id": ["a"],
+    "image": [b"none"],
+    "caption": ["a"],
+    "facts": [None],
+}
+
+
+def test_marks_the_gold_image_and_what_both_lists_share() -> None:
+    first = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=2))[0]
+    assert (first.query, first.paraphrase, first.tier, first.gold_row) == ("q0", "p0", "rare", 0)
+    base, tuned = first.sides
+    assert [(shot.row, shot.gold, shot.shared) for shot in base.query] == [(0, True, False), (1, False, True)]
+    assert [(shot.row, shot.gold, shot.shared) for shot in base.paraphrase] == [(5, False, False), (1, False, True)]
+    assert [shot.shared for shot in tuned.query] == [True, True]
+
+
+def test_shows_gains_before_losses_by_the_overlap_of_the_full_lists() -> None:
+    found = examples(Retrieved([BASE, TUNED], QUERIES, [0, 3]), "tuned", Compare(gallery_queries=2, gallery_top=1))
+    # Base's lists for the first query share 0, 1 and 2 images at depths 1, 2 and 3.
+    expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
+    assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
+    assert [example.place for example in found] == ["largest gain of 2 queries", "largest loss of 2 queries"]
+    assert found[0].sides[0].overlap == pytest.approx(expected)
+
+
+def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> None:
+    stored = {"base": {QUERY_TOP: BASE.query, PARAPHRASE_TOP: BASE.paraphrase}}
+    with pytest.raises(InputError, match="'base' was evaluated on other queries"):
+        read_retrieved(stored, folders)
+    three = np.zeros((3, 1), dtype=np.int64)
+    PAIRS.write(folders.test_pairs, NO_IMAGE)
+    with pytest.raises(InputError, match=r"paraphrase_queries.parquet names image 'c', which is not in .*test.parquet"):
+        read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
+
+
+def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
+    assert spread(5, 2) == [0, 4]
+    assert spread(5, 3) == [0, 2, 4]
+    assert spread(5, 99) == [0, 1, 2, 3, 4]
+    assert spread(1000, 4) == [0, 333, 499, 666, 999]
+    names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
+    assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
+
+
+def _image(size: tuple[int, int], kind: str) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", size, "red").save(stream, kind)
+    return stream.getvalue()
+
+
+def _decoded(uri: str) -> tuple[str, bytes]:
+    head, body = uri.split(",", 1)
+    return head, base64.b64decode(body)
+
+
+def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
+    image = _image((64, 64), "PNG")
+    assert _decoded(data_uri(image)) == ("data:image/png;base64", image)
+    for size, kind in (((400, 200), "PNG"), ((20, 20), "BMP")):
+        head, body = _decoded(data_uri(_image(size, kind)))
+        assert head == "data:image/jpeg;base64"
+        with Image.open(io.BytesIO(body)) as opened:
+            assert max(opened.size) <= 128
+            assert opened.size[0] / opened.size[1] == size[0] / size[1]
+    PAIRS.write(tmp_path / "test.parquet", NO_IMAGE)
+    with pytest.raises(InputError, match=r"test.parquet: row 0 is not an image"):
+        read_pictures(tmp_path / "test.parquet", [0])
+
+
+def test_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
+    columns = {"id": ["a"], "image_id": ["x"], "caption": ['a <b> & "c" of many more words than one line holds']}
+    PAIRS.write(tmp_path / "test.parquet", {**columns, "file": ["img_emb_0.npy"], "position": [3]})
+    picture = read_pictures(tmp_path / "test.parquet", [0])[0]
+    kind, _, drawn = unquote(picture.src).partition(",")
+    assert kind == "data:image/svg+xml"
+    texts = [node.text for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}tspan")]
+    assert " ".join(map(str, texts)) == picture.alt == columns["caption"][0]
 
 
 def test_code_data_protocols_packages_and_parameters_are_named(
     folders: Folders, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "git_commit", lambda: "abc-dirty")
-    found = trace_origin(make_settings(), "retrieval=1 swaps=2", folders)
-    assert (found.commit, found.dirty) == ("abc", True)
-    assert found.protocols == {"retrieval": "1", "swaps": "2"}
-    assert found.data[str(folders.test_pairs)] == file_hash(folders.test_pairs)
+    origin = trace_origin(make_settings(), "retrieval=1 swaps=2", folders)
+    assert (origin.commit, origin.dirty) == ("abc", True)
+    assert origin.protocols == {"retrieval": "1", "swaps": "2"}
+    assert origin.data[str(folders.test_pairs)] == file_hash(folders.test_pairs)
     # Pairs, paraphrase queries, caption queries, labels, swaps and caption ratings.
-    assert len(found.data) == 6
-    assert found.packages["torch"][0].isdigit()
-    assert "primary: paraphrased_retrieval/ao_at_2" in found.params
+    assert len(origin.data) == 6
+    assert origin.packages["torch"][0].isdigit()
+    assert "primary: paraphrased_retrieval/ao_at_2" in origin.params
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ({"store": "postgresql://me:hidden@host/db"}, {"store": "postgresql://***@host/db"}),
-        ({"store": "postgresql://host/db?password=hidden&x=1"}, {"store": "postgresql://host/db?password=***&x=1"}),
-        ({"models": [{"api_key": "hidden", "max_tokens": 4}]}, {"models": [{"api_key": "***", "max_tokens": 4}]}),
-        ({"token": "", "tokenizer": "clip-bpe"}, {"token": "", "tokenizer": "clip-bpe"}),
-        ({"store": "sqlite:///state/generations.db"}, {"store": "sqlite:///state/generations.db"}),
-    ],
-)
-def test_secrets_are_not_shown(given: object, kept: object) -> None:
-    assert without_secrets(given) == kept
+def test_secrets_are_not_shown() -> None:
+    given = [
+        {"store": "postgresql://me:hidden@host/db"},
+        {"store": "postgresql://host/db?password=hidden&x=1"},
+        {"models": [{"api_key": "hidden", "max_tokens": 4}]},
+        {"token": "", "tokenizer": "clip-bpe"},
+        {"store": "sqlite:///state/generations.db"},
+    ]
+    assert without_secrets(given) == [
+        {"store": "postgresql://***@host/db"},
+        {"store": "postgresql://host/db?password=***&x=1"},
+        {"models": [{"api_key": "***", "max_tokens": 4}]},
+        {"token": "", "tokenizer": "clip-bpe"},
+        {"store": "sqlite:///state/generations.db"},
+    ]

@@ -13,9 +13,20 @@ from pydantic import ValidationError
 from components.benchmarks.published import published_benchmarks
 from components.benchmarks.scores import Scores
 from components.core.errors import InputError
+from components.core.files import write_json
+from components.encoders.adapter.sidecar import Sidecar
 from components.evaluation.results import PublishedReport, Result, write_results
 from components.report.published.paper_tables import Collection, Column, collection_names, find_collection
-from components.report.published.table import metric_sections, paired, paper_sections, to_csv, to_html, to_markdown
+from components.report.published.table import (
+    bars_of,
+    metric_sections,
+    page_of,
+    paired,
+    paper_sections,
+    to_csv,
+    to_html,
+    to_markdown,
+)
 
 
 def _report(encoder: str, benchmark: str, partial: tuple[str, ...] = (), **metrics: float) -> PublishedReport:
@@ -118,26 +129,21 @@ def test_metrics_by_benchmark_with_intervals_and_groups_on_demand() -> None:
     assert metric_sections(REPORTS, groups=True)[0].columns == ("ao_at_10", "tier/ao_at_10")
 
 
-@pytest.mark.parametrize(
-    ("scored", "groups", "compared"),
-    [
+def test_metrics_with_values_per_query_are_compared(tmp_path: Path) -> None:
+    for scored, groups, compared in (
         (["t2i/recall_at_1"], False, ["t2i/recall_at_1"]),
         (["t2i/recall_at_1", "all"], False, ["all"]),
         (["t2i/recall_at_1", "all"], True, ["t2i/recall_at_1", "all"]),
-    ],
-)
-def test_metrics_with_values_per_query_are_compared(
-    scored: list[str], groups: bool, compared: list[str], tmp_path: Path
-) -> None:
-    reports = []
-    for encoder, value in (("base", 0.0), ("tuned", 1.0)):
-        # A sum has no values per query.
-        report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
-        write_results(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
-        reports.append(report)
-    pairs = paired(reports, "base", tmp_path, groups=groups)
-    assert [pair.metric for pair in pairs] == [f"coco/{name}" for name in compared]
-    assert {(pair.encoder, pair.against, pair.difference.value) for pair in pairs} == {("tuned", "base", 1.0)}
+    ):
+        reports = []
+        for encoder, value in (("base", 0.0), ("tuned", 1.0)):
+            # A sum has no values per query.
+            report = _report(encoder, "coco", rsum=value, **{name.replace("/", "__"): value for name in scored})
+            write_results(report, Scores({f"coco/{name}": np.full(5, value) for name in scored}), tmp_path)
+            reports.append(report)
+        pairs = paired(reports, "base", tmp_path, groups=groups)
+        assert [pair.metric for pair in pairs] == [f"coco/{name}" for name in compared]
+        assert {(pair.encoder, pair.against, pair.difference.value) for pair in pairs} == {("tuned", "base", 1.0)}
 
 
 def test_other_weights_of_one_name_have_their_own_rows() -> None:
@@ -200,11 +206,55 @@ def test_the_drops_of_perturbations_are_those_that_the_paper_prints() -> None:
         assert found == pytest.approx(expected, abs=0.06)
 
 
-@pytest.mark.parametrize("name", collection_names())
-def test_every_column_is_a_metric_that_a_benchmark_declares(name: str) -> None:
-    known = published_benchmarks()
-    for table in find_collection(name).tables:
-        for metric in (metric for column in table.columns for metric in column.metrics):
-            benchmark = metric.split("/", 1)[0]
-            assert benchmark in known, metric
-            assert known[benchmark].metric(metric).higher_is_better is not None, metric
+def test_every_column_is_a_metric_that_a_benchmark_declares() -> None:
+    benchmarks = published_benchmarks()
+    for name in collection_names():
+        for table in find_collection(name).tables:
+            for metric in (metric for column in table.columns for metric in column.metrics):
+                benchmark = metric.split("/", 1)[0]
+                assert benchmark in benchmarks, metric
+                assert benchmarks[benchmark].metric(metric).higher_is_better is not None, metric
+
+
+BARS = {"base": 0.1, "one": 0.2, "one_raw": 0.4, "two": 0.6}
+BAR_SETTINGS = {
+    "one": {"n": 1, "learnable": False},
+    "one_raw": {"n": 1, "learnable": False},
+    "two": {"n": 2, "learnable": False},
+}
+
+
+def _scored() -> list[PublishedReport]:
+    delta = {"two": {"delta": -0.6}}
+    return [_report(encoder, "b", top1=value, **delta.get(encoder, {})) for encoder, value in BARS.items()]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    for name, settings in BAR_SETTINGS.items():
+        sidecar = Sidecar(
+            name=name, model="m", architecture={}, quick_gelu=False, embed_dim=1, context_length=1, image_size=1,
+            method="semclip", settings=settings,
+        )  # fmt: skip
+        write_json(tmp_path / name / "encoder.json", sidecar.model_dump())
+    return tmp_path
+
+
+def _bars(models: Path, *by: str) -> dict[str, list[float | None]]:
+    figure = bars_of(_scored(), ["b/top1", "b/delta"], by, models)
+    return {bar.name: [None if value is None else round(value) for value in bar.y] for bar in figure.data}
+
+
+def test_a_bar_for_each_encoder_or_for_equal_settings(models: Path) -> None:
+    assert _bars(models) == {"base": [10, None], "one": [20, None], "one_raw": [40, None], "two": [60, -60]}
+    assert _bars(models, "n") == {"base": [10, None], "n 1": [30, None], "n 2": [60, -60]}
+    assert _bars(models, "learnable") == {"base": [10, None], "learnable false": [40, -60]}
+    assert "n 1, learnable false" in _bars(models, "n", "learnable")
+    assert "one_raw" in page_of(bars_of(_scored(), ["b/top1"], [], models))
+
+
+def test_unknown_metrics_and_settings_are_refused(models: Path) -> None:
+    with pytest.raises(InputError, match=r"--plot b/top2: no encoder has this metric"):
+        bars_of(_scored(), ["b/top2"], [], models)
+    with pytest.raises(InputError, match=r"--by tau: no encoder in .* has this setting"):
+        _bars(models, "tau")
