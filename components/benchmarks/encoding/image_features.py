@@ -52,37 +52,29 @@ class Preparation:
 
     Attributes:
         name: separates its features from those of others in the cache; empty for CLIP's own.
-        fitted: RGB pixels `[size, size, 3]` of an opened image; raises as `components.encoders.adapter.images.fitted`.
-        normalised: the tower's input of uint8 pixels `[images, 3, size, size]`; the tower normalises uint8 itself.
+        squash: resize both sides, whatever their ratio, with ImageNet's mean and deviation, instead of CLIP's crop of
+            the middle, mean and deviation.
     """
 
     name: str
-    fitted: Callable[[Image.Image, int], npt.NDArray[np.uint8]]
-    normalised: Callable[[Tensor], Tensor]
+    squash: bool
+
+    def fitted(self, image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
+        """RGB pixels `[size, size, 3]`; raises as `components.encoders.adapter.images.fitted`."""
+        from components.encoders.adapter import images
+
+        return images.squashed(image, size) if self.squash else images.fitted(image, size)
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """The tower's input of uint8 pixels `[images, 3, size, size]`; the tower normalises uint8 as CLIP does."""
+        from components.encoders.adapter.images import as_imagenet
+
+        return as_imagenet(pixels) if self.squash else pixels
 
 
-def _fitted(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    from components.encoders.adapter.images import fitted
-
-    return fitted(image, size)
-
-
-def _squashed(image: Image.Image, size: int) -> npt.NDArray[np.uint8]:
-    from components.encoders.adapter.images import squashed
-
-    return squashed(image, size)
-
-
-def _as_imagenet(pixels: Tensor) -> Tensor:
-    from components.encoders.adapter.images import as_imagenet
-
-    return as_imagenet(pixels)
-
-
-CLIP = Preparation("", _fitted, lambda pixels: pixels)
-"""The shorter side resized, the middle cut out, CLIP's mean and deviation."""
-SQUASHED = Preparation("squashed, ImageNet's mean", _squashed, _as_imagenet)
-"""Both sides resized, whatever their ratio, and ImageNet's mean and deviation (SemCLIP's src/dataset.py)."""
+CLIP = Preparation("", squash=False)
+SQUASHED = Preparation("squashed, ImageNet's mean", squash=True)
+"""As in SemCLIP's src/dataset.py."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def test_runs_get_the_key_metrics_and_what_has_neither_depth_nor_group() -> None
     assert tracked_metrics(PAIRED, measured) == ["paraphrased_retrieval/ao_at_10", "zero_shot/top5"]
 
 
-def test_the_embedded_world_declares_nineteen() -> None:
+def test_synthetic_scenes_have_nineteen_key_metrics() -> None:
     declared = [name for one in load_settings().evaluate.benchmarks for name in find_benchmark(one).key_metrics]
     assert key_metrics(map(find_benchmark, load_settings().evaluate.benchmarks), declared) == declared
     assert len(declared) == 19

@@ -27,11 +27,6 @@ def test_same_seed_same_interval() -> None:
     assert interval(values, 200, seed=1) != interval(values, 200, seed=2)
 
 
-def test_a_constant_has_no_width() -> None:
-    found = interval(np.full(20, 0.3), 100, seed=0)
-    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0.3, 0.3))
-
-
 def test_agrees_with_scipy() -> None:
     values = np.random.default_rng(2).random(200)
     found = interval(values, 4000, seed=0)
