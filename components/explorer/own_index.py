@@ -1,4 +1,4 @@
-"""The index that the explorer keeps of pictures without one; it is built again as soon as these change."""
+"""The explorer's own index of pictures without an index; it is built again after a change of the pictures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from components.index.sources.source import ImageBlock, Opened
 
 
 def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
-    """The index of the pictures in `place`, in a folder of `cache` that holds one index for each place.
+    """The index of the pictures in `place`, in a folder of `cache` with one index per place.
 
-    Vectors of pictures that the index before had are not computed again.
+    Vectors of pictures in the previous index are not computed again.
 
     Args:
         place: as `components.index.sources.source_of` takes it.
@@ -50,7 +50,7 @@ def own_index(place: str, encoder: EncoderUnderTest, cache: Path) -> ImageIndex:
 
 
 def _state(place: str) -> str:
-    """Another text after any change of the files in `place`; always another one where they are not on this disk."""
+    """A text that changes with the files in `place`; always a new one if they are not on this disk."""
     path = Path(place)
     manifest = path / "embeddings" / MANIFEST
     if manifest.is_file():
@@ -63,12 +63,12 @@ def _state(place: str) -> str:
 
 
 def _indexes(folder: Path) -> list[Path]:
-    # Those that another process is making have hidden names.
+    # Indexes that another process is building have hidden names.
     return [path.parent for path in folder.glob(f"[!.]*/{FACTS}")]
 
 
 def _opened(folder: Path) -> ImageIndex | None:
-    """The index in a folder; None where there is none, or a damaged one."""
+    """The index in a folder; None if it is missing or damaged."""
     try:
         return ImageIndex.open(folder)
     except InputError:
@@ -76,7 +76,7 @@ def _opened(folder: Path) -> ImageIndex | None:
 
 
 def _reusing(opened: Opened, before: ImageIndex) -> Opened:
-    """The source with the vectors that an index of the same tower has of its pictures."""
+    """The source, with vectors of the previous index for pictures that it contains."""
     if before.facts.image_tower_sha256 != opened.image_tower_sha256:
         return opened
     known = {image: row for row, image in enumerate(before.column("image_id").to_pylist())}

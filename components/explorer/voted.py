@@ -1,4 +1,4 @@
-"""What became of the votes: who won how often, and rows for paraphrased retrieval."""
+"""Results of the votes: wins per encoder, and rows for paraphrased retrieval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.registry.votes import Vote, Wins, wins
 
 
 class Standing(BaseModel):
-    """How one encoder fared against another; both of a pair are told."""
+    """Wins of one encoder against another; a pair of encoders has two standings."""
 
     encoder: str
     against: str
@@ -22,7 +22,7 @@ class Standing(BaseModel):
 
 
 def standings(votes: Sequence[Vote]) -> list[Standing]:
-    """All pairs that were voted on, those with most votes first; weights of one name that differ are told apart."""
+    """All pairs with votes, those with most votes first; different weights of one name get their hash as suffix."""
     names, pairs = dict[str, str](), dict[tuple[str, str], int]()
     for vote in votes:
         names |= {vote.first_sha256: vote.first, vote.second_sha256: vote.second}
@@ -40,17 +40,17 @@ def standings(votes: Sequence[Vote]) -> list[Standing]:
 
 
 def write_captions(votes: Sequence[Vote], path: Path, folder: Path | None = None) -> tuple[int, int]:
-    """Write `captions.tsv` as source `folder` reads it.
+    """Write `captions.tsv` for source `folder`.
 
-    Every query whose picture a person marked is a test caption of that picture, its other wording the paraphrase that
-    paraphrased retrieval is scored on.
+    Every query with a marked picture is a test caption of that picture, and its other wording is the paraphrase for
+    paraphrased retrieval.
 
     Args:
         path: the file, in the folder of the pictures.
         folder: another folder of pictures, `prepare.folder`.
 
     Returns:
-        How many rows were written, and how many left out because their picture is not a file of these folders.
+        Number of rows written, and of rows left out because their picture is not a file of these folders.
 
     Raises:
         InputError: there would be no row.

@@ -1,1 +1,1 @@
-"""Keeps published test sets out of training: what they hold, what is dropped for it, and who is told."""
+"""Keeps published test sets out of training: keys of their pictures and texts, the guard, and its counts."""
