@@ -56,7 +56,7 @@ _Train = Callable[[Settings, Path, TrackedRun], tuple[Encoder, Checkpoints]]
 
 
 def _trainer(settings: Settings) -> _Train | None:
-    """What trains the base here, if anything does."""
+    """The function that trains the base, if it is trained here."""
     base = settings.base
     if base.source == "scratch":
         return pretrain

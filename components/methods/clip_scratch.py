@@ -1,4 +1,4 @@
-"""CLIP from random weights, on the data and with the settings of `adapted_lm`: that paper's baseline."""
+"""CLIP from random weights, with the data and settings of `adapted_lm`: the baseline of that paper."""
 
 from __future__ import annotations
 

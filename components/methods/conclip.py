@@ -1,4 +1,4 @@
-"""CoN-CLIP: an image is told from its negated caption, and that caption is given a similar image to belong to."""
+"""CoN-CLIP: contrasts an image with its negated caption, and pairs that caption with a similar image."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from components.methods.contract.optimisation import Betas, NotNegative, Optimis
 
 @dataclass(frozen=True, kw_only=True)
 class ConclipSettings(Optimisation):
-    """The values of the published run; betas, eps and what decays are those that its released code leaves to AdamW.
+    """The values of the published run; betas, eps and decay are AdamW's defaults, as in its released code.
 
     Attributes:
-        distractors: whether a similar image joins each row, with the negated caption as its text.
-        protocol: which one. `drawn` is ours: one of the three nearest, drawn anew in each epoch. `released` is always
-            the nearest, as the authors' code has it, which reads it from a file made over the images of COCO.
-        distractor_data: folder with the `pairs` and `embeddings` of another checkout, made with the same base, whose
-            images to train on are the distractors; null takes the images of the rows themselves.
+        distractors: whether a similar image is added to each row, with the negated caption as its text.
+        protocol: `drawn` is ours: one of the three nearest images, drawn in each epoch. `released` is always the
+            nearest, like the authors' code, which reads it from a file made from the images of COCO.
+        distractor_data: folder of another checkout with `pairs` and `embeddings` of the same base, whose training
+            images are the distractors; null takes the images of the rows.
     """
 
     lr: Positive = 1e-6

@@ -1,12 +1,12 @@
-"""CS-CLIP, against half-truths: NegCLIP's loss on whole captions, and its like on a part of each with the part's foil.
+"""CS-CLIP, against half-truths: NegCLIP's loss on whole captions, and on a part of each caption with the part's foil.
 
-The weight of the parts is 0.5 in the authors' launcher, in the name of the run that they report and, since their last
-revision, in `configs/loss/multi_caption.yaml`, which first had 0: no parts at all. So is the loss of the parts,
-`negclip_hard`: an image tells its part from the others of the batch and from that part's own foil.
+The weight of the parts is 0.5 in the authors' launcher, in the name of the reported run and, since their last revision,
+in `configs/loss/multi_caption.yaml`, which first had 0: no parts. The loss of the parts is `negclip_hard`: an image is
+contrasted with its part, the other parts of the batch and its own part's foil.
 
-They take two parts of a caption at each step, drawn anew, and the mean of their losses; here it is one part a step, and
-each epoch draws it among the caption's. What could not be found is which captions an epoch visits (here one of every
-image, as in NegCLIP) and whether the 128 rows of each of their 8 GPUs are each other's negatives.
+They draw two parts of a caption at each step and average their losses; here each epoch draws one part per caption. Two
+facts are unknown: the captions that an epoch visits (here one of every image, as in NegCLIP), and whether the 128 rows
+of each of their 8 GPUs are negatives of each other.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from components.methods.contract.optimisation import ImageTower, NotNegative, Op
 
 @dataclass(frozen=True, kw_only=True)
 class HalfTruthsSettings(Optimisation):
-    """The values of the released configuration for COCO; betas, eps and the cosine are those of every method here.
+    """The values of the released configuration for COCO; betas, eps and the cosine are the defaults of every method.
 
-    It warms up for three of the five epochs, from a tenth of the rate, and ends at a hundredth; here `warmup_steps`
-    says how long, from nothing, and it ends at nothing. They hold out a fifth of the images and keep the best epoch by
-    it: here `train.held_out`, `train.validate_every` and `train.export` say so.
+    Their learning rate warms up for three of the five epochs from a tenth and ends at a hundredth; here it starts and
+    ends at zero, and `warmup_steps` is the length. They hold out a fifth of the images and keep the best epoch: set
+    `train.held_out`, `train.validate_every` and `train.export` for that.
 
     Attributes:
-        unit_weight: of the parts' loss beside that of whole captions.
+        unit_weight: of the parts' loss, relative to that of whole captions.
     """
 
     lr: Positive = 5e-6
@@ -43,7 +43,7 @@ class HalfTruthsSettings(Optimisation):
 
 
 def _losses(features: Features, hyper: HalfTruthsSettings) -> Losses:
-    """An image tells its caption from all hard negatives of the batch, but its part from that part's foil alone."""
+    """All hard negatives of the batch are negatives of an image, but only its own part's foil."""
     image, caption, negative, unit, foil = (features[column] for column in _COLUMNS)
     scale, half = features.scale, hyper.unit_weight / 2
     return {

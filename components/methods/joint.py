@@ -1,4 +1,4 @@
-"""Joint: a weighted sum of other methods' losses over one batch, so that one encoder learns all they teach."""
+"""Joint: a weighted sum of the losses of several methods over one batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @with_config(ConfigDict(extra="allow"))
 class JointPart(TypedDict, total=False):
-    """A part's weight (1 when not given) and, beside it, that method's own hyper-parameters."""
+    """A part's weight (default 1) and the hyper-parameters of its method."""
 
     weight: Positive
 
@@ -34,7 +34,7 @@ class JointPart(TypedDict, total=False):
 def _default_parts() -> dict[str, JointPart]:
     return {
         "paraclip": {"weight": 1.0},
-        # ParaCLIP's first paraphrase serves both, so that a row need not be in a table more.
+        # ParaCLIP's first paraphrase serves both, so that a row needs one table less.
         "semclip": {"weight": 1.0, "contrastive_weight": 0.0, "paraphrase": "paraphrase_1"},  # type: ignore[typeddict-unknown-key]
         "pc_clip": {"weight": 1.0},
     }
@@ -42,12 +42,12 @@ def _default_parts() -> dict[str, JointPart]:
 
 @dataclass(frozen=True, kw_only=True)
 class JointSettings(Optimisation):
-    """No paper has this method, the values are ours.
+    """Our values; no paper has this method.
 
     Attributes:
-        parts: method name -> its weight and hyper-parameters. How the run is optimised is said once, for all parts;
-            a parameter is trained if any part trains it. One part may build a text tower (`adapted_lm`): all losses
-            train that one then, and what of it trains is that part's to say.
+        parts: method name -> its weight and hyper-parameters. The optimisation is common to all parts; a parameter is
+            trained if any part trains it. One part may build a text tower (`adapted_lm`): all losses train it, and
+            that part selects its trained parameters.
     """
 
     lr: Positive = 1e-6
@@ -59,12 +59,12 @@ class JointSettings(Optimisation):
 
     @cached_property
     def members(self) -> dict[str, _Member]:
-        """The parts, ready to use."""
+        """The parts with their methods."""
         return _members(self.parts, METHOD.name)
 
     @property
     def builder(self) -> _Member | None:
-        """The part that builds the text tower; None where all train the base's."""
+        """The part that builds the text tower; None if all train the base's."""
         own = (part for part in self.members.values() if part.method.tower is not Method.tower)
         return next(own, None)
 
@@ -77,7 +77,7 @@ class _Member:
 
 
 def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
-    """Raises `InputError` naming `methods.<entry>.parts...` for an unknown method, a key it does not have, or none."""
+    """Raises `InputError` with the key `methods.<entry>.parts...` for an unknown method or key, or without parts."""
     where = f"methods.{entry}.parts"
     if not parts:
         raise InputError(f"params.yaml: key '{where}' is empty: name at least one method")
@@ -93,22 +93,22 @@ def _members(parts: Mapping[str, JointPart], entry: str) -> dict[str, _Member]:
                 f"params.yaml: key '{where}.{name}': '{own_towers[0]}' builds the text tower already: remove one"
             )
         if method.perturbs is not None:
-            raise InputError(f"params.yaml: key '{where}.{name}': this method changes the captions of all: remove it")
+            raise InputError(f"params.yaml: key '{where}.{name}': it perturbs the shared captions: remove it")
         given: dict[str, Any] = dict(part)
         weight = given.pop("weight", 1.0)
         for shared in fields(Optimisation):
             if shared.name in given:
                 key = f"{where}.{name}.{shared.name}"
-                raise InputError(f"params.yaml: key '{key}' counts for all parts: move it to 'methods.{entry}'")
+                raise InputError(f"params.yaml: key '{key}' is common to all parts: move it to 'methods.{entry}'")
         members[name] = _Member(weight, method, method.settings(given, f"{entry}.parts.{name}"))
     return members
 
 
 class Joint(Method):
-    """A method whose settings hold other methods' settings."""
+    """A method whose settings include those of other methods."""
 
     def settings(self, given: Mapping[str, Any], entry: str | None = None) -> Any:
-        """As `Method.settings`; keys of parts are checked and named too."""
+        """Like `Method.settings`, with checks of the parts' keys."""
         hyper = super().settings(given, entry)
         _members(hyper.parts, entry or self.name)
         return hyper
@@ -140,29 +140,29 @@ def _losses(features: Features, hyper: JointSettings) -> Losses:
 
 
 def _visits(hyper: JointSettings) -> Visits:
-    """`images` as soon as one part needs it, because all parts share the batch.
+    """`images` if any part needs it, because all parts share the batch.
 
-    A row joins a caption's texts with one comparison of its image, so visiting every comparison would show the other
-    parts the same captions again and again, and several of one image in a batch.
+    A row has a caption's texts and one comparison of its image, so visiting every comparison would repeat captions and
+    put several of one image into a batch.
     """
     parts: set[Visits] = {part.method.visits(part.hyper) for part in hyper.members.values()}
     return "images" if "images" in parts else "pairs" if "pairs" in parts else "rows"
 
 
 def _neighbours(hyper: JointSettings) -> Neighbours:
-    """That of the parts which read one; a batch has one neighbour for each row."""
+    """The neighbours of the parts that read one; a batch has one for each row."""
     readers = [part for part in hyper.members.values() if _reads_neighbours(part)]
     wanted = {part.method.neighbours(part.hyper): part.method.name for part in readers}
     if len(wanted) > 1:
         raise InputError(
-            f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} look for similar images in two ways, "
-            "and a row has one: set distractor_data to null and protocol to drawn"
+            f"params.yaml: joint's parts {' and '.join(sorted(wanted.values()))} need different similar images, "
+            "and a row has only one: set distractor_data to null and protocol to drawn"
         )
     return next(iter(wanted), Neighbours())
 
 
 def _files(hyper: JointSettings) -> dict[str, Path]:
-    """Those of all parts: two parts may have a language model each."""
+    """The files of all parts; two parts may each have a language model."""
     return {
         f"{name}.{key}": path
         for name, part in hyper.members.items()

@@ -13,18 +13,18 @@ from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive
 
 DRAWN = "drawn_caption"
-"""The made-up column that is drawn."""
+"""The made-up column."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaclipFtSettings(Optimisation):
-    """LaCLIP trains from nothing; decay, betas, eps and the cosine are its own, as its released code has them.
+    """LaCLIP trains from random weights; decay, betas, eps and the cosine are those of its released code.
 
-    lr, batch, epochs and warm-up are ours: those of NegCLIP's and CoN-CLIP's fine-tuning, because a peak of
-    3e-3 would wipe out a trained encoder. LaCLIP draws among four rewrites, here any columns of texts can be.
+    Learning rate, batch size, epochs and warm-up are those of NegCLIP's and CoN-CLIP's fine-tuning, because a peak of
+    3e-3 would destroy a trained encoder. LaCLIP has four rewrites; here any text columns are possible.
 
     Attributes:
-        rewrites: the columns that stand beside the original caption.
+        rewrites: the columns that are drawn besides the original caption.
     """
 
     lr: Positive = 1e-6
@@ -38,7 +38,7 @@ class LaclipFtSettings(Optimisation):
 
 
 def _draws(hyper: LaclipFtSettings) -> Mapping[str, Mapping[str, float]]:
-    """Uniform over the original and its rewrites, as LaCLIP trains."""
+    """Uniform over the caption and its rewrites, as in LaCLIP."""
     texts = ("caption", *hyper.rewrites)
     return {DRAWN: dict.fromkeys(texts, 1 / len(texts))}
 

@@ -1,4 +1,4 @@
-"""NegationCLIP: CLIP's own loss on captions that also say, truly, what the picture does not show."""
+"""NegationCLIP: CLIP's loss on captions that are extended with a true negation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from components.methods.contract.method import Method
 from components.methods.contract.optimisation import Betas, NotNegative, Optimisation, Positive, Schedule
 
 _TRAINED = r"^(?!visual\.|logit_(scale|bias)$|(text\.)?ln_final\.)"
-"""The text side without its last layer norm, which the released code freezes together with the image tower."""
+"""The text side without its last layer norm, which the released code freezes like the image tower."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NegationClipSettings(Optimisation):
-    """The defaults of the released code (its `src/clip_finetune.py`); what it does not name is PyTorch's AdamW.
+    """The defaults of the released code (its `src/clip_finetune.py`), else those of PyTorch's AdamW.
 
-    It holds out a fifth of the rows and keeps the epoch of the lowest loss on them: here `train.held_out`,
-    `train.validate_every` and `train.export` say so. An epoch visits every caption.
+    It holds out a fifth of the rows and keeps the epoch with the lowest loss on them: set `train.held_out`,
+    `train.validate_every` and `train.export` for that. An epoch visits every caption.
     """
 
     lr: Positive = 1e-6

@@ -13,11 +13,11 @@ from components.methods.contract.optimisation import ImageTower, NotNegative, Op
 
 @dataclass(frozen=True, kw_only=True)
 class NegclipSettings(Optimisation):
-    """The values of the published run (its repository's README); decay is the default of the trainer it builds on.
+    """The values of the published run (its repository's README); decay is the default of its trainer.
 
     Attributes:
-        hard_images: whether a similar row's image, caption and hard negative join the batch. That row can also be in
-            the batch as itself; it then stands twice among the candidates, as in the published code.
+        hard_images: whether the image, caption and hard negative of a similar row are added to the batch. That row may
+            be in the batch anyway and is then twice among the candidates, as in the published code.
     """
 
     lr: Positive = 1e-6
@@ -37,7 +37,7 @@ def _columns(hyper: NegclipSettings) -> frozenset[str]:
 
 
 def _losses(features: Features, hyper: NegclipSettings) -> Losses:
-    """Images are told from all texts; captions, and never hard negatives, are told from all images."""
+    """Images are contrasted with all texts, captions with all images; hard negatives are never anchors."""
     image, caption, negative = (features[column] for column in _ROW)
     scale = features.scale
     if not hyper.hard_images:

@@ -1,4 +1,4 @@
-"""ParaCLIP: captions, plain paraphrases and their paraphrases drawn together, images as the anchor."""
+"""ParaCLIP: aligns captions, plain paraphrases and paraphrases of these with each other and with images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAIRS: dict[Term, tuple[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ParaclipSettings(Optimisation):
-    """Appendix A's values; `terms` are summed (section 2.2), any row of table 2 can be written."""
+    """Appendix A's values; `terms` are summed (section 2.2) and can be those of any row of table 2."""
 
     lr: Positive = 5e-7
     batch_size: PositiveInt = 3072

@@ -1,4 +1,4 @@
-"""PC-CLIP: a text that says how one image differs from another is moved to the difference of their embeddings."""
+"""PC-CLIP: aligns a text about the difference of two images with the difference of their embeddings."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class PcClipSettings(Optimisation):
             of `mse` over dimensions too, as the authors' code does, whose learning rates these are.
         temperature: of `infonce`; null takes the encoder's own logit scale.
         scope: `blocks` trains the text tower's transformer blocks, as released code does; `tower` all of it.
-        antisymmetric: `infonce` also shows each text the reversed difference of every pair, as negatives. So the
-            text must tell which image comes first, which is what section 3.3 asks (equation 2). The reversed pair
-            has no text of its own, and taking the negated text embedding for it would repeat the same loss.
+        antisymmetric: whether the reversed differences of all pairs are negatives of each text in `infonce`, so that
+            texts encode which image comes first (section 3.3, equation 2). The reversed pair has no text, and the
+            negated text embedding would repeat the same loss.
     """
 
     lr: Positive = 1e-8

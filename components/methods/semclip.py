@@ -1,4 +1,4 @@
-"""SemCLIP: on a few projection directions, a caption agrees with its paraphrase and not with its negation."""
+"""SemCLIP: projected to a few directions, a caption agrees with its paraphrase and not with its negation."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class SemclipSettings(Optimisation):
             any length and decays all that it trains, as the authors' code does; `soft_sign` is ours, for n = 1: `paper`
             with another agreement.
         basis_seed: of the directions; they are the same on every rank.
-        paraphrase: which column is the paraphrase: SemCLIP's, written here; its published files'; or one of ParaCLIP's.
-        negation: which column is the negation: SemCLIP's, written here, or its published files'.
-        rows: columns that a row must have, so that variants without a term can be held to the same rows.
-        learn_logit_scale: of the encoder's scale; off wherever no term uses it.
+        paraphrase: its column: SemCLIP's, generated here; that of its published files; or one of ParaCLIP's.
+        negation: its column: SemCLIP's, generated here, or that of its published files.
+        rows: columns that a row must have, so that variants without a term can train on the same rows.
+        learn_logit_scale: for the encoder's scale; off if no term uses it.
     """
 
     lr: Positive = 5e-5
@@ -116,12 +116,12 @@ def _columns(hyper: SemclipSettings) -> frozenset[str]:
 
 
 def _visits(hyper: SemclipSettings) -> Visits:
-    """Rows of the published files, as the released loader has it, which shuffles these."""
+    """Rows of the published files, which the released loader shuffles."""
     return "rows" if any(column.startswith("published_") for column in (*_columns(hyper), *hyper.rows)) else "pairs"
 
 
 def _losses(features: Features, hyper: SemclipSettings) -> Losses:
-    """Equation 7; every term comes with its share of the weights, so that their sum is the total."""
+    """Equation 7; every term is multiplied by its share of the weights."""
     weights = {
         "contrastive": hyper.contrastive_weight,
         "paraphrase": hyper.paraphrase_weight,
@@ -152,13 +152,13 @@ _TERMS = {"contrastive": _contrastive, "paraphrase": _paraphrase, "negation": _n
 
 
 def _agreement(features: Features, column: str, hyper: SemclipSettings) -> Tensor:
-    """How far the projections of caption and `column` point the same way, `[batch]`, within [-1, 1].
+    """Agreement of the projections of caption and `column`, `[batch]`, within [-1, 1].
 
-    The cosine of equations 5 and 6. With n = 1 that is the product of two signs, and no gradient flows. The text means
-    a bit there, on for paraphrasing and off for negation (section 3.3), and protocol `soft_sign` trains towards it: by
-    the product of soft signs `tanh(sqrt(dim) * p)` when projections are normalised, where `sqrt(dim)` brings the
-    projection of a random unit vector to a spread of 1; by the product of the plain projections when they are not. Both
-    pull a paraphrase to the caption's side of the direction and a negation to the other.
+    The cosine of equations 5 and 6. With n = 1 it is the product of two signs, without a gradient. The paper describes
+    a bit there, on for a paraphrase and off for a negation (section 3.3), and protocol `soft_sign` trains it: by the
+    product of soft signs `tanh(sqrt(dim) * p)` if projections are normalised, where `sqrt(dim)` gives the projection of
+    a random unit vector a spread of 1; else by the product of the projections. Both pull a paraphrase to the caption's
+    side of the direction and a negation to the other side.
     """
     import torch
     import torch.nn.functional as F

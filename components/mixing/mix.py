@@ -1,7 +1,7 @@
-"""Stage `mix`: an encoder made of two others' weights, without training.
+"""Stage `mix`: combines the weights of two encoders, without training.
 
-What a method learnt is the difference of its weights to the base's. A mix is the base plus a share of two such
-differences (task arithmetic: Ilharco et al. 2023, arXiv 2212.04089); with shares that sum to 1 it lies between the two.
+A method's task vector is the difference of its weights from the base's. A mix is the base plus a share of two such
+differences (task arithmetic: Ilharco et al. 2023, arXiv 2212.04089).
 
 python -m components.mixing.mix --mix both
 """
@@ -37,7 +37,7 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
         output: the encoder's folder; None for its name's in `models`.
 
     Raises:
-        InputError: there is no such entry, or the encoders have not the same towers.
+        InputError: there is no such entry, or the encoders have different towers.
     """
     if name not in settings.mixes:
         raise InputError(f"params.yaml has no block mixes.{name}: add one, or use {', '.join(settings.mixes)}")
@@ -60,10 +60,10 @@ def run(settings: Settings, name: str, models: Path = BASE.parent, output: Path 
 
 
 def _origin(name: str, hashes: dict[str, str], members: Sequence[Sidecar]) -> dict[str, object]:
-    """Commit and data hashes of a mix: those of its making and of its members' trainings.
+    """Commit and data hashes of a mix: those of this run and of its members' trainings.
 
     Raises:
-        InputError: a file was another one when a member was trained.
+        InputError: a member was trained on another version of a file.
     """
     for member in members:
         for path, digest in member.data_hashes.items():
@@ -76,7 +76,7 @@ def _origin(name: str, hashes: dict[str, str], members: Sequence[Sidecar]) -> di
 
 
 def check_members(members: Mapping[str, Encoder]) -> None:
-    """Raise `InputError` when a member did not begin with the base's weights: shapes alone do not show it."""
+    """Raise `InputError` if a member did not start from the base's weights, which shapes do not show."""
     for name, encoder in members.items():
         if not encoder.sidecar.from_base:
             raise InputError(f"'{name}' cannot be mixed with the base: a tower of it was not trained from the base's")
@@ -84,8 +84,8 @@ def check_members(members: Mapping[str, Encoder]) -> None:
 
 def weights_of(encoder: Encoder) -> dict[str, Tensor]:
     """An encoder's weights by name."""
-    found: dict[str, Tensor] = encoder.model.state_dict()
-    return found
+    weights: dict[str, Tensor] = encoder.model.state_dict()
+    return weights
 
 
 def mixed(
@@ -101,20 +101,20 @@ def mixed(
         odd = dict(shapes.items() ^ {key: weight.shape for key, weight in weights.items()}.items())
         if odd:
             raise InputError(
-                f"'{name}' cannot be mixed with the base, whose towers are other ones: '{min(odd)}' is not the same"
+                f"'{name}' cannot be mixed with the base, whose towers differ: '{min(odd)}' is not the same"
             )
-    found = {}
+    result = {}
     for key, weight in base.items():
         total = weight.clone()
         if weight.is_floating_point():
             for share, weights in zip(shares, members.values(), strict=True):
                 total += share * (weights[key] - weight)
-        found[key] = total
-    return found
+        result[key] = total
+    return result
 
 
 def main(mix: Annotated[str, typer.Option(help="An entry of `mixes` in params.yaml.")]) -> None:
-    """Make an encoder of two others' weights.
+    """Combine the weights of two encoders.
 
     Example: python -m components.mixing.mix --mix all_needs
     """

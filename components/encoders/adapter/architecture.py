@@ -1,7 +1,7 @@
-"""open_clip model configurations, the published ones and those in `models/`, and models built of them.
+"""open_clip model configurations, published ones and those in `models/`, and models built from them.
 
-The `vision_cfg` of timm's image towers may have two keys that open_clip's configurations lack: `mean` and `std`, of the
-pixels that the tower was trained with where they are not CLIP's.
+The `vision_cfg` of timm's image towers may have two keys besides open_clip's: `mean` and `std` of the pixels that the
+tower was trained with, if they are not CLIP's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_MODELS = Path(__file__).parent / "models"
 
 
 def model_config(name: str) -> dict[str, Any]:
-    """The open_clip configuration called `name`, or in the JSON file of that path.
+    """The open_clip configuration called `name`, or that of a JSON file.
 
     Raises:
         InputError: neither open_clip nor `components/encoders/adapter/models/` has it, or the file is broken.
@@ -45,7 +45,7 @@ def model_config(name: str) -> dict[str, Any]:
 
 
 def plain_name(name: str) -> str:
-    """The name of a configuration that may have been given as the path of a JSON file."""
+    """The name of a configuration, or the stem of its JSON file."""
     return Path(name).stem if name.endswith(".json") else name
 
 
@@ -53,12 +53,12 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
     """A model of this configuration with random weights, in float32, without dropout.
 
     Args:
-        config: an open_clip configuration; `text_cfg` has `language_model` when the text tower is a `LanguageTower`.
-        text_files: folder with the Hugging Face configuration of the text tower, where it has one; without it the
-            configuration names where to get that.
+        config: an open_clip configuration; `text_cfg` has `language_model` if the text tower is a `LanguageTower`.
+        text_files: folder with the Hugging Face configuration of the text tower; None for the source that the
+            configuration names.
 
     Raises:
-        InputError: the configuration asks for a kind of model that is not supported, or for files that are not there.
+        InputError: the configuration is of an unsupported kind, or its files are missing.
     """
     text = config["text_cfg"]
     _refuse(config)
@@ -82,7 +82,7 @@ def build(config: dict[str, Any], text_files: Path | None = None) -> Any:
 
 def image_tower(config: dict[str, Any]) -> nn.Module:
     """The image tower of a configuration with random weights, its linear projection to `embed_dim` included."""
-    # A whole CLIP is open_clip's public way to an image tower; the text tower beside it is as small as can be.
+    # open_clip has no public constructor of an image tower alone, so a whole CLIP with a minimal text tower is built.
     smallest = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
     whole = open_clip.CLIP(
         config["embed_dim"], _offline(config)["vision_cfg"], smallest, quick_gelu=has_quick_gelu(config)
@@ -99,7 +99,7 @@ def pixel_statistics(config: dict[str, Any]) -> tuple[Sequence[float], Sequence[
 
 
 def own_image_tower(name: str, config: dict[str, Any]) -> str:
-    """How a configuration's image tower differs from the known configuration of that name; empty where it does not."""
+    """The image tower of a configuration as JSON if it differs from the known one of that name, else empty."""
     try:
         known = model_config(name)
     except InputError:
@@ -113,11 +113,11 @@ def own_image_tower(name: str, config: dict[str, Any]) -> str:
 
 
 def _expect_pixels(tower: nn.Module, config: dict[str, Any]) -> None:
-    """Let the tower change pixels with CLIP's mean and deviation to its own, so that all are prepared alike."""
+    """Convert pixels within the tower from CLIP's mean and deviation to its own."""
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in pixel_statistics(config))
     clip_mean, clip_std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
     if "timm_model_name" in config["vision_cfg"]:
-        # Convolutions, which most of timm's towers are made of, are half as fast again on a processor.
+        # Makes convolutions 1.5 times as fast on a CPU.
         tower.to(memory_format=torch.channels_last)
     if not (torch.equal(mean, clip_mean) and torch.equal(std, clip_std)):
         tower.register_forward_pre_hook(_Change(clip_std / std, (clip_mean - mean) / std))
@@ -135,10 +135,10 @@ class _Change:
 
 
 def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
-    """Refuse to start a tower at random that normalises by statistics of batches, as ResNets do.
+    """Refuse random weights for a tower with batch normalisation, such as a ResNet.
 
-    Training keeps such statistics as they are, so that micro-batches and ranks compute the same features; those of
-    random weights say nothing, and the tower would hardly learn. Published weights bring theirs along.
+    Training keeps the statistics fixed, so that micro-batches and ranks compute the same features; those of random
+    weights are meaningless. Published weights include theirs.
 
     Raises:
         InputError: the tower has such layers.
@@ -151,12 +151,12 @@ def refuse_batch_statistics(tower: nn.Module, model: str) -> None:
 
 
 def has_quick_gelu(config: dict[str, Any]) -> bool:
-    """Whether the configuration asks for QuickGELU instead of GELU."""
+    """Whether the configuration has QuickGELU instead of GELU."""
     return bool(config.get("quick_gelu", False))
 
 
 def uses_quick_gelu(model: nn.Module) -> bool:
-    """Whether the built model's towers really contain QuickGELU."""
+    """Whether the built model's towers contain QuickGELU."""
     return any(isinstance(module, QuickGELU) for module in model.modules())
 
 
@@ -178,7 +178,7 @@ def _open_clip(config: dict[str, Any], text_files: Path | None) -> Any:
 
 
 def _offline(config: dict[str, Any]) -> dict[str, Any]:
-    """A copy that fetches no weights for its towers: they come with the encoder's own."""
+    """A copy that fetches no pretrained weights for its towers."""
     settings = deepcopy(config)
     settings["vision_cfg"]["timm_model_pretrained"] = False
     for own in ("mean", "std"):
@@ -191,13 +191,13 @@ def _refuse(config: dict[str, Any]) -> None:
     if "multimodal_cfg" in config:
         raise InputError("a CoCa model is not supported: choose a dual encoder")
     if {"mean", "std"} & set(config["vision_cfg"]) and "timm_model_name" not in config["vision_cfg"]:
-        raise InputError("vision_cfg.mean and std are for timm's image towers alone: leave them out")
+        raise InputError("vision_cfg.mean and std are only for timm's image towers: remove them")
     if config["text_cfg"].get("embed_cls"):
         raise InputError("a text tower with a class token (text_cfg.embed_cls) is not supported: choose another model")
     if config["text_cfg"].get("no_causal_mask"):
         raise InputError("a text tower that reads padding (SigLIP, CLIPA) is not supported: choose another model")
     if config["text_cfg"].get("pool_type") == "last":
-        # Texts are cut after their longest end token, so the last position is another one in every batch.
+        # Batches are cut after their longest text, so the last position varies.
         raise InputError("a text tower that pools the last position is not supported: choose another model")
 
 
@@ -206,7 +206,7 @@ def _read(path: Path) -> dict[str, Any]:
         config: dict[str, Any] = json.loads(path.read_text("utf-8"))
         text = config["text_cfg"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no open_clip configuration ({error}): correct it") from None
+        raise InputError(f"{path} is not an open_clip configuration ({error}): correct it") from None
     for key in ("hf_model_name", "hf_tokenizer_name"):
         if key in text and (path.parent / text[key]).is_dir():
             text[key] = str(path.parent / text[key])

@@ -1,4 +1,4 @@
-"""`Encoder`: towers, tokenizer and sidecar; embeds texts and images as unit vectors, loads and saves itself."""
+"""`Encoder`: towers, tokenizer and sidecar, with methods to embed, load and save."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from components.encoders.adapter.architecture import build, own_image_tower, pix
 from components.encoders.adapter.images import decode, normalise
 from components.encoders.adapter.sidecar import METHOD_TENSORS, SIDECAR, TEXT_FILES, WEIGHTS, Sidecar, read_sidecar
 from components.encoders.adapter.text_tower import encode_tokens, text_features
-from components.encoders.adapter.tokenizers import tokenizer_of
-from components.encoders.adapter.tokens import Tokenizer, trimmed
+from components.encoders.adapter.tokens import Tokenizer, tokenizer_of, trimmed
 from components.encoders.adapter.weights import load_weights, read_safetensors
 
 Vectors = npt.NDArray[np.float32]
@@ -33,10 +32,10 @@ class Encoder:
 
     Attributes:
         model: an open_clip model or a `LanguageClip`; its image tower is `model.visual`.
-        sidecar: what is known about it.
-        tokenizer: what turns its texts into token ids.
-        extra: tensors that its method needs besides the towers, by name.
-        autocast: element type of mixed precision when it embeds; None for float32.
+        sidecar: its metadata.
+        tokenizer: of its text tower.
+        extra: its method's own tensors, by name.
+        autocast: element type of mixed precision for embedding; None for float32.
     """
 
     model: Any
@@ -50,7 +49,7 @@ class Encoder:
         """A new encoder with random weights of an open_clip configuration.
 
         Raises:
-            InputError: the configuration is not supported or names files that cannot be had.
+            InputError: the configuration is not supported or names files that are unavailable.
         """
         return Encoder.of(build(config), tokenizer_of(config), name, model_name, config, method)
 
@@ -58,7 +57,7 @@ class Encoder:
     def of(
         model: Any, tokenizer: Tokenizer, name: str, model_name: str, config: dict[str, Any], method: str
     ) -> Encoder:
-        """An encoder of a model that was built of `config`."""
+        """An encoder of a model that was built from `config`."""
         sidecar = Sidecar(
             name=name,
             model=model_name,
@@ -77,8 +76,8 @@ class Encoder:
         """Load an encoder that `save` wrote; everything it needs is in its folder.
 
         Raises:
-            InputError: the folder holds none, its files are damaged or not those that the sidecar describes, or the
-                model built from the sidecar has another activation than the sidecar says.
+            InputError: the folder has no encoder, its files are damaged or do not match the sidecar, or the built model
+                has another activation than the sidecar.
 
         >>> encoder = Encoder.load(Path("models/paraclip"))  # doctest: +SKIP
         """
@@ -105,7 +104,7 @@ class Encoder:
         return Encoder(model.eval(), sidecar, tokenizer, extra)
 
     def save(self, folder: Path) -> Sidecar:
-        """Write all its files, whole or not at all; returns the sidecar with its hashes filled in."""
+        """Write all its files atomically; returns the sidecar with the files' hashes."""
         with atomic_folder(folder) as temporary:
             tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, temporary / WEIGHTS)
@@ -137,7 +136,7 @@ class Encoder:
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
-        """Unit vectors `[texts, dim]` in the order given; computed in order of length, so that batches stay short.
+        """Unit vectors `[texts, dim]` in the given order; batches have texts of similar length.
 
         >>> encoder.embed_texts(["a dog", "one hound"]).shape  # doctest: +SKIP
         (2, 512)
@@ -146,7 +145,7 @@ class Encoder:
 
     @torch.inference_mode()
     def raw_texts(self, texts: Sequence[str], batch_size: int = 256, title: str | None = None) -> Vectors:
-        """Features `[texts, dim]` as the text tower gives them."""
+        """Raw features `[texts, dim]` of the text tower."""
         return self._of_texts(text_features, texts, batch_size, title)
 
     def _of_texts(
@@ -185,7 +184,7 @@ class Encoder:
         title: str | None = None,
         names: Sequence[str] | None = None,
     ) -> Vectors:
-        """Raw features `[images, dim]` of encoded images, as the image tower gives them.
+        """Raw features `[images, dim]` of encoded images.
 
         Raises:
             InputError: an image cannot be decoded; the message gives its name or row.
@@ -203,21 +202,21 @@ class Encoder:
         return unit_rows(self.raw_pixels(pixels))[0]
 
     def raw_pixels(self, pixels: Tensor) -> Vectors:
-        """The same as the image tower gives them."""
+        """Raw features `[images, dim]` of the same pixels."""
         self.model.eval()
         with self.mixed():
             return self.pixel_features(pixels)
 
     def mixed(self) -> torch.autocast:
-        """Within it the towers compute in the encoder's precision."""
+        """A context in which the towers compute in the encoder's precision."""
         device = self.model.logit_scale.device.type
         return torch.autocast(device, self.autocast, enabled=self.autocast is not None)
 
     @torch.inference_mode()
     def pixel_features(self, pixels: Tensor) -> Vectors:
         """Raw features `[images, dim]` of RGB pixels `[images, 3, size, size]`, uint8, on the model's device."""
-        found: Vectors = self._of_pixels(pixels).cpu().numpy()
-        return found
+        features: Vectors = self._of_pixels(pixels).cpu().numpy()
+        return features
 
     def _of_pixels(self, pixels: Tensor) -> Tensor:
         raw: Tensor = self.model.encode_image(pixels if pixels.is_floating_point() else normalise(pixels))
@@ -234,7 +233,7 @@ class Encoder:
         self.model.eval()
         result = np.empty((len(order), self.sidecar.embed_dim), dtype=np.float32)
         progress = bar(title, len(order), unit) if title else None
-        # One block around all batches: it keeps the weights it has rounded.
+        # One block around all batches: autocast keeps rounded weights until its end.
         with self.mixed():
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
@@ -261,16 +260,14 @@ def unit_rows(features: Vectors) -> tuple[Vectors, Vectors]:
 
 
 def assert_activation(model: Any, quick_gelu: bool, what: str) -> None:
-    """Raise `InputError` when the built model's activation is not the recorded one."""
+    """Raise `InputError` if the built model's activation is not the recorded one."""
     if uses_quick_gelu(model) != quick_gelu:
-        said = "QuickGELU" if quick_gelu else "GELU"
-        raise InputError(
-            f"{what}: the sidecar says {said} but the model config builds the other: correct 'architecture'"
-        )
+        recorded = "QuickGELU" if quick_gelu else "GELU"
+        raise InputError(f"{what}: the sidecar has {recorded}, the built model the other: correct 'architecture'")
 
 
 def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without this machine's paths; the files behind them are saved in the encoder's folder."""
+    """The configuration without local paths, whose files are saved in the encoder's folder."""
     text = {
         key: Path(value).name if key.startswith("hf_") and Path(str(value)).is_dir() else value
         for key, value in config["text_cfg"].items()

@@ -1,4 +1,4 @@
-"""A text tower made of a pretrained masked language model, and the four ways to adapt it.
+"""A text tower made of a pretrained masked language model, and four strategies to adapt it.
 
 Cheng et al., Adapting Dual-encoder Vision-language Models for Paraphrased Retrieval, section 4.
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from components.core.errors import InputError
 
 EMBEDDED = "all-MiniLM-L6-v2"
-"""The language model that comes as a Python package."""
+"""The language model in a Python package."""
 
 
 def embedded_model() -> Path:
@@ -29,7 +29,7 @@ def embedded_model() -> Path:
 
 
 def folder_of(source: str) -> Path:
-    """The folder with the files of a model that `load_pretrained` has read from a folder or by its name."""
+    """The folder with the files of a model that `load_pretrained` has loaded by folder or name."""
     from transformers.utils.hub import cached_file
 
     return Path(source) if Path(source).is_dir() else Path(str(cached_file(source, "config.json"))).parent
@@ -37,7 +37,7 @@ def folder_of(source: str) -> Path:
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Without transformers' progress bars and reports on weights; what they name is checked here or of no matter."""
+    """Suppress transformers' progress bars and reports on weights, which `load_pretrained` checks."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -55,8 +55,7 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
     """The language model at `source` in float32, with `added_layers` random layers of its own structure on top.
 
     Raises:
-        InputError: there is none, it cannot be fetched, it is no safetensors, or it has no stack of layers or not all
-            of its weights.
+        InputError: it is missing, cannot be fetched, is not in safetensors, has no stack of layers or lacks weights.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -65,7 +64,7 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
             config = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
             own_layers = config.num_hidden_layers
             config.num_hidden_layers = own_layers + added_layers
-            # Other forms are pickles.
+            # Other formats are pickles.
             model, report = AutoModel.from_pretrained(
                 str(source), config=config, dtype="float32", output_loading_info=True, use_safetensors=True
             )
@@ -83,7 +82,7 @@ def load_pretrained(source: str | Path, added_layers: int = 0) -> Any:
 
 
 def from_config(folder: Path) -> Any:
-    """A model of the configuration in `folder`, to be given its weights.
+    """A model of the configuration in `folder`, with random weights.
 
     Raises:
         InputError: the configuration is missing or damaged.
@@ -93,20 +92,20 @@ def from_config(folder: Path) -> Any:
     try:
         return _ready(AutoModel.from_config(AutoConfig.from_pretrained(str(folder), trust_remote_code=False)))
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder} holds no language model ({str(error).splitlines()[0]}): run `dvc repro`") from None
+        raise InputError(f"{folder} has no language model ({str(error).splitlines()[0]}): run `dvc repro`") from None
 
 
 def layers(model: nn.Module) -> nn.ModuleList:
     """The model's stack of transformer layers.
 
     Raises:
-        InputError: it has none, ALBERT say, whose layers are one and the same.
+        InputError: it has none, like ALBERT, whose layers share one module.
     """
     return _stack(model)[1]
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Switch dropout off for good: a second pass over the same texts must give the same features."""
+    """Disable dropout permanently: a second pass over the same texts must give the same features."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -124,7 +123,7 @@ def _stack(model: nn.Module) -> tuple[str, nn.ModuleList]:
 
 
 def _ready(model: Any) -> Any:
-    # Nothing reads the pooler, and distributed training would wait for its gradient.
+    # The pooler is unused, and distributed training would wait for its gradient.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     without_dropout(model)
@@ -132,14 +131,14 @@ def _ready(model: Any) -> Any:
 
 
 Strategy = Literal["finetuned", "frozen", "bottleneck", "alignment"]
-"""What trains besides the projection: all of the language model, nothing, adapters in it, or layers on top of it."""
+"""Trained besides the projection: all of the language model, nothing, adapters in it, or layers on top of it."""
 
 Placement = Literal["layers", "residuals"]
-"""Where the adapters of `bottleneck` are: one behind each layer (Bapna and Firat), or two in each layer, on what its
-attention and its feed-forward layers give before that is added to their input (Houlsby et al., figure 2)."""
+"""Place of the adapters of `bottleneck`: one after each layer (Bapna and Firat), or two in each layer, on the outputs
+of attention and feed-forward layers before the residual sum (Houlsby et al., figure 2)."""
 
 REDUCTION = 2
-"""How many times narrower than the language model its adapters are."""
+"""Width of the language model divided by that of its adapters."""
 
 
 def trained(strategy: Strategy, alignment_layers: int) -> tuple[str, ...]:
@@ -156,19 +155,18 @@ def trained(strategy: Strategy, alignment_layers: int) -> tuple[str, ...]:
 class LanguageTower(nn.Module):
     """A language model, the mean over each text's own tokens, and a projection of two layers.
 
-    Layers that a strategy keeps frozen store no activations: their weights need no gradient and nothing below them
-    does, so autograd records nothing.
+    Frozen layers store no activations: neither their weights nor those below need a gradient.
 
     Args:
         language: the model, with its alignment layers as its topmost where the strategy has any.
         embed_dim: of the features.
-        strategy: which adaptation.
-        alignment_layers: how many of the model's layers were added to it; zero for the other strategies.
+        strategy: of the adaptation.
+        alignment_layers: the number of added layers; zero for other strategies.
         adapter_norm: whether the adapters of `bottleneck` begin with a layer norm.
         placement: of these adapters.
 
     Raises:
-        InputError: its layers are not built so that adapters fit into their residuals.
+        InputError: adapters do not fit into the residuals of its layers.
     """
 
     def __init__(
@@ -201,11 +199,11 @@ class LanguageTower(nn.Module):
 
 
 class Adapter(nn.Module):
-    """A bottleneck, added to what it gets; it starts as the identity.
+    """A residual bottleneck that starts as the identity.
 
-    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, with two in
-    each layer and no layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation,
-    section 2.2, with one behind each layer that begins with a layer norm.
+    The paper cites two designs: Houlsby et al., Parameter-Efficient Transfer Learning for NLP, section 2.1, with two
+    per layer and no layer norm, and Bapna and Firat, Simple, Scalable Adaptation for Neural Machine Translation,
+    section 2.2, with one after each layer that begins with a layer norm.
     """
 
     def __init__(self, width: int, norm: bool) -> None:
@@ -222,7 +220,7 @@ class Adapter(nn.Module):
 
 
 class AdaptedLayer(nn.Module):
-    """A layer of a language model, or the last linear layer of a residual branch, with an adapter behind it."""
+    """A layer of a language model, or the last linear layer of a residual branch, followed by an adapter."""
 
     def __init__(self, layer: nn.Module, width: int, norm: bool) -> None:
         super().__init__()
@@ -230,13 +228,13 @@ class AdaptedLayer(nn.Module):
         self.adapter = Adapter(width, norm)
 
     def forward(self, states: Tensor, *others: Any, **named: Any) -> Any:
-        """What the layer gives, its states adapted; some layers give a tuple with the states first."""
-        given = self.layer(states, *others, **named)
-        return self.adapter(given) if isinstance(given, Tensor) else (self.adapter(given[0]), *given[1:])
+        """The layer's output with adapted states, which some layers return first in a tuple."""
+        output = self.layer(states, *others, **named)
+        return self.adapter(output) if isinstance(output, Tensor) else (self.adapter(output[0]), *output[1:])
 
 
 class LanguageClip(nn.Module):
-    """An image tower of open_clip beside a `LanguageTower`, with CLIP's logit scale."""
+    """An image tower of open_clip, a `LanguageTower` and CLIP's logit scale."""
 
     def __init__(self, visual: nn.Module, text: LanguageTower) -> None:
         super().__init__()
@@ -251,7 +249,7 @@ class LanguageClip(nn.Module):
 
 
 def stacked_weights(tower: LanguageTower) -> dict[str, Tensor]:
-    """The language model's weights with its alignment layers named as what they are, its topmost layers."""
+    """The language model's weights, with its alignment layers renamed as its topmost layers."""
     place, stack = _stack(tower.language)
     numbers = {f"{place}.{name}.": f"{place}.{number}." for number, (name, _) in enumerate(stack.named_children())}
     renamed = {}
@@ -266,7 +264,7 @@ _BRANCHES = (
     ("attention.out_lin", "ffn.lin2"),
     ("attention.attn.o", "output.dense"),
 )
-"""The last linear layers of a layer's two residual branches, as BERT and its kin, DistilBERT and MPNet name them."""
+"""The last linear layers of a layer's two residual branches in BERT-like models, DistilBERT and MPNet."""
 
 
 def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool, placement: Placement) -> None:
@@ -283,7 +281,7 @@ def _insert_adapters(stack: nn.ModuleList, width: int, norm: bool, placement: Pl
 
 
 def _name_alignment(stack: nn.ModuleList, count: int) -> None:
-    """Name the topmost `count` layers apart from the pretrained ones, so that a pattern can pick them."""
+    """Give the topmost `count` layers names that a pattern can select."""
     own = len(stack) - count
     added = list(stack[own:])
     del stack[own:]

@@ -1,9 +1,9 @@
 """Text features of any encoder from token batches shorter than its context.
 
-On a processor texts of like lengths go through a language model together, so that it computes little for padding.
-CLIP's causal tower computes nothing for it there. It is the same computation as open_clip's, laid out otherwise: linear
-layers and norms see the tokens of all texts one after another, `[tokens, width]`, and only attention sees texts,
-`[texts, length]`. The last block is computed for end tokens alone, because nothing else of it is read.
+On a CPU, texts of similar length go through a language model together, so that it computes little padding, and CLIP's
+causal tower computes none. It is the same computation as open_clip's in another layout: linear layers and norms process
+the concatenated tokens of all texts, `[tokens, width]`, and only attention uses texts, `[texts, length]`. The last
+block is computed only for end tokens, because nothing else of it is used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ENDS: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 """Position of each text's end token `[batch]`, by the name of open_clip's pooling."""
 _MULTIPLE = 64
-"""Tokens of a packed batch in mixed precision: batches of like texts then mostly have equal shapes."""
+"""Tokens of a packed batch in mixed precision are a multiple of it, so that shapes repeat."""
 _TOGETHER = 32
-"""Texts of like lengths that go through a language model together on a processor."""
+"""Texts of similar length per pass through a language model on a CPU."""
 
 
 def text_features(model: Any, tokens: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def text_features(model: Any, tokens: Tensor) -> Tensor:
 
     Args:
         model: an `open_clip.CLIP`, which is its own text tower, or a model whose text tower is `model.text`.
-        tokens: padded on the right; masked towers know padding by its id.
+        tokens: padded on the right; masked towers detect padding by its id.
     """
     tower = getattr(model, "text", model)
     if isinstance(tower, LanguageTower):
@@ -52,7 +52,7 @@ def encode_tokens(model: Any, tokens: Tensor) -> Tensor:
 
 
 def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
-    """What the tower says of each text; on a GPU, where one large batch is fastest, of all of them at once."""
+    """The tower's features of each text; on a GPU in one batch, which is fastest there."""
     if tokens.device.type != "cpu" or torch.compiler.is_compiling():
         return tower(tokens)  # type: ignore[no-any-return]
     lengths = (tokens != tower.pad_id).sum(dim=1)
@@ -63,7 +63,7 @@ def _by_length(tower: LanguageTower, tokens: Tensor) -> Tensor:
 
 
 def _causal(tower: Any, tokens: Tensor) -> Tensor:
-    """open_clip's own text tower; the same computation as its `encode_text`, which insists on the full context."""
+    """open_clip's text tower; the same computation as its `encode_text`, which needs the full context."""
     # An open_clip.CLIP holds its text tower's settings under other names than a TextTransformer does.
     pool, end = (
         (tower.pool_type, tower.eos_id) if hasattr(tower, "pool_type") else (tower.text_pool_type, tower.text_eos_id)
@@ -84,11 +84,11 @@ def _causal(tower: Any, tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the tokens that count are.
+    """Indices of the tokens of texts, without padding.
 
     Attributes:
-        places: of each in the flattened `[texts * length]`, `[tokens]`; a few of padding may be among them.
-        ends: of each text's end token among those, `[texts]`.
+        places: of each token in the flattened `[texts * length]`, `[tokens]`; a few may be padding.
+        ends: of each text's end token among these, `[texts]`.
         lengths: tokens of each text, `[texts]`.
         length: of the longest.
     """
@@ -100,10 +100,10 @@ class Packing:
 
     @staticmethod
     def of(ends: Tensor, multiple: int = 1) -> Packing:
-        """The packing of texts whose end tokens stand at the positions `ends` `[texts]`.
+        """The packing of texts with end tokens at the positions `ends` `[texts]`.
 
         Args:
-            multiple: of it the number of tokens becomes, by padding that nothing reads, as far as there is padding.
+            multiple: the number of tokens becomes a multiple of it by unused padding, if there is enough.
         """
         lengths = ends + 1
         length = int(lengths.max())
@@ -113,7 +113,7 @@ class Packing:
         return Packing(counts.nonzero().squeeze(1), counts.cumsum(0)[firsts + ends] - 1, lengths, length)
 
     def padded(self, rows: Tensor) -> Tensor:
-        """Packed rows `[tokens, width]` as `[texts, length, width]`, zero where there is none."""
+        """Packed rows `[tokens, width]` as `[texts, length, width]`, zero for padding."""
         texts = len(self.ends)
         flat = rows.new_zeros(texts * self.length, rows.shape[1]).index_copy(0, self.places, rows)
         return flat.view(texts, self.length, -1)
@@ -124,9 +124,9 @@ class Packing:
 
 
 def can_pack(tower: Any, tokens: Tensor) -> bool:
-    """Whether the tower is made of open_clip's plain causal blocks, and packing pays.
+    """Whether the tower has open_clip's plain causal blocks, and packing pays.
 
-    On a GPU the plain layout stays: packing has to wait for the lengths, and a compiler needs fixed shapes.
+    It does not on a GPU: packing must wait for the lengths, and a compiler needs fixed shapes.
     """
     plain = all(type(block) is ResidualAttentionBlock for block in tower.transformer.resblocks)
     causal = tower.attn_mask is not None and getattr(tower, "cls_emb", None) is None
@@ -134,16 +134,16 @@ def can_pack(tower: Any, tokens: Tensor) -> bool:
 
 
 def end_states(tower: Any, tokens: Tensor, ends: Tensor) -> Tensor:
-    """What the transformer says at each text's end token, `[texts, width]`.
+    """The transformer's states at each text's end token, `[texts, width]`.
 
     Args:
         tokens: ids `[texts, length]`.
         ends: the end token's position in each text, `[texts]`.
     """
-    # For each new shape of a product in bfloat16 torch has to generate its machine code.
+    # In bfloat16 torch generates machine code for each new shape of a product.
     packing = Packing.of(ends, _MULTIPLE if torch.is_autocast_enabled("cpu") else 1)
     x = tower.token_embedding(tokens[:, : packing.length].flatten()[packing.places])
-    # An embedding sums its gradient in a fixed order, plain indexing does not.
+    # Unlike plain indexing, an embedding sums its gradient in a fixed order.
     x = x + F.embedding(packing.places % packing.length, tower.positional_embedding)
     *first, last = tower.transformer.resblocks
     for block in first:
@@ -164,7 +164,7 @@ def _attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) ->
 
 
 def _end_attention(attention: nn.MultiheadAttention, x: Tensor, packing: Packing) -> Tensor:
-    """What each text's end token attends to, `[texts, width]`, of packed rows `[tokens, width]`."""
+    """Attention of each text's end token, `[texts, width]`, on packed rows `[tokens, width]`."""
     width = x.shape[1]
     weight, bias = attention.in_proj_weight, attention.in_proj_bias
     query = _heads(F.linear(x[packing.ends], weight[:width], bias[:width])[:, None], attention.num_heads)

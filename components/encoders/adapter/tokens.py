@@ -1,7 +1,8 @@
-"""Turns texts into token ids, and cuts batches after their longest text."""
+"""Tokenizers: CLIP's, and those of Hugging Face folders for text towers made of language models."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import open_clip
 import torch
+from open_clip.tokenizer import HFTokenizer
 from torch import Tensor
+
+from components.core.errors import InputError
+from components.core.files import content_hash
 
 Tokens = npt.NDArray[np.int32]
 
@@ -19,23 +24,23 @@ _BLOCK = 1024
 
 
 class Tokenizer(Protocol):
-    """What turns an encoder's texts into token ids, padded on the right."""
+    """Converts texts to token ids, padded on the right."""
 
     identity: str
-    """What it is, with a hash of its content where it has any: for the sidecar and for caches of token ids."""
+    """Its name, with a hash of its files if it has any: for the sidecar and for caches of token ids."""
     context_length: int
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Token ids `[texts, context_length]`; longer texts are cut and keep their end token."""
 
     def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
-        """How many tokens of each row count, `[texts]`: up to and with its end token."""
+        """The number of tokens of each row up to and with its end token, `[texts]`."""
 
     def texts(self, tokens: Tokens) -> list[str]:
-        """The texts of token ids `[texts, context_length]`, as far as these tell: without case, say, and cut."""
+        """The texts of token ids `[texts, context_length]`, possibly cut and in lower case."""
 
     def save(self, folder: Path) -> None:
-        """Write the files that it cannot be made again without, if any."""
+        """Write the files that are needed to load it, if any."""
 
 
 class ClipTokenizer:
@@ -60,18 +65,89 @@ class ClipTokenizer:
         return [decode(row[1:end]).strip() for row, end in zip(tokens.tolist(), ends.tolist(), strict=True)]
 
     def save(self, folder: Path) -> None:
-        """Nothing to write: open_clip carries the merges."""
+        """Write nothing: open_clip has the merges."""
 
     def forget(self, most: int) -> None:
-        """Drop the words that open_clip remembers where they are more than `most`; it would keep every word it saw."""
+        """Clear open_clip's cache of words if it has more than `most`; it grows without limit."""
         byte_pairs = _byte_pairs(self.context_length)
         if len(byte_pairs.cache) > most:
             special = [byte_pairs.decoder[token] for token in byte_pairs.all_special_ids]
             byte_pairs.cache = {word: word for word in special}
 
 
+def tokenizer_of(config: dict[str, Any], text_files: Path | None = None) -> Tokenizer:
+    """The tokenizer of an open_clip configuration, or of one whose text tower is a `LanguageTower`.
+
+    Args:
+        text_files: folder with the tokenizer's files; None for the source that the configuration names.
+
+    Raises:
+        InputError: the tokenizer cannot be found.
+    """
+    text = config["text_cfg"]
+    length = text.get("context_length", 77)
+    named = text.get("hf_tokenizer_name") or text.get("hf_model_name") or text.get("language_model")
+    options = text.get("tokenizer_kwargs", {})
+    return HuggingFaceTokenizer(text_files or named, length, **options) if named else ClipTokenizer(length)
+
+
+class HuggingFaceTokenizer:
+    """The tokenizer of a Hugging Face folder or name, in open_clip's wrapper, which cleans texts as its models expect.
+
+    Args:
+        source: the folder or name.
+        context_length: tokens per text; less where the tokenizer itself allows less.
+        options: open_clip's `tokenizer_kwargs`.
+
+    Raises:
+        InputError: there is no tokenizer at `source`, or it has no padding token.
+    """
+
+    def __init__(self, source: str | Path, context_length: int, **options: Any) -> None:
+        try:
+            self._wrapped = HFTokenizer(str(source), context_length=context_length, trust_remote_code=False, **options)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"no tokenizer at '{source}' ({str(error).splitlines()[0]}): give a Hugging Face folder with its "
+                "tokenizer files, or a name that can be fetched"
+            ) from None
+        inner = self._wrapped.tokenizer
+        if inner.pad_token_id is None:
+            raise InputError(f"the tokenizer at '{source}' has no padding token: choose a masked language model")
+        inner.padding_side = "right"
+        # "[PAD]" in a text is text, not padding.
+        inner.split_special_tokens = True
+        self.pad_id: int = inner.pad_token_id
+        self.pad_token: str = inner.pad_token
+        self.is_fast: bool = inner.is_fast
+        self.context_length = min(context_length, inner.model_max_length)
+        self._wrapped.context_length = self.context_length
+        self.identity = f"huggingface-{_content(inner, options)[:16]}"
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        return in_blocks(texts, self.context_length, lambda block: self._wrapped(block).numpy())
+
+    def lengths(self, tokens: Tokens) -> npt.NDArray[np.int64]:
+        lengths: npt.NDArray[np.int64] = np.count_nonzero(tokens != self.pad_id, axis=1).astype(np.int64)
+        return lengths
+
+    def texts(self, tokens: Tokens) -> list[str]:
+        return self._wrapped.tokenizer.batch_decode(tokens, skip_special_tokens=True)  # type: ignore[no-any-return]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files."""
+        self._wrapped.tokenizer.save_pretrained(folder)
+
+
+def _content(tokenizer: Any, options: dict[str, Any]) -> str:
+    """Hash of everything that defines the ids, without the padding of the last batch, which is stored with it."""
+    whole = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else {"vocab": tokenizer.get_vocab()}
+    whole |= {"truncation": None, "padding": None, "options": options}
+    return content_hash(json.dumps(whole, sort_keys=True))
+
+
 def in_blocks(texts: Sequence[str], context_length: int, encode: Callable[[list[str]], Any]) -> Tokens:
-    """`encode` on blocks of texts, so that a long list never has all its token ids twice; `[texts, context_length]`."""
+    """`encode` in blocks of texts, to save memory for long lists; `[texts, context_length]`."""
     tokens = np.zeros((len(texts), context_length), dtype=np.int32)
     for start in range(0, len(texts), _BLOCK):
         tokens[start : start + _BLOCK] = encode(list(texts[start : start + _BLOCK]))
@@ -79,7 +155,7 @@ def in_blocks(texts: Sequence[str], context_length: int, encode: Callable[[list[
 
 
 def token_lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """How many of CLIP's tokens each text has before it is cut, start and end token included."""
+    """The number of CLIP's tokens of each text before it is cut, with start and end token."""
     encode = _byte_pairs(77).encode
     return np.array([len(encode(text)) + 2 for text in texts], dtype=np.int64)
 
@@ -87,15 +163,14 @@ def token_lengths(texts: Sequence[str]) -> npt.NDArray[np.int64]:
 def trimmed(tokens: Tokens, lengths: npt.NDArray[np.int64]) -> Tensor:
     """Token ids cut after the longest row's last token, as int64 `[batch, longest]`.
 
-    A causal text tower pools at the end token and cannot see behind it, a masked one does not look at padding, so
-    the features stay the same.
+    Features do not change: a causal text tower pools at the end token, and a masked one ignores padding.
     """
     return torch.from_numpy(tokens[:, : int(lengths.max(initial=1))].astype(np.int64))
 
 
 @cache
 def whole_words() -> frozenset[str]:
-    """The words of three letters or more that CLIP's vocabulary holds as one token, some 30,000 frequent ones."""
+    """The words of three letters or more that are one token of CLIP's vocabulary, about 30,000 frequent ones."""
     ends = (piece.removesuffix("</w>") for piece in _byte_pairs(77).encoder if piece.endswith("</w>"))
     return frozenset(word for word in ends if len(word) > 2 and word.isalpha())
 

@@ -1,7 +1,7 @@
 """LoRA: each weight matrix of the text side learns a difference of low rank (Hu et al., ICLR 2022, section 4.1).
 
-The difference is added by torch's parametrisations, so that every way of computing a tower sees the sum, and is put
-into the weights in the end: what is saved is an encoder like any other.
+The difference is a torch parametrisation, so that every computation of a tower uses the sum, and is merged into the
+weights at the end: the saved encoder has the usual parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from components.core.errors import InputError
 from components.methods.contract.method import TEXT_TOWER
 
 _NEVER = ("token_embedding", "positional_embedding", "embeddings.")
-"""Parts of the names of tables that are looked up and not multiplied with."""
+"""Parts of the names of lookup tables, which are not matrices of a product."""
 
 
 class LowRank(nn.Module):
@@ -52,16 +52,16 @@ def add_low_rank(
     new: Sequence[str] = (),
     seed: int = 0,
 ) -> dict[str, nn.Parameter]:
-    """Give the matrices among `trained` a difference to learn, and freeze the rest of the text side in it.
+    """Add a trained difference to the matrices among `trained`, and freeze the rest of the text side.
 
     Args:
         model: an encoder's model.
-        trained: its parameters that would be trained without LoRA, by name.
-        new: patterns of the names of those that start at random and so are trained as they are.
-        seed: draws the same differences on every rank and device.
+        trained: the parameters that would be trained without LoRA, by name.
+        new: patterns of the names of randomly initialised parameters, which are trained in full.
+        seed: of the differences, which are the same on every rank and device.
 
     Returns:
-        What is trained now, by name: the differences, what is new, the logit scale and parameters of the image tower.
+        The trained parameters by name: differences, new ones, the logit scale and those of the image tower.
 
     Raises:
         InputError: `trained` has no matrix of the text side that is not new.
@@ -70,7 +70,7 @@ def add_low_rank(
     matrices = [name for name, weights in trained.items() if name not in whole and _is_matrix(name, weights)]
     if not matrices:
         raise InputError(
-            "params.yaml: lora_rank asks for LoRA, but this method trains no weight matrix that is not new: set it to 0"
+            "params.yaml: lora_rank needs a pretrained weight matrix, but this method trains none: set it to 0"
         )
     for name, weights in trained.items():
         weights.requires_grad_(name in whole)
@@ -82,7 +82,7 @@ def add_low_rank(
 
 
 def merge_low_rank(model: nn.Module) -> None:
-    """Put all differences into the matrices that they belong to; each stays the parameter that it was."""
+    """Merge all differences into their matrices; each remains the same parameter."""
     for module in list(model.modules()):
         if parametrize.is_parametrized(module):
             parametrizations = module.parametrizations

@@ -96,18 +96,17 @@ class Method:
         rows: columns that a row must have although no loss reads them, so that variants train on the same rows.
         visits: what an epoch visits once. `images` for losses that contrast images with captions, where two captions of
             one image would be each other's false negatives; `pairs` where the paper's own code visits every row.
-        neighbours: where the row is looked for whose columns are called `neighbour.<column>`.
-        weighted: whether its losses count a row as its pair's weight says (column `weight` of `PAIRS`), which those do
-            that are sums of `contrast`; for others all rows count the same.
-        draws: for a made-up column, the columns it is drawn from at random at each step, with their shares.
-        trains: patterns of the names of the text side's parameters that it trains; everything else is frozen. The
-            image tower and the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
-        new: patterns of those of them that start at random, so that LoRA has nothing to add to: they train whole.
-        tower: the encoder to start from, made of the base encoder; the base itself for most.
-        files: files and folders that it reads besides tables and base, by name; asked once `tower` was called.
-        extra: tensors of the method's own, for the encoder to train; saved with it.
-        perturbs: makes what changes each batch's texts, from the encoder as training starts; None where nothing does.
-        warnings: what a user should know about these hyper-parameters before the run starts.
+        neighbours: where the similar row of the columns `neighbour.<column>` comes from.
+        weighted: whether its losses use the weights of pairs (column `weight` of `PAIRS`), as sums of `contrast` do.
+        draws: for a made-up column, the columns that it is drawn from at each step, with their shares.
+        trains: patterns of the names of trained parameters of the text side; all others are frozen. The image tower and
+            the logit scale follow the hyper-parameters `image_tower` and `learn_logit_scale`.
+        new: patterns of trained parameters that are randomly initialised; they are trained in full even with LoRA.
+        tower: builds the encoder to train from the base encoder; the base itself for most methods.
+        files: files and folders that it reads besides tables and base, by name; called after `tower`.
+        extra: the method's own tensors, trained and saved with the encoder.
+        perturbs: builds the function that changes each batch's texts, from the encoder before training; None for none.
+        warnings: warnings about these hyper-parameters, printed before the run.
     """
 
     name: str
@@ -158,7 +157,7 @@ class Method:
         return hyper
 
     def needs(self, hyper: Optimisation) -> frozenset[str]:
-        """The columns that the tables must hold, be it for the losses or so that variants train on the same rows."""
+        """The columns that the tables must have, for the losses or so that variants train on the same rows."""
         draws = self.draws(hyper)
         drawn = {column for shares in draws.values() for column in shares}
         return (self.columns(hyper) - set(draws)) | drawn | self.rows(hyper)
@@ -167,7 +166,7 @@ class Method:
         """The encoder that training starts from; `base` may be changed.
 
         Raises:
-            InputError: the image tower is to start at random and cannot.
+            InputError: the image tower cannot start at random.
         """
         from components.encoders.adapter.architecture import image_tower, refuse_batch_statistics
 
@@ -178,7 +177,7 @@ class Method:
         return encoder
 
     def freeze(self, model: nn.Module, hyper: Optimisation) -> dict[str, nn.Parameter]:
-        """Freeze everything but what the method trains; returns those parameters by name.
+        """Freeze everything except the method's trained parameters; returns these by name.
 
         Raises:
             InputError: a pattern matches no parameter of this model, so the method does not fit it.

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder, Vectors
 from components.encoders.adapter.text_tower import encode_tokens
-from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
+from components.encoders.adapter.tokens import HuggingFaceTokenizer
 from components.registry.formats import huggingface
 from components.registry.formats.format import ExportedVectors, Format
 

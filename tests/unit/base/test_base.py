@@ -169,8 +169,11 @@ def test_unknown_model_and_tag_are_named(tmp_path: Path, raw_params: dict[str, A
 
 
 def test_a_resnet_is_not_trained_from_nothing(raw_params: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'RN50' normalises by batch statistics.* take a vision transformer"):
-        run(_settings(raw_params, source="scratch", model="RN50"), tmp_path / "base", tmp_path / "train.parquet")
+    vision = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
+    model = tmp_path / "resnet.json"
+    model.write_text(json.dumps(TINY | {"vision_cfg": vision}))
+    with pytest.raises(InputError, match=r"resnet.json' normalises by batch statistics.* take a vision transformer"):
+        run(_settings(raw_params, source="scratch", model=str(model)), tmp_path / "base", tmp_path / "train.parquet")
 
 
 def test_a_base_from_nothing_says_the_precision_that_auto_stood_for(

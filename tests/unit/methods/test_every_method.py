@@ -85,6 +85,59 @@ def test_unknown_and_ill_typed_settings_are_named(name: str) -> None:
         method.settings({"lr": "fast"}, name)
 
 
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "adapted_lm": {
+        "lr": 0.001, "batch_size": 4000, "epochs": 32, "warmup_steps": 10_000, "weight_decay": 0.1, "eps": 1e-6,
+        "betas": (0.9, 0.98), "schedule": "cosine", "image_tower": "random", "strategy": "alignment",
+        "alignment_layers": 6,
+    },
+    "caption_ft": {
+        "lr": 1e-6, "batch_size": 128, "epochs": 10, "temperature": 1.0, "schedule": "exponential", "gamma": 0.9,
+        "learn_logit_scale": False,
+    },
+    "conclip": {
+        "lr": 1e-6, "batch_size": 200, "epochs": 5, "warmup_steps": 50, "weight_decay": 0.2, "decay_all": True,
+        "image_tower": "frozen",
+    },
+    "half_truths": {
+        "lr": 5e-6, "batch_size": 128, "epochs": 5, "weight_decay": 0.01, "decay_all": True, "clip_gradient": 1.0,
+        "image_tower": "trained", "unit_weight": 0.5,
+    },
+    "leaf": {
+        "lr": 1e-5, "batch_size": 128, "epochs": 30, "weight_decay": 1e-4, "tries": 50, "warmup_steps": 1400,
+        "betas": (0.9, 0.98), "eps": 1e-6, "image_tower": "frozen",
+    },
+    "negation_clip": {
+        "lr": 1e-6, "batch_size": 512, "epochs": 15, "weight_decay": 0.01, "schedule": "constant", "warmup_steps": 0,
+        "betas": (0.9, 0.999), "eps": 1e-8, "decay_all": True, "image_tower": "frozen",
+    },
+    "negclip": {"lr": 1e-6, "batch_size": 256, "epochs": 5, "warmup_steps": 50, "image_tower": "trained"},
+    "paraclip": {
+        "lr": 5e-7, "batch_size": 3072, "epochs": 1, "weight_decay": 0.001, "terms": ("l1_second", "l2", "l3"),
+    },
+    "pc_clip": {
+        "lr": 1e-8, "batch_size": 512, "epochs": 20, "temperature": 1.0, "schedule": "exponential", "gamma": 0.9,
+        "learn_logit_scale": False,
+    },
+    "read_clip": {
+        "lr": 1e-5, "batch_size": 256, "epochs": 5, "weight_decay": 0.1, "warmup_steps": 50, "schedule": "cosine",
+        "betas": (0.9, 0.999), "eps": 1e-8, "clip_gradient": 1.0, "reconstruction_weight": 0.1,
+        "alignment_weight": 0.5, "image_tower": "trained",
+    },
+    "semclip": {
+        "lr": 5e-5, "batch_size": 256, "epochs": 200, "weight_decay": 0.2, "betas": (0.9, 0.999), "warmup_steps": 50,
+        "accumulate": 2, "clip_gradient": 1.0, "schedule": "cosine",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_defaults_are_the_papers(name: str) -> None:
+    hyper = find_method(name).settings({})
+    assert {key: getattr(hyper, key) for key in PUBLISHED[name]} == PUBLISHED[name]
+    assert find_method(name).warnings(hyper) == []
+
+
 OUTSIDE: dict[str, list[Any]] = {
     "lr": [0, -1, math.inf, math.nan],
     "batch_size": [0, -4],

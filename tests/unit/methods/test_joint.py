@@ -87,7 +87,7 @@ def test_warnings_of_parts_are_passed_on() -> None:
         ({"semclip": {"n": 0}}, r"key 'methods\.mine\.parts\.semclip\.n': Input should be greater than 0"),
         ({"semclip": {"weight": 0}}, r"key 'methods\.mine\.parts\.semclip\.weight': Input should be greater than 0"),
         ({"semclip": 3}, r"key 'methods\.mine\.parts\.semclip': Input should be a valid dictionary"),
-        ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' counts for all parts: move it to"),
+        ({"semclip": {"lr": 1e-3}}, r"key 'methods\.mine\.parts\.semclip\.lr' is common to all parts: move it to"),
         ({"semclap": {}}, r"key 'methods\.mine\.parts': method 'semclap' is unknown: did you mean 'semclip'"),
         (
             {"adapted_lm": {}, "clip_scratch": {}},
@@ -129,7 +129,7 @@ def test_parts_that_look_for_similar_images_in_two_ways_are_refused() -> None:
     alone = METHOD.settings({"parts": {"conclip": released, "paraclip": {}}})
     assert METHOD.neighbours(alone) == Neighbours(1, Path("coco/data"))
     assert METHOD.files(alone) == {"conclip.distractors": Path("coco/data/embeddings")}
-    with pytest.raises(InputError, match="parts conclip and negclip look for similar images in two ways"):
+    with pytest.raises(InputError, match="parts conclip and negclip need different similar images"):
         METHOD.neighbours(METHOD.settings({"parts": {"conclip": released, "negclip": {}}}))
 
 

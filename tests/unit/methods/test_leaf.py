@@ -141,11 +141,5 @@ def test_a_text_gets_the_same_error_whoever_shares_its_batch(tiny_encoder: Encod
 
 
 def test_joint_has_captions_that_others_read_too() -> None:
-    with pytest.raises(InputError, match=r"'methods\.joint\.parts\.leaf': this method changes the captions of all"):
+    with pytest.raises(InputError, match=r"'methods\.joint\.parts\.leaf': it perturbs the shared captions"):
         find_method("joint").settings({"parts": {"leaf": {}}})
-
-
-def test_defaults_are_the_papers() -> None:
-    hyper = METHOD.settings({})
-    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.tries) == (1e-5, 128, 30, 1e-4, 50)
-    assert (hyper.warmup_steps, hyper.betas, hyper.eps, hyper.image_tower) == (1400, (0.9, 0.98), 1e-6, "frozen")

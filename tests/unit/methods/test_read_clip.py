@@ -7,8 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from components.methods.read_clip import METHOD, reconstruct, reconstruction
-from tests.conftest import TINY
+from components.methods.read_clip import reconstruct, reconstruction
 from tests.support.tiny_language_model import tiny_language_model
 from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, small_encoder, unit
 
@@ -83,17 +82,3 @@ def test_the_features_are_told_the_text_they_are_of() -> None:
         reconstruct(extra, features, tokens).backward()
         optimiser.step()
     assert reconstruct(extra, features, tokens).item() < reconstruct(extra, features.flip(0), tokens).item() - 0.1
-
-
-def test_defaults_are_the_papers() -> None:
-    hyper = METHOD.settings({})
-    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.weight_decay, hyper.warmup_steps) == (1e-5, 256, 5, 0.1, 50)
-    assert (hyper.reconstruction_weight, hyper.alignment_weight, hyper.image_tower) == (0.1, 0.5, "trained")
-    assert hyper.schedule == "cosine"
-    assert (hyper.betas, hyper.eps, hyper.clip_gradient) == ((0.9, 0.999), 1e-8, 1.0)
-
-
-def test_tokens_tell_their_texts() -> None:
-    tokenizer = small_encoder().tokenizer
-    assert tokenizer.texts(tokenizer(["A dog, two cats", "x" * 400]))[0] == "a dog , two cats"
-    assert TINY["text_cfg"]["context_length"] == tokenizer.context_length

@@ -1,4 +1,4 @@
-"""A small language model for the methods that start from one."""
+"""What the tests of training share: a small world with a base, and a small language model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from components.encoders.adapter.encoder import Encoder
+from tests.conftest import TINY
 from tests.support.synthetic_training import CAUSAL, WORDS
 from tests.support.tiny_language_model import save_tiny_language_model
+from tests.support.toy_world import World, make_world, world_settings
 
 
 def make_language_model(folder: Path) -> Path:
@@ -36,3 +39,10 @@ def make_language_model(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_language_model(tmp_path_factory.mktemp("language-model"))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    torch.manual_seed(0)
+    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"))

@@ -33,13 +33,6 @@ METHODS = ["paraclip", "semclip", "pc_clip", "coco_ft", "laclip_ft", "negclip", 
 METHODS += ["negation_clip", "half_truths"]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("world")
-    torch.manual_seed(0)
-    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"))
-
-
 @dataclass
 class Loaded:
     data: Data

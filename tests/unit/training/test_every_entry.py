@@ -15,9 +15,8 @@ from components.methods.contract.losses import Features
 from components.methods.contract.optimisation import Optimisation
 from components.training.engine.gradients import Objective, Towers, backward
 from components.training.engine.loop import fit
-from components.training.engine.meter import Step
 from components.training.engine.run import LoopOptions, Run
-from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, find, subject
+from tests.support.synthetic_training import Subject, SyntheticSource, batch, entries, subject
 
 TOLERANCE = 1e-5
 
@@ -88,57 +87,3 @@ def test_frozen_parameters_stay_and_trained_ones_move(found: Subject) -> None:
     still = [name for name in grads if torch.equal(found.trained[name], before[name])]
     # A row of the word table that no text uses stays, so whole tables are looked at, not rows.
     assert not still
-
-
-def test_a_stopped_run_ends_like_an_undisturbed_one(
-    found: Subject, tiny_encoder: Encoder, language_model: Path, tmp_path: Path
-) -> None:
-    start = {name: weights.detach().clone() for name, weights in found.trained.items()}
-    torch.manual_seed(3)
-    fit(run(found, None))
-    whole = {name: weights.detach().clone() for name, weights in found.trained.items()}
-    _put(found, start)
-
-    def die(step: Step) -> None:
-        if step.number == 5:
-            raise KeyboardInterrupt
-
-    torch.manual_seed(3)
-    with pytest.raises(KeyboardInterrupt):
-        fit(run(found, tmp_path, report=die))
-    _put(found, {name: torch.randn_like(weights) for name, weights in start.items()})
-    fit(run(found, tmp_path))
-    assert all(torch.equal(found.trained[name], weights) for name, weights in whole.items())
-
-
-def test_eight_rows_can_be_learned_by_heart(found: Subject) -> None:
-    steps: list[Step] = []
-    plan = Optimisation(lr=3e-3, batch_size=8, epochs=60)
-    fit(run(found, None, source=SyntheticSource(found, 8, 8), optimisation=plan, report=steps.append))
-    first, last = (sum(step.losses.values()) for step in (steps[0], steps[-1]))
-    assert last < first - 0.3 * abs(first), (first, last)
-
-
-def test_an_encoder_with_its_extra_tensors_survives_saving(found: Subject, tmp_path: Path) -> None:
-    encoder = found.encoder
-    encoder.extra = {name: tensor.detach() for name, tensor in found.extra.state_dict().items()}
-    encoder.save(tmp_path / "encoder")
-    again = Encoder.load(tmp_path / "encoder")
-    texts = ["red dog", "two small boat near tree"]
-    assert (again.embed_texts(texts) == encoder.embed_texts(texts)).all()
-    assert again.extra.keys() == encoder.extra.keys()
-    assert all(torch.equal(again.extra[name], tensor) for name, tensor in encoder.extra.items())
-
-
-@pytest.mark.parametrize("name", entries())
-def test_settings_survive_a_round_trip(name: str) -> None:
-    from dataclasses import asdict
-
-    method, hyper = find(name)
-    assert method.settings(asdict(hyper)) == hyper
-
-
-@torch.no_grad()
-def _put(found: Subject, weights: dict[str, Tensor]) -> None:
-    for name, parameter in found.trained.items():
-        parameter.copy_(weights[name])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from components.cli.write_shards import write_shards
 from components.core.compute import hardware
@@ -34,16 +35,8 @@ from components.training.data import load_data
 from components.training.engine.gradients import Objective, Towers
 from components.training.engine.stepper import NonFiniteError
 from components.training.held_out import watch
-from components.training.train import TrainingJob
-from tests.conftest import TINY
-from tests.support.toy_world import World, make_world, world_settings
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("world")
-    torch.manual_seed(0)
-    return make_world(folder, Encoder.create("base", "tiny", TINY, "test"), world_settings(folder / "state"))
+from components.training.train import TrainingJob, check_ensemble, ensemble
+from tests.support.toy_world import World, world_settings
 
 
 @pytest.fixture(scope="module")
@@ -109,18 +102,11 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert (encoder.sidecar.name, encoder.sidecar.method) == ("tried", "semclip")
     assert encoder.sidecar.settings["lr"] == 0.001
     assert str(world.files.validated / "negations.parquet") in encoder.sidecar.data_hashes
+    assert encoder.sidecar.from_base
     assert set(encoder.extra) == {"directions"}
     assert encoder.image_tower_hash() == base.image_tower_hash()
     assert np.abs(encoder.embed_texts(["red dog"]) - base.embed_texts(["red dog"])).max() > 1e-3
     assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
-
-
-@pytest.mark.parametrize(("method", "from_base"), [("paraclip", True), ("clip_scratch", False)])
-def test_an_encoder_says_whether_it_began_as_the_base(
-    method: str, from_base: bool, world: World, tmp_path: Path
-) -> None:
-    entry = {"method": method, "warmup_steps": 1, "image_tower": "frozen"}
-    assert Encoder.load(_run(world, entry, tmp_path)).sidecar.from_base == from_base
 
 
 def test_the_run_tells_what_was_dropped_for_published_test_sets(world: World, tmp_path: Path) -> None:
@@ -228,8 +214,8 @@ def test_a_killed_run_goes_on_and_ends_like_an_undisturbed_one(
     assert all(torch.equal(found[name], weights) for name, weights in whole.items())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_weights_are_ensembled_with_the_bases(share: float, world: World, tmp_path: Path) -> None:
+def test_weights_are_ensembled_with_the_bases(world: World, tmp_path: Path) -> None:
+    share = 0.5
     entry = {"method": "paraclip", "epochs": 1}
     tuned = _state(_run(world, entry, tmp_path / "whole"))
     mixed = _state(_run(world, entry | {"weight_ensemble": share}, tmp_path / "mixed"))
@@ -262,10 +248,12 @@ def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
     entry |= {"strategy": strategy, "epochs": 1, "lora_rank": 1}
     if strategy == "frozen":
-        with pytest.raises(InputError, match="no weight matrix that is not new"):
+        with pytest.raises(InputError, match="lora_rank needs a pretrained weight matrix"):
             _run(world, entry, tmp_path)
         return
-    tuned = _state(_run(world, entry, tmp_path))
+    folder = _run(world, entry, tmp_path)
+    assert not Encoder.load(folder).sidecar.from_base
+    tuned = _state(folder)
     none = _state(_run(world, entry | {"lr": 1e-12, "weight_decay": 0.0}, tmp_path / "none"))
     name = "text.projection.0.weight"
     assert torch.linalg.matrix_rank(tuned[name] - none[name], rtol=1e-3) > 1
@@ -273,16 +261,10 @@ def test_lora_on_a_language_model_leaves_its_new_projection_whole(
     assert torch.linalg.matrix_rank(tuned[inner] - none[inner], rtol=1e-2) == 1
 
 
-@pytest.mark.parametrize("entry", [{"method": "clip_scratch"}, {"method": "paraclip", "image_tower": "random"}])
-def test_an_ensemble_with_random_towers_is_refused(entry: dict[str, Any], world: World, tmp_path: Path) -> None:
+def test_an_ensemble_with_random_towers_is_refused(world: World, tmp_path: Path) -> None:
+    entry = {"method": "paraclip", "image_tower": "random"}
     with pytest.raises(InputError, match=r"weight_ensemble 0\.5 averages with the base's weights, but '.*' starts at"):
         _run(world, entry | {"weight_ensemble": 0.5, "warmup_steps": 0}, tmp_path)
-
-
-def test_an_ensemble_with_other_towers_is_refused(world: World, tmp_path: Path, language_model: Path) -> None:
-    entry = {"method": "adapted_lm", "language_model": str(language_model), "image_tower": "frozen", "warmup_steps": 1}
-    with pytest.raises(InputError, match=r"weight_ensemble 0\.5 needs a base with the same towers"):
-        _run(world, entry | {"weight_ensemble": 0.5}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -416,18 +398,15 @@ def test_shards_train_on_nothing_that_a_published_test_set_holds(
     assert "published texts" in Encoder.load(tmp_path / "tried").sidecar.data_hashes
 
 
-def test_an_entry_cannot_take_the_bases_place(world: World, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"methods\.base would replace the base encoder: give the entry another name"):
-        _run(world, {"method": "paraclip"}, tmp_path, name="base")
-
-
 def test_an_entry_that_is_not_there_is_named(world: World) -> None:
     settings = _settings(world, {"one": {"method": "paraclip"}, "two": {"method": "nothing"}})
     assert find_entry(settings.methods, "one").method.name == "paraclip"
     with pytest.raises(InputError, match=r"no block methods.three: add one .*, or use one, two"):
         find_entry(settings.methods, "three")
-    with pytest.raises(InputError, match="nothing"):
+    with pytest.raises(InputError, match=r"methods\.two: method 'nothing' is unknown"):
         find_entry(settings.methods, "two")
+    with pytest.raises(InputError, match=r"methods\.base would replace the base encoder: give the entry another name"):
+        find_entry(settings.methods, "base")
 
 
 def test_what_a_user_should_know_is_said_at_the_start(
@@ -435,3 +414,29 @@ def test_what_a_user_should_know_is_said_at_the_start(
 ) -> None:
     _run(world, {"method": "semclip", "n": 1, "warmup_steps": 1, "epochs": 1}, tmp_path)
     assert "tried: semclip with n: 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.0, [1.0, 1.0]), (0.25, [1.5, 0.5]), (0.5, [2.0, 0.0]), (1.0, [3.0, -1.0])]
+)
+def test_share_is_that_of_the_fine_tuned_weights(share: float, expected: list[float]) -> None:
+    trained, base = {"a": nn.Parameter(torch.tensor([3.0, -1.0]))}, {"a": torch.ones(2), "frozen": torch.zeros(1)}
+    ensemble(share, trained, base)
+    assert trained["a"].tolist() == expected
+    assert base["a"].tolist() == [1.0, 1.0]
+
+
+def test_towers_that_the_base_does_not_have_are_refused() -> None:
+    base = {"a": torch.ones(2)}
+    for odd in ({"new": nn.Parameter(torch.ones(2))}, {"a": nn.Parameter(torch.ones(3))}):
+        with pytest.raises(InputError, match=f"weight_ensemble 0.5 needs a base .* it has no '{next(iter(odd))}'"):
+            check_ensemble(0.5, odd, base)
+        check_ensemble(1.0, odd, base)
+    check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
+
+
+def test_towers_that_do_not_start_from_the_base_are_refused() -> None:
+    new = {"a": nn.Parameter(torch.zeros(2))}
+    with pytest.raises(InputError, match="but 'a' starts at random: set it to 1"):
+        check_ensemble(0.5, new, {"a": torch.ones(2)})
+    check_ensemble(1.0, new, {})

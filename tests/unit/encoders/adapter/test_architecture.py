@@ -58,7 +58,7 @@ def test_a_model_file_may_name_a_folder_beside_it(language_folders: dict[str, Pa
 
 def test_a_broken_model_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}")
-    with pytest.raises(InputError, match=r"model\.json is no open_clip configuration"):
+    with pytest.raises(InputError, match=r"model\.json is not an open_clip configuration"):
         model_config(str(tmp_path / "model.json"))
 
 
@@ -79,7 +79,7 @@ def test_models_that_cannot_be_trained_here_are_refused() -> None:
         build({**TINY, "text_cfg": TINY["text_cfg"] | {"embed_cls": True}})
     with pytest.raises(InputError, match=r"open_clip does not know this configuration \(.*'hedas'\): correct"):
         build({**TINY, "text_cfg": TINY["text_cfg"] | {"hedas": 2}})
-    with pytest.raises(InputError, match="for timm's image towers alone"):
+    with pytest.raises(InputError, match="only for timm's image towers"):
         build({**TINY, "vision_cfg": VISION | {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}})
 
 

@@ -100,7 +100,7 @@ def test_other_activation_than_recorded_is_refused(tiny_encoder: Encoder, tmp_pa
     sidecar = json.loads((tmp_path / "encoder.json").read_text())
     sidecar["architecture"]["quick_gelu"] = True
     (tmp_path / "encoder.json").write_text(json.dumps(sidecar))
-    with pytest.raises(InputError, match="sidecar says GELU"):
+    with pytest.raises(InputError, match="sidecar has GELU"):
         Encoder.load(tmp_path)
 
 

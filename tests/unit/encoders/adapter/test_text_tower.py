@@ -1,15 +1,19 @@
-"""Every kind of text tower gives the features that open_clip gives, however short the batch is cut."""
+"""Every kind of text tower gives open_clip's features and gradients for shortened and packed batches."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import open_clip
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from components.encoders.adapter.encoder import Encoder
-from components.encoders.adapter.text_tower import encode_tokens, text_features
+from components.encoders.adapter.text_tower import Packing, can_pack, encode_tokens, end_states, text_features
 from components.encoders.adapter.tokens import trimmed
 
 TEXTS = ["a dog", "two small hats on a long red sofa", "a"]
@@ -52,3 +56,116 @@ def test_unit_features_are_unit_vectors(tiny_encoder: Encoder) -> None:
     features = encode_tokens(tiny_encoder.model, torch.from_numpy(tiny_encoder.tokenizer(TEXTS).astype("int64")))
     assert torch.allclose(features.norm(dim=-1), torch.ones(3), atol=1e-6)
     assert not torch.allclose(features[0], features[2], atol=1e-3)
+
+
+CONTEXT, END, WIDTH = 12, 99, 32
+TEXT: dict[str, Any] = {"context_length": CONTEXT, "vocab_size": END + 1, "width": WIDTH, "heads": 4, "layers": 3}
+
+
+def _tower(**changes: Any) -> Any:
+    torch.manual_seed(0)
+    tower = open_clip.CustomTextCLIP(16, VISION, TEXT | changes, quick_gelu=True).text
+    # Fresh biases are zero and would hide one that is left out.
+    for name, parameter in tower.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    return tower
+
+
+def _tokens(lengths: list[int], filler: int = 0) -> Tensor:
+    tokens = torch.full((len(lengths), CONTEXT), filler)
+    drawn = torch.randint(1, END, tokens.shape, generator=torch.Generator().manual_seed(1))
+    for row, length in enumerate(lengths):
+        tokens[row, :length] = drawn[row, :length]
+        tokens[row, length - 1] = END
+    return tokens
+
+
+def _packed(tower: Any, tokens: Tensor) -> Tensor:
+    found: Tensor = tower.ln_final(end_states(tower, tokens, tokens.argmax(dim=-1))) @ tower.text_projection
+    return found
+
+
+def _gradients(tower: Any, features: Tensor) -> dict[str, Tensor]:
+    tower.zero_grad()
+    weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(2))
+    (features * weights).sum().backward()
+    return {name: parameter.grad.clone() for name, parameter in tower.named_parameters()}
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=6))
+def test_features_and_gradients_equal_open_clips(lengths: list[int]) -> None:
+    tower, tokens = _tower(), _tokens(lengths)
+    theirs, ours = tower(tokens), _packed(tower, tokens)
+    assert torch.allclose(ours, theirs, atol=1e-5)
+    expected, found = _gradients(tower, theirs), _gradients(tower, ours)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 1e-5 * (1 + gradient.norm()), name
+
+
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=6), st.integers(1, 16))
+def test_padding_fills_up_to_a_multiple_and_changes_nothing(lengths: list[int], multiple: int) -> None:
+    ends, places = torch.tensor(lengths) - 1, len(lengths) * max(lengths)
+    plain, filled = Packing.of(ends), Packing.of(ends, multiple)
+    assert len(plain.places) == sum(lengths)
+    assert len(filled.places) == min(-(-sum(lengths) // multiple) * multiple, places)
+    assert set(plain.places.tolist()) <= set(filled.places.tolist())
+    assert filled.places[filled.ends].tolist() == plain.places[plain.ends].tolist()
+    assert (filled.lengths.tolist(), filled.length) == (lengths, max(lengths))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=12))
+def test_in_mixed_precision_shapes_repeat_and_features_stay(lengths: list[int]) -> None:
+    tower, tokens, rows = _tower(), _tokens(lengths), []
+    tower.transformer.resblocks[0].ln_1.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    plain = _packed(tower, tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = _packed(tower, tokens)
+    assert rows == [sum(lengths), min(-(-sum(lengths) // 64) * 64, len(lengths) * max(lengths))]
+    assert torch.nn.functional.cosine_similarity(plain, mixed.float()).min() > 0.99
+
+
+def test_layer_scale_is_applied() -> None:
+    tower, tokens = _tower(ls_init_value=0.3), _tokens([3, 12, 7])
+    assert torch.allclose(_packed(tower, tokens), tower(tokens), atol=1e-5)
+
+
+def test_what_stands_after_the_end_token_does_not_matter() -> None:
+    tower = _tower()
+    assert torch.equal(_packed(tower, _tokens([3, 9])), _packed(tower, _tokens([3, 9], filler=5)))
+
+
+def test_gradients_do_not_depend_on_chance() -> None:
+    tower, tokens = _tower(), _tokens([5] * 1024)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = (_gradients(tower, _packed(tower, tokens)) for _ in range(2))
+    finally:
+        torch.set_num_threads(threads)
+    assert not [name for name in first if not torch.equal(first[name], second[name])]
+
+
+@given(st.lists(st.integers(0, CONTEXT - 1), min_size=1, max_size=6))
+def test_packing_and_padding_are_inverse(ends: list[int]) -> None:
+    packing = Packing.of(torch.tensor(ends))
+    rows = torch.arange(1.0, sum(ends) + len(ends) + 1)[:, None]
+    padded = packing.padded(rows)
+    assert padded.shape == (len(ends), max(ends) + 1, 1)
+    assert torch.equal(packing.packed(padded), rows)
+    assert [int((text > 0).sum()) for text in padded] == [end + 1 for end in ends]
+    assert rows[packing.ends, 0].tolist() == [float(text.max()) for text in padded]
+
+
+@pytest.mark.parametrize("changes", [{"qk_norm": True}, {"no_causal_mask": True}, {"embed_cls": True}])
+def test_other_towers_are_left_alone(changes: dict[str, Any]) -> None:
+    assert not can_pack(_tower(**changes), _tokens([3]))
+
+
+def test_plain_towers_are_packed_except_on_a_gpu() -> None:
+    tower, tokens = _tower(), _tokens([3])
+    assert can_pack(tower, tokens)
+    assert not can_pack(tower, tokens.to("meta"))

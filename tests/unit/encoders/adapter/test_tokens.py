@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import InputError
 from components.encoders.adapter.language_tower import embedded_model
-from components.encoders.adapter.tokenizers import HuggingFaceTokenizer
-from components.encoders.adapter.tokens import ClipTokenizer, Tokenizer, token_lengths, trimmed
+from components.encoders.adapter.tokens import ClipTokenizer, HuggingFaceTokenizer, Tokenizer, token_lengths, trimmed
 
 END = 49407
 

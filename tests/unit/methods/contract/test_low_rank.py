@@ -77,5 +77,5 @@ def test_what_is_new_trains_whole() -> None:
 
 def test_a_tower_that_is_all_new_is_refused() -> None:
     encoder, whole = _trained()
-    with pytest.raises(InputError, match="lora_rank asks for LoRA, but this method trains no weight matrix"):
+    with pytest.raises(InputError, match="lora_rank needs a pretrained weight matrix"):
         add_low_rank(encoder.model, whole, 2, 4, new=[TEXT_TOWER])

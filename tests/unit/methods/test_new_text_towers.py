@@ -1,4 +1,4 @@
-"""A pretrained language model as the text tower, by settings alone."""
+"""Methods with a text tower of their own: a pretrained language model, or random weights."""
 
 from __future__ import annotations
 
@@ -12,36 +12,22 @@ import torch
 from components.core.errors import InputError
 from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.language_tower import layers as language_layers
-from components.methods.adapted_lm import METHOD
+from components.methods.adapted_lm import METHOD as ADAPTED
+from components.methods.clip_scratch import METHOD as SCRATCH
 from tests.conftest import TINY
-from tests.unit.methods.examples import losses_of, picking, random_columns, unit
 
 
 def _start(base: Encoder, **given: Any) -> tuple[Encoder, set[str]]:
     """The encoder that training starts from and the names of what trains."""
-    hyper = METHOD.settings(given)
+    hyper = ADAPTED.settings(given)
     torch.manual_seed(0)
-    encoder = METHOD.start(base, hyper)
-    return encoder, set(METHOD.freeze(encoder.model, hyper))
+    encoder = ADAPTED.start(base, hyper)
+    return encoder, set(ADAPTED.freeze(encoder.model, hyper))
 
 
 def _places(names: set[str]) -> set[str]:
     """The parts of the encoder that hold these parameters."""
     return {".".join(name.split(".")[:2]) if name.startswith("text.") else name.split(".")[0] for name in names}
-
-
-def test_defaults_are_the_papers() -> None:
-    hyper = METHOD.settings({})
-    assert (hyper.lr, hyper.batch_size, hyper.epochs, hyper.warmup_steps) == (0.001, 4000, 32, 10_000)
-    assert (hyper.weight_decay, hyper.betas, hyper.eps, hyper.schedule) == (0.1, (0.9, 0.98), 1e-6, "cosine")
-    assert (hyper.image_tower, hyper.strategy, hyper.alignment_layers) == ("random", "alignment", 6)
-
-
-def test_the_loss_is_clips() -> None:
-    columns = random_columns(("image", "caption"))
-    image, text = unit(columns["image"]), unit(columns["caption"])
-    expected = (picking(image, text) + picking(text, image)) / 2
-    assert losses_of({"method": "adapted_lm"}, columns) == pytest.approx({"infonce": expected})
 
 
 @pytest.mark.parametrize("strategy", ["finetuned", "frozen", "bottleneck", "alignment"])
@@ -97,12 +83,6 @@ def test_alignment_without_layers_is_frozen(tiny_encoder: Encoder) -> None:
     assert aligned == frozen
 
 
-@pytest.mark.parametrize(("key", "value"), [("strategy", "melted"), ("alignment_layers", -1), ("image_tower", "new")])
-def test_wrong_settings_are_named(key: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"methods\.adapted_lm\.{key}"):
-        METHOD.settings({key: value})
-
-
 @pytest.mark.parametrize("image_tower", ["frozen", "trained"])
 def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) -> None:
     vision = {"timm_model_name": "test_vit", "timm_pool": "", "mean": [0.5] * 3, "std": [0.5] * 3, "image_size": 160}
@@ -112,3 +92,48 @@ def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) ->
     encoder, trained = _start(base, strategy="frozen", image_tower=image_tower)
     np.testing.assert_array_equal(encoder.embed_pixels(pixels), expected)
     assert any(name.startswith("visual.trunk.") for name in trained) == (image_tower == "trained")
+
+
+def test_settings_are_those_of_the_adapted_models() -> None:
+    ours, theirs = SCRATCH.settings({}), ADAPTED.settings({})
+    assert all(getattr(theirs, name) == value for name, value in vars(ours).items())
+
+
+def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
+    before = {name: weights.clone() for name, weights in tiny_encoder.model.state_dict().items()}
+    tiny_encoder.model.logit_scale.data.fill_(4.0)
+    hyper = SCRATCH.settings({})
+    torch.manual_seed(9)
+    encoder = SCRATCH.start(tiny_encoder, hyper)
+    after = encoder.model.state_dict()
+    assert {name: weights.shape for name, weights in after.items()} == {n: w.shape for n, w in before.items()}
+    kept = {name for name, weights in after.items() if weights.ndim > 1 and torch.equal(weights, before[name])}
+    assert kept == set()
+    assert float(encoder.model.logit_scale.detach()) == pytest.approx(2.6593, abs=1e-4)
+    assert set(SCRATCH.freeze(encoder.model, hyper)) == set(after)
+
+
+def test_a_frozen_image_tower_stays_the_bases(tiny_encoder: Encoder) -> None:
+    hyper = SCRATCH.settings({"image_tower": "frozen"})
+    encoder = SCRATCH.start(tiny_encoder, hyper)
+    assert encoder.image_tower_hash() == tiny_encoder.image_tower_hash()
+    assert not any(name.startswith("visual.") for name in SCRATCH.freeze(encoder.model, hyper))
+
+
+def test_a_base_with_a_language_model_starts_from_nothing_too(tmp_path: Path, tiny_encoder: Encoder) -> None:
+    base = ADAPTED.start(tiny_encoder, ADAPTED.settings({"strategy": "frozen"}))
+    fresh = SCRATCH.start(base, SCRATCH.settings({"image_tower": "frozen"}))
+    ours, theirs = (encoder.model.text.language.embeddings.word_embeddings.weight for encoder in (fresh, base))
+    assert ours.shape == theirs.shape
+    assert not torch.equal(ours, theirs)
+    fresh.save(tmp_path / "fresh")
+    assert Encoder.load(tmp_path / "fresh").tokenizer.identity == base.tokenizer.identity
+
+
+def test_a_tower_of_batch_statistics_starts_from_published_weights_alone(tiny_encoder: Encoder) -> None:
+    resnet = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
+    config = tiny_encoder.sidecar.architecture | {"vision_cfg": resnet}
+    base = Encoder.create("base", "tiny-resnet", config, "clip")
+    with pytest.raises(InputError, match=r"'tiny-resnet' normalises by batch statistics.* cannot start at random"):
+        SCRATCH.start(base, SCRATCH.settings({}))
+    SCRATCH.start(base, SCRATCH.settings({"image_tower": "frozen"}))

@@ -1,0 +1,116 @@
+"""Methods whose loss is CLIP's on columns of their own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from components.core.errors import InputError
+from components.encoders.adapter.encoder import Encoder
+from components.methods.caption_ft import METHOD as CAPTION_FT
+from components.methods.laclip_ft import METHOD as LACLIP
+from components.methods.negation_clip import METHOD as NEGATION_CLIP
+from components.methods.paraclip import METHOD as PARACLIP
+from tests.conftest import TINY
+from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
+
+CAPTION_FT_COLUMNS = random_columns(("image", "caption", "rewrite"))
+
+
+@pytest.mark.parametrize("column", ["caption", "rewrite"])
+@pytest.mark.parametrize(("temperature", "scale"), [(1.0, 1.0), (0.1, 10.0), (None, SCALE)])
+def test_it_contrasts_images_with_its_column(column: str, temperature: float | None, scale: float) -> None:
+    image, text = unit(CAPTION_FT_COLUMNS["image"]), unit(CAPTION_FT_COLUMNS[column])
+    expected = (picking(image, text, scale=scale) + picking(text, image, scale=scale)) / 2
+    entry = {"method": "caption_ft", "column": column, "temperature": temperature}
+    assert losses_of(entry, CAPTION_FT_COLUMNS) == pytest.approx({"infonce": expected})
+    assert CAPTION_FT.columns(CAPTION_FT.settings({"column": column})) == {"image", column}
+
+
+def test_both_baselines_can_be_held_to_the_same_rows() -> None:
+    assert CAPTION_FT.rows(CAPTION_FT.settings({})) == frozenset()
+    assert CAPTION_FT.rows(CAPTION_FT.settings({"rows": ["caption", "rewrite"]})) == {"caption", "rewrite"}
+
+
+@pytest.mark.parametrize("scope", ["blocks", "tower"])
+def test_caption_ft_scope(scope: str, tiny_encoder: Encoder) -> None:
+    trained = CAPTION_FT.freeze(tiny_encoder.model, CAPTION_FT.settings({"scope": scope}))
+    assert any(name.startswith("transformer.") for name in trained)
+    assert ("token_embedding.weight" in trained) == (scope == "tower")
+
+
+def test_a_logit_scale_that_nothing_uses_cannot_be_learned() -> None:
+    with pytest.raises(InputError, match="only with temperature: null"):
+        CAPTION_FT.settings({"learn_logit_scale": True})
+    assert CAPTION_FT.settings({"learn_logit_scale": True, "temperature": None}).learn_logit_scale
+
+
+def test_every_text_of_a_row_is_as_likely() -> None:
+    hyper = LACLIP.settings({"rewrites": ["rewrite", "paraphrase_1", "paraphrase_2"]})
+    (drawn,) = LACLIP.columns(hyper) - {"image"}
+    assert LACLIP.draws(hyper) == {
+        drawn: {"caption": 0.25, "rewrite": 0.25, "paraphrase_1": 0.25, "paraphrase_2": 0.25}
+    }
+
+
+NEGATION_CLIP_COLUMNS = random_columns(("image", "absence"))
+
+
+def test_negation_clips_two_rows_by_hand() -> None:
+    # Images and captions lie on two axes, each caption with its own image: the other one is `SCALE` logits below.
+    axes = [[1, 0], [0, 1]]
+    losses = losses_of({"method": "negation_clip"}, {"image": axes, "absence": axes})
+    assert losses == pytest.approx({"infonce": math.log(1 + math.exp(-SCALE))})
+
+
+def test_the_last_layer_norm_is_frozen_and_all_else_of_the_text_side_trains() -> None:
+    torch.manual_seed(0)
+    model = Encoder.create("base", "tiny", TINY, "test").model
+    trained = set(NEGATION_CLIP.freeze(model, NEGATION_CLIP.settings({})))
+    every = {name for name, _ in model.named_parameters()}
+    assert {"ln_final.weight", "ln_final.bias"} <= every
+    assert every - trained == {"ln_final.weight", "ln_final.bias"} | {name for name in every if "visual." in name}
+    assert {"logit_scale", "text_projection", "token_embedding.weight"} <= trained
+
+
+PARACLIP_COLUMNS = random_columns(("image", "caption", "paraphrase_1", "paraphrase_2"))
+
+
+@pytest.mark.parametrize(
+    ("term", "one", "other"),
+    [
+        ("l1", "image", "caption"),
+        ("l1_prime", "image", "paraphrase_1"),
+        ("l1_second", "image", "paraphrase_2"),
+        ("l2", "caption", "paraphrase_1"),
+        ("l3", "paraphrase_1", "paraphrase_2"),
+    ],
+)
+def test_each_term_contrasts_its_columns(term: str, one: str, other: str) -> None:
+    left, right = unit(PARACLIP_COLUMNS[one]), unit(PARACLIP_COLUMNS[other])
+    expected = (picking(left, right) + picking(right, left)) / 2
+    assert losses_of({"method": "paraclip", "terms": [term]}, PARACLIP_COLUMNS) == pytest.approx({term: expected})
+    assert PARACLIP.columns(PARACLIP.settings({"terms": [term]})) == {one, other}
+
+
+def test_every_row_of_table_2_trains_on_the_same_rows() -> None:
+    for terms in (["l1"], ["l2", "l3"]):
+        assert PARACLIP.rows(PARACLIP.settings({"terms": terms})) == {"caption", "paraphrase_1", "paraphrase_2"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"method": "adapted_lm"}, "caption"),
+        ({"method": "clip_scratch"}, "caption"),
+        ({"method": "laclip_ft"}, "drawn_caption"),
+        ({"method": "negation_clip"}, "absence"),
+    ],
+)
+def test_images_are_contrasted_with_one_text(entry: dict[str, str], text: str) -> None:
+    columns = random_columns(("image", text))
+    image, texts = unit(columns["image"]), unit(columns[text])
+    expected = (picking(image, texts) + picking(texts, image)) / 2
+    assert losses_of(entry, columns) == pytest.approx({"infonce": expected})

@@ -1,0 +1,140 @@
+"""Methods with hard negatives: NegCLIP, CS-CLIP and CoN-CLIP."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.errors import InputError
+from components.methods.conclip import METHOD as CONCLIP
+from components.methods.contract.method import Neighbours
+from components.methods.negclip import METHOD as NEGCLIP
+from tests.unit.methods.examples import SCALE, losses_of, picking, random_columns, unit
+
+NEGCLIP_COLUMNS = random_columns(NEGCLIP.columns(NEGCLIP.settings({})))
+
+
+def test_it_is_one_cross_entropy_over_doubled_images_and_quadrupled_texts() -> None:
+    own, near = (
+        [unit(NEGCLIP_COLUMNS[f"{prefix}{column}"]) for column in ("image", "caption", "hard_negative")]
+        for prefix in ("", "neighbour.")
+    )
+    images = np.concatenate([own[0], near[0]])
+    captions = np.concatenate([own[1], near[1]])
+    negatives = np.concatenate([own[2], near[2]])
+    assert losses_of({"method": "negclip"}, NEGCLIP_COLUMNS) == pytest.approx(
+        {"image_to_text": picking(images, captions, negatives) / 2, "text_to_image": picking(captions, images) / 2}
+    )
+
+
+def test_without_hard_images() -> None:
+    image, caption, negative = (unit(NEGCLIP_COLUMNS[column]) for column in ("image", "caption", "hard_negative"))
+    assert losses_of({"method": "negclip", "hard_images": False}, NEGCLIP_COLUMNS) == pytest.approx(
+        {"image_to_text": picking(image, caption, negative) / 2, "text_to_image": picking(caption, image) / 2}
+    )
+    assert NEGCLIP.columns(NEGCLIP.settings({"hard_images": False})) == {"image", "caption", "hard_negative"}
+
+
+def test_a_hard_negative_like_its_caption_costs_the_log_of_two() -> None:
+    # One row: image and caption agree, and so does the hard negative.
+    row = {"image": [[1, 0]], "caption": [[1, 0]], "hard_negative": [[1, 0]]}
+    losses = losses_of({"method": "negclip", "hard_images": False}, row)
+    assert losses == pytest.approx({"image_to_text": math.log(2) / 2, "text_to_image": 0})
+    row["hard_negative"] = [[0, 1]]
+    losses = losses_of({"method": "negclip", "hard_images": False}, row)
+    assert losses["image_to_text"] == pytest.approx(math.log(1 + math.exp(-SCALE)) / 2)
+
+
+CS_CLIP_COLUMNS = random_columns(("image", "caption", "hard_negative", "unit", "unit_foil"))
+CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE, CS_CLIP_UNIT, CS_CLIP_FOIL = (
+    unit(rows) for rows in CS_CLIP_COLUMNS.values()
+)
+
+
+def test_captions_see_all_negatives_and_a_unit_its_own_foil() -> None:
+    logits = SCALE * np.concatenate(
+        [CS_CLIP_IMAGE @ CS_CLIP_UNIT.T, (CS_CLIP_IMAGE * CS_CLIP_FOIL).sum(axis=1, keepdims=True)], axis=1
+    )
+    own = float(np.mean(np.log(np.exp(logits).sum(axis=1)) - np.diagonal(logits)))
+    assert losses_of({"method": "half_truths"}, CS_CLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CS_CLIP_IMAGE, CS_CLIP_CAPTION, CS_CLIP_NEGATIVE) / 2,
+            "text_to_image": picking(CS_CLIP_CAPTION, CS_CLIP_IMAGE) / 2,
+            "image_to_unit": own / 4,
+            "unit_to_image": picking(CS_CLIP_UNIT, CS_CLIP_IMAGE) / 4,
+        }
+    )
+
+
+def test_a_foil_like_its_unit_costs_the_log_of_two() -> None:
+    row = {"image": [[1, 0]], "caption": [[1, 0]], "hard_negative": [[0, 1]], "unit": [[1, 0]], "unit_foil": [[1, 0]]}
+    losses = losses_of({"method": "half_truths", "unit_weight": 1}, row)
+    assert losses["image_to_unit"] == pytest.approx(math.log(2) / 2)
+    assert losses["unit_to_image"] == 0
+
+
+def test_another_rows_foil_is_no_negative() -> None:
+    # Both foils lie with the other row's image; each image sees its own foil alone, which is orthogonal to it.
+    axes, turned = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    columns = {"image": axes, "caption": axes, "hard_negative": axes, "unit": axes, "unit_foil": turned}
+    losses = losses_of({"method": "half_truths"}, columns)
+    assert losses["image_to_unit"] == pytest.approx(math.log(1 + 2 * math.exp(-SCALE)) / 4)
+
+
+CONCLIP_COLUMNS = random_columns(("image", "caption", "negated_term", "neighbour.image"))
+CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED, CONCLIP_DISTRACTOR = (unit(rows) for rows in CONCLIP_COLUMNS.values())
+
+
+def test_the_mean_of_three_terms() -> None:
+    assert losses_of({"method": "conclip"}, CONCLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 3,
+            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE, CONCLIP_DISTRACTOR) / 3,
+            "distractor_to_text": picking(CONCLIP_DISTRACTOR, CONCLIP_NEGATED, CONCLIP_CAPTION) / 3,
+        }
+    )
+
+
+def test_the_mean_of_two_terms_without_distractors() -> None:
+    assert losses_of({"method": "conclip", "distractors": False}, CONCLIP_COLUMNS) == pytest.approx(
+        {
+            "image_to_text": picking(CONCLIP_IMAGE, CONCLIP_CAPTION, CONCLIP_NEGATED) / 2,
+            "text_to_image": picking(CONCLIP_CAPTION, CONCLIP_IMAGE) / 2,
+        }
+    )
+    assert CONCLIP.columns(CONCLIP.settings({"distractors": False})) == {"image", "caption", "negated_term"}
+
+
+def test_conclips_single_row_by_hand() -> None:
+    # The distractor is orthogonal to image and caption, and its text, the negation, lies with it.
+    row = {"image": [[1, 0]], "caption": [[1, 0]], "negated_term": [[0, 1]], "neighbour.image": [[0, 1]]}
+    each = math.log(1 + math.exp(-SCALE)) / 3
+    assert losses_of({"method": "conclip"}, row) == pytest.approx(
+        {"image_to_text": each, "text_to_image": each, "distractor_to_text": each}
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "looked_for"),
+    [
+        ({}, Neighbours(3, None)),
+        ({"protocol": "released"}, Neighbours(1, None)),
+        ({"protocol": "released", "distractor_data": "coco/data"}, Neighbours(1, Path("coco/data"))),
+        ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
+    ],
+)
+def test_which_images_distract(given: dict[str, Any], looked_for: Neighbours) -> None:
+    hyper = CONCLIP.settings(given)
+    assert CONCLIP.neighbours(hyper) == looked_for
+    read = {"distractors": Path("coco/data/embeddings")} if looked_for.data else {}
+    assert CONCLIP.files(hyper) == read
+
+
+@pytest.mark.parametrize("given", [{"protocol": "released"}, {"distractor_data": "coco/data"}])
+def test_without_distractors_none_are_looked_for(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="conclip has distractors: false: drop protocol and distractor_data"):
+        CONCLIP.settings({"distractors": False, **given})
