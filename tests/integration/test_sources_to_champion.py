@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from PIL import Image
 from typer.testing import CliRunner
 
 from components.cli import app
@@ -28,7 +29,7 @@ from components.registry.model import CHAMPION, find_alias
 from components.registry.promotion import promote
 from components.tracking import make_client
 from components.training.train import run as train
-from tests.support.coloured_squares import ENTRY, Shown, shown_squares, write_folder, write_pictures
+from tests.support.coloured_squares import COLOURS, EACH, ENTRY, Shown, shown_squares, write_folder, write_pictures
 from tests.support.registry_project import lock_results
 from tests.support.shard_making import write_tar
 
@@ -44,22 +45,6 @@ def _coco(folder: Path, shown: Shown, _encoder: Encoder) -> None:
         path = folder / "annotations" / f"captions_{part}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"images": images, "annotations": told}))
-
-
-def _flickr(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    write_pictures(folder / "Flicker8k_Dataset", shown)
-    names = list(shown)
-    for split, own in (("train", names[:120]), ("dev", names[120:140]), ("test", names[140:])):
-        (folder / f"Flickr_8k.{split}Images.txt").write_text("".join(f"{name}\n" for name in own))
-    lines = [f"{name}#{take}\t{text}" for name, (_, captions) in shown.items() for take, text in enumerate(captions)]
-    (folder / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
-
-
-def _huggingface(folder: Path, shown: Shown, _encoder: Encoder) -> None:
-    folder.mkdir()
-    column = [{"bytes": raw, "path": name} for name, (raw, _) in shown.items()]
-    rows = {"image": column, "caption": [captions for _, captions in shown.values()]}
-    pq.write_table(pa.table(rows), folder / "train-00000-of-00001.parquet", row_group_size=50)
 
 
 def _webdataset(folder: Path, shown: Shown, _encoder: Encoder) -> None:
@@ -79,13 +64,27 @@ def _embeddings(folder: Path, shown: Shown, encoder: Encoder) -> None:
     pq.write_table(pa.table({"caption": [text for _, text in told]}), folder / "metadata/metadata_0.parquet")
 
 
+def _query_log(folder: Path, _shown: Shown, _encoder: Encoder) -> None:
+    """Noisy squares of a colour; users who search for it click them often, and by mistake one of another colour."""
+    rng = np.random.default_rng(0)
+    lines, names = ["query\timage\tclicks"], list(COLOURS)
+    folder.mkdir()
+    for number in range(EACH * len(names)):
+        name = names[number % len(names)]
+        pixels = np.clip(np.array(COLOURS[name]) + rng.normal(0, 20, (16, 16, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        lines += [f"{name} square\t{number}.png\t{rng.integers(20, 90)}"]
+        lines += [f"something {name}\t{number}.png\t"] * 3
+        lines += [f"{rng.choice(names)} square\t{number}.png\t0.5"]
+    (folder / "queries.tsv").write_text("\n".join(lines) + "\n")
+
+
 WRITERS = {
     "folder": lambda folder, shown, _encoder: write_folder(folder, shown),
     "coco": _coco,
-    "flickr": _flickr,
-    "huggingface": _huggingface,
     "webdataset": _webdataset,
     "embeddings": _embeddings,
+    "query_log": _query_log,
 }
 
 
@@ -93,7 +92,7 @@ WRITERS = {
 def settings(
     request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder
 ) -> Settings:
-    """Those of the imported folder, in a project of their own that is the current folder."""
+    """The settings of the imported folder, in a new project, which is the current folder."""
     track_in(tmp_path)
     shutil.copy(REPO / "params.yaml", tmp_path)
     shutil.copytree(REPO / "infra" / "profiles", tmp_path / "infra" / "profiles")
@@ -114,13 +113,17 @@ def settings(
 
 def test_a_source_becomes_a_champion(settings: Settings, tiny_encoder: Encoder) -> None:
     prepare.run(settings)
-    assert PAIRS.read(Path("data/pairs/train.parquet"), ["image"])["image"].null_count == settings.prepare.counts.train
+    pairs = PAIRS.read(Path("data/pairs/train.parquet")).to_pandas()
+    if settings.prepare.source == "query_log":
+        assert set(pairs.loc[pairs["caption"].str.startswith("something"), "weight"]) == {3.0}
+    else:
+        assert pairs["image"].isna().sum() == settings.prepare.counts.train
     tiny_encoder.save(Path("models/base"))
     embed(settings)
     train(settings, "captions")
     recall = "retrieval/t2i_recall_at_5"
     base, tuned = (evaluate(settings, name).metrics[recall].value for name in ("base", "captions"))
-    assert tuned > base, (base, tuned)
+    assert tuned > base + (0.2 if settings.prepare.source == "query_log" else 0), (base, tuned)
     lock_results()
     decision = promote(settings)
     assert (decision.encoder, decision.outcome) == ("captions", "promoted"), decision.rules
