@@ -22,14 +22,15 @@ demo: .venv/.ready ## run the pipeline for the encoders listed in params.yaml, p
 	@echo "          cliptune profile use methods && dvc repro             # all methods"
 	@echo "          cliptune import <folder>                              # your own pictures"
 
-# Tests wait more than they compute, so there are more of them at work than cores; a file's tests share their servers.
-PYTEST := $(PY) -m pytest -n 3 --dist loadfile
+# Tests wait more than they compute, so there are more workers than cores, and one thread in each; the tests of a file share
+# their servers.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 3 --dist loadfile
 
 test: .venv/.ready lint ## style, types, layers, unit and pipeline tests
 	@$(PYTEST) -m "not slow" tests/unit tests/pipeline
 
-test-all: test ## also what is slow: flows, real servers, a browser, vLLM, faults, benchmarks at small size
-	@$(PYTEST) -m slow tests
+test-all: .venv/.ready lint ## also the slow ones: flows, real servers, a browser, vLLM, faults, benchmarks at small size
+	@$(PYTEST) tests
 
 BENCHMARKS ?= differences evaluation explorer ingest orchestration paraphrase_checks query_expansion scale seeds serving store \
   synthesis training training_memory validation

@@ -1,1 +1,1 @@
-"""Checks of the synthesised captions: what training may see, and why the rest may not."""
+"""Checks of synthesised captions: which rows may be trained on, and the reasons for rejecting the others."""

@@ -1,4 +1,4 @@
-"""What is measured of every answer, and what a row and a share of rows must fulfil: one rule per expectation."""
+"""The measures of every answer, and the rules of rows and of shares of rows: one rule per expectation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from components.validation.table import Synthesised, TableAnswer, View
 
 
 def measured(name: str, answer: TableAnswer) -> str:
-    """The column that holds what the check with column `name` measures of an answer."""
+    """The column of the check `name` of an answer."""
     return f"{name}{answer.suffix}"
 
 
 def add_columns(
     joined: pd.DataFrame, table: Synthesised, limits: Limits, probes: Probes, repeated: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    """`joined` with a column for every check of every answer that the limits leave on, null where there is no answer.
+    """`joined` with a column for every active check of every answer, null without an answer.
 
-    A check's column holds numbers, or texts that name a fault and null where there is none. So does `duplicate`, of the
-    rows that are `repeated`: they say what an earlier sample of their pair says.
+    The column of a check has numbers, or names of faults and null without a fault. Column `duplicate` marks the rows
+    that are `repeated`.
     """
     derived: dict[str, pd.Series[Any]] = {}
     for answer in table.answers:
@@ -51,10 +51,10 @@ class Rule:
     """One expectation on one derived column.
 
     Attributes:
-        column: the column it looks at.
-        reason: why a row that fails is rejected, or the setting that a share breaks.
+        column: the checked column.
+        reason: the reason for the rejection of a failing row, or the setting that a share breaks.
         low: smallest number allowed.
-        high: largest number allowed; with neither, the column names a fault and must be null.
+        high: largest number allowed; without both, the column names a fault and must be null.
     """
 
     column: str
@@ -64,18 +64,18 @@ class Rule:
 
     @property
     def names_faults(self) -> bool:
-        """Whether its column names faults and does not hold numbers."""
+        """Whether its column has names of faults, not numbers."""
         return self.low is None and self.high is None
 
     def explain(self, value: Any) -> str:
-        """The reason of a failing row; a column of faults adds which one."""
+        """The reason of a failing row, with the fault if the column names faults."""
         return f"{self.reason}:{value}" if self.names_faults else self.reason
 
 
 def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[Rule]:
     """The rules of every row of a table; `context_length` is the encoder's, in tokens.
 
-    A limit of null is none, and a check that is switched off has none; see `Limits.filters`.
+    A check that is switched off has no rule, nor has a limit of null; see `Limits.filters`.
     """
     values = limits.model_dump() | {"context_length": context_length}
     rules = []
@@ -90,7 +90,7 @@ def row_rules(table: Synthesised, limits: Limits, context_length: int) -> list[R
 
 
 def share_rules(limits: Limits) -> list[Rule]:
-    """The rules of the whole table; each column's mean is the share of rows it marks."""
+    """The rules of the whole table; the mean of a column is the share of its marked rows."""
     return [
         Rule("accepted", "min_accepted_share", low=limits.min_accepted_share),
         Rule("echo", "max_echo_share", high=limits.max_echo_share),

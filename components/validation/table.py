@@ -1,4 +1,4 @@
-"""What a synthesised table declares: its answers, and what is measured of each and must hold."""
+"""The declaration of a synthesised table: its answers, and the checks of each answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from components.validation.measuring.probes import Probes
 
 @dataclass(frozen=True)
 class View:
-    """The rows that have an answer, as a check sees them.
+    """The input of a check: the rows that have an answer.
 
     Attributes:
         texts: the answers.
-        sources: the text that each was asked about.
+        sources: the source of each answer.
         rows: all columns of these rows, see `join_answers`.
-        task: the prompt task that asked.
-        probes: what measuring needs from outside.
+        task: the prompt task of the answers.
+        probes: tokenizer, similarities, evaluation texts and facts.
     """
 
     texts: list[str]
@@ -37,17 +37,17 @@ class View:
 
 @dataclass(frozen=True)
 class TextCheck:
-    """One column measured of an answer and what it must be.
+    """One measure of an answer, and its limits.
 
     Attributes:
         column: the column's name, before the answer's suffix.
-        reason: why a row that fails is rejected, behind the answer's name.
+        reason: the reason for the rejection of a failing row, after the answer's name.
         measure: one value per row of the view.
-        low: the limit of `validate` that is the smallest number allowed.
-        high: the one that is the largest; with neither, the column names a fault and must be null.
-        switch: the one that turns the check on; off where that is null or false.
-        paper: whether the table's paper or its released code rejects by it, too.
-        always: whether it rejects whatever `validate.filters` says.
+        low: setting in `validate` with the smallest number allowed.
+        high: setting with the largest number; without both, the column names a fault and must be null.
+        switch: setting that turns the check on; off if it is null or false.
+        paper: whether the table's paper or its released code also rejects by it.
+        always: whether it rejects with any value of `validate.filters`.
     """
 
     column: str
@@ -60,7 +60,7 @@ class TextCheck:
     always: bool = False
 
     def applies(self, limits: Limits) -> bool:
-        """Whether a table's limits leave it on."""
+        """Whether a table's limits turn it on."""
         return self.switch is None or bool(getattr(limits, self.switch))
 
     def rejects(self, limits: Limits) -> bool:
@@ -70,15 +70,15 @@ class TextCheck:
 
     @property
     def is_number(self) -> bool:
-        """Whether it measures a number and does not name faults."""
+        """Whether it measures a number, and does not name faults."""
         return self.low is not None or self.high is not None
 
 
 @dataclass(frozen=True)
 class TableAnswer:
-    """One answer of a row: its column in the validated table, the task that gives it, and its checks.
+    """One answer of a row: its column in the validated table, its task, and its checks.
 
-    `suffix` stands behind the names of the columns that are measured of it.
+    `suffix` follows the names of the columns of its checks.
     """
 
     column: str
@@ -88,7 +88,7 @@ class TableAnswer:
 
     @property
     def source(self) -> str:
-        """The column of the text that the task was asked about."""
+        """The column of the text that the task rewrites."""
         return find_task(self.task).inputs[0]
 
 
@@ -98,8 +98,8 @@ class Synthesised:
 
     Attributes:
         table: its columns.
-        answers: in the order in which they were asked; each is asked about the caption or an answer before it.
-        about: what its first task asks about; only captions are looked up in the pairs and have facts.
+        answers: in the order of their questions; each is about the caption or an earlier answer.
+        about: the subject of its first task; only captions are looked up in the pairs and have facts.
     """
 
     table: Table
@@ -113,23 +113,23 @@ class Synthesised:
 
     @property
     def sources(self) -> tuple[str, str]:
-        """Columns of the first and of the second text that its first task asks about."""
+        """Columns of the first and of the second source of its first task."""
         if self.about == "captions":
             return "caption", "other_caption"
         inputs = find_task(self.answers[0].task).inputs
         return inputs[0], inputs[1] if len(inputs) > 1 else f"other_{inputs[0]}"
 
     def unjudged(self) -> Synthesised:
-        """The same table with the candidates as they were before their judge saw them."""
+        """The same table with the candidates before their judge."""
         tasks = [find_task(answer.task).judges or answer.task for answer in self.answers]
         return replace(self, answers=tuple(replace(a, task=task) for a, task in zip(self.answers, tasks, strict=True)))
 
     @property
     def texts(self) -> list[str]:
-        """Columns of all texts of a row: those asked about, then the answers."""
+        """Columns of all texts of a row: the sources, then the answers."""
         return [*self.sources, *(answer.column for answer in self.answers)]
 
 
 def each(measure: Callable[[str, str], float | str | None]) -> Callable[[View], list[Any]]:
-    """A measure of a whole view from one of an answer and its source."""
+    """A measure of a view, from a measure of an answer and its source."""
     return lambda view: [measure(text, source) for text, source in zip(view.texts, view.sources, strict=True)]

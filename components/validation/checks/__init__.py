@@ -1,1 +1,1 @@
-"""What a synthesised text must fulfil, one kind of check per file."""
+"""Checks of synthesised texts, one kind per file."""

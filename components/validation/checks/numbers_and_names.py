@@ -1,4 +1,4 @@
-"""Numbers and names of a source that its paraphrase must keep; alt-texts are full of both that mean nothing."""
+"""Finds numbers and names of a source that its paraphrase lost; alt-texts are full of meaningless ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOISE = re.compile(r"[_@#/\\]|www\.|\.(?:jpe?g|png|gif|webp|svg|tiff?|bmp|com|n
 """Marks words that are file names, tags or addresses."""
 
 _DIGITS = re.compile(r"[1-9][0-9]{0,3}|[1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}")
-"""A count as digits; more of them without separators are a code."""
+"""A count in digits; a longer one without separators is a code."""
 
 _ENDS = ".,;:!?'\"-\u2013\u2014"
 _MONTHS = {name.casefold() for name in (*calendar.month_name, *calendar.month_abbr) if name}
@@ -29,10 +29,10 @@ _LABELS = _MEDIA | {
     "chapter", "code", "dsc", "episode", "fig", "figure", "frame", "id", "img", "item", "lot", "model", "no", "nr",
     "page", "part", "ref", "scan", "season", "sku", "slide", "v", "version", "vol", "volume", "|",
 }  # fmt: skip
-"""Words after which a number counts nothing that the picture shows."""
+"""Words before numbers that count nothing in the picture."""
 
 _SCALES = {"x", "\u00d7", "by", "hundred", "thousand", "million", "billion", "dozen"}
-"""Words beside which digits are no number of their own: sizes of pictures, and numbers half in words."""
+"""Words next to digits that are part of something else: sizes of pictures, and numbers half in words."""
 
 _TITLES = {"co", "dr", "inc", "jr", "ltd", "mr", "mrs", "ms", "mt", "prof", "sr", "st", "vs"}
 _NO_NAMES = _MONTHS | _DAYS | _MEDIA | _TITLES
@@ -48,17 +48,16 @@ _DOZENS = re.compile(
     re.IGNORECASE,
 )
 _POINTED_AT = re.compile(r"\b(?:the|these|those)\s+[^\W\d_]+", re.IGNORECASE)
-"""In "behind the two" the number only points at what was named before."""
+"""In "behind the two" the number only refers to earlier words."""
 
 _SENTENCES = re.compile('[.!?:;|>\u2022()\\[\\]{}"\u00ab\u00bb\u201c-\u201f]+|\\s[-\u2013\u2014]+\\s')
 _PARTS = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
 
 
 def find_lost_number(text: str, source: str) -> str | None:
-    """`digits` or `word` when a number of `source` is neither in digits nor in words in `text`, else None.
+    """`digits` or `word` if a number of `source` is neither in digits nor in words in `text`, else None.
 
-    Numbers count that stand alone and say how many or which: from two on, and no part of a file name, code, address,
-    price, date or picture size.
+    Only separate numbers from two on matter, not parts of a file name, code, address, price, date or picture size.
     """
     text, source = _in_digits(text), _DOZENS.sub(" | ", source)
     wanted = [(number, "digits") for number in _standing_digits(source)]
@@ -73,9 +72,9 @@ def find_lost_number(text: str, source: str) -> str | None:
 
 
 def find_lost_name(text: str, source: str) -> str | None:
-    """`name` when a capitalised word inside a sentence of `source` is not in `text`, else None.
+    """`name` if a capitalised word inside a sentence of `source` is not in `text`, else None.
 
-    Where most words are capitalised, as in titles, capitals say nothing; nor do words in capitals alone.
+    If most words are capitalised, as in titles, capitals mean nothing, nor do words in capitals only.
     """
     inside = [word for words in _sentences(source) for word in _after_start(words)]
     names = [word for word in inside if _is_name(word)]
@@ -90,16 +89,16 @@ def find_lost_name(text: str, source: str) -> str | None:
 def _in_digits(text: str) -> str:
     """`text` with its dozens as numbers: "half a dozen" is 6, "a dozen" 12, "two dozen" 24."""
 
-    def number(found: re.Match[str]) -> str:
-        said = (found["times"] or "one").casefold()
-        times = 0.5 if said == "half" else 1 if said in {"a", "one"} else int(said) if said.isdigit() else None
-        return f" {round(12 * (_numbers().get((said,), 1) if times is None else times))} "
+    def number(dozens: re.Match[str]) -> str:
+        word = (dozens["times"] or "one").casefold()
+        times = 0.5 if word == "half" else int(word) if word.isdigit() else _numbers().get((word,), 1)
+        return f" {round(12 * times)} "
 
     return _DOZENS.sub(number, text)
 
 
 def _quiet(text: str) -> str:
-    """`text` with a bar for every word that is noise."""
+    """`text` with a bar in place of every noisy word."""
     return " ".join("|" if _NOISE.search(word) else word for word in text.split())
 
 
@@ -118,7 +117,7 @@ def _standing_digits(source: str) -> Iterator[int]:
 
 
 def _number_words(text: str) -> Iterator[int]:
-    """Numbers from two to a thousand that stand in words; parts of compounds such as "two-tone" are none."""
+    """Numbers from two to a thousand in words, except parts of compounds such as "two-tone"."""
     tokens = re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*|\|", _quiet(text).casefold())
     words = [word for token in tokens for word in (token.split("-") if _is_number(token) else [token])]
     numbers, place = _numbers(), 0
@@ -136,15 +135,15 @@ def _is_number(token: str) -> bool:
 
 @cache
 def _numbers() -> dict[tuple[str, ...], int]:
-    """How English says the numbers from 2 to 1000, with and without "and"."""
+    """The English words of the numbers from 2 to 1000, with and without "and"."""
     import inflect
 
     engine = inflect.engine()
-    said = {f"a {scale}": number for scale, number in (("hundred", 100), ("thousand", 1000))}
+    words = {f"a {scale}": number for scale, number in (("hundred", 100), ("thousand", 1000))}
     for number in range(2, 1001):
         for joint in ("", "and"):
-            said[str(engine.number_to_words(str(number), andword=joint))] = number
-    return {tuple(re.findall("[a-z]+", words)): number for words, number in said.items()}
+            words[str(engine.number_to_words(str(number), andword=joint))] = number
+    return {tuple(re.findall("[a-z]+", text)): number for text, number in words.items()}
 
 
 @cache
@@ -159,7 +158,7 @@ def _sentences(source: str) -> Iterator[list[str]]:
 
 
 def _after_start(words: list[str]) -> list[str]:
-    """`words` without the first, nor the capitalised ones after it where it may begin a title like "Wooden Chair"."""
+    """`words` without the first one, and without a title like "Wooden Chair" that begins with it."""
     begins_title = bool(words) and bool(content_words(words[0]))
     return list(dropwhile(_is_name, words[1:])) if begins_title else words[1:]
 

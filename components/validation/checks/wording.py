@@ -1,4 +1,4 @@
-"""Texts that are no English caption: they talk about the task, repeat its prompt, or instruct a language model."""
+"""Finds texts that are not English captions: talk about the task, echoes of its prompt, orders to a language model."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ _SIGNS = {
     ),
     "markup": re.compile(r"[{}\\]|</?[a-z][^<>]*>|<\||\*\*|^(?:#+ |\[\s*[\"'])|&#?\w+;", re.IGNORECASE),
 }
-"""What a text about a picture does not have, unless its source has the like: an opening of an answer, the one who
-answers or asks, words about the task (a question is one to the user), and marks of HTML, JSON, LaTeX or Markdown."""
+"""Signs of an answer that is not a caption, unless its source has them too: an opening of an answer, the speaker or the
+reader, words about the task (or a question to the user), and marks of HTML, JSON, LaTeX or Markdown."""
 
 _PHRASE_WORDS = 3
 
 
 def prompt_phrases(task: PromptTask) -> frozenset[tuple[str, ...]]:
-    """Every run of three words of the task's own question, without the texts asked about and what answers need.
+    """Every run of three words of the task's question, without its sources and without the words that answers need.
 
-    Demonstrations before the last question are no part of it: a good answer sounds like theirs. A text that was
-    judged may repeat the question of either task.
+    Demonstrations before the last question are excluded: a good answer resembles theirs. The phrases of a judge's task
+    include those of the judged task.
     """
     messages = task.messages(dict.fromkeys(task.inputs, "\x00"))
     first, last = messages[0]["content"], messages[-1]["content"]
     asked = (first, last) if len(messages) > 1 else (last.rpartition("Q:")[2],)
-    own = frozenset(phrase for text in asked for part in text.split("\x00") for phrase in _phrases(part))
-    own -= {phrase for wanted in task.answers_repeat for phrase in _phrases(wanted)}
-    return own if task.judges is None else own | prompt_phrases(find_task(task.judges))
+    phrases = frozenset(phrase for text in asked for part in text.split("\x00") for phrase in _phrases(part))
+    phrases -= {phrase for wanted in task.answers_repeat for phrase in _phrases(wanted)}
+    return phrases if task.judges is None else phrases | prompt_phrases(find_task(task.judges))
 
 
 def find_echo(text: str, source: str, phrases: frozenset[tuple[str, ...]]) -> str | None:
-    """What makes `text` an answer and no caption, a name of `_SIGNS` or `prompt`; None for what `source` has too."""
+    """The first sign that `text` is not a caption, in `_SIGNS` or `prompt`; None if `source` has all signs too."""
     for name, pattern in _SIGNS.items():
         if pattern.search(text) and not pattern.search(source):
             return name
@@ -78,7 +78,7 @@ _ONLY = "only|just|exactly|solely|exclusively|nothing but"
 
 _ORDERS = re.compile(
     r"\b(?:"
-    # What was asked is taken back.
+    # Orders to ignore the question.
     rf"(?:ignore|disregard|forget|override|bypass)(?: (?:{_ANY})){{0,6}} (?:{_ASKED})"
     rf"|(?:ignor|disregard|forgett?|overrid|bypass)(?:e|ing)?(?: (?:{_ANY})){{0,3}} (?:{_EARLIER})"
     rf"(?: (?:{_ANY})){{0,3}} (?:{_SAID})"
@@ -91,7 +91,7 @@ _ORDERS = re.compile(
     r"|(?:do not|don t|never|stop) (?:paraphras|rephras|rewrit|translat)\w* (?:the|this|that|it|any|anything|above)"
     r"|(?:new|updated) (?:system )?instructions? (?:follow|are|is|from now)"
     r"|instead(?: of \w+(?: \w+){0,4})? (?:please )?(?:output|respond|reply)"
-    # The reader is told who it is.
+    # A new role for the model.
     r"|you (?:are|re|will be|must be) (?:now|henceforth) (?:an?|my|our|acting|called|named|free (?:of|from)|"
     rf"in \w+ mode|dan|{_MODEL})"
     r"|you are no longer (?:an?|bound|restricted|limited|required)"
@@ -99,7 +99,7 @@ _ORDERS = re.compile(
     rf"(?:{_MODEL}|hacker|expert)"
     rf"|(?:act|behave|respond|answer|role ?play) as (?:if you|though you|an? (?:\w+ ){{0,2}}(?:{_MODEL}|unrestricted))"
     r"|as an? (?:ai|(?:large )?language model)|from now on you|do anything now"
-    # It is asked for its prompt, or for certain words.
+    # Questions for its prompt, or for certain words.
     r"|(?:system|developer|hidden|secret) prompts?|prompt injection"
     r"|(?:reveal|repeat|print|show|leak|output|recite|disclose)(?: me| us)?"
     rf"(?: (?:all|of|the|this|your|its|full|exact|{_EARLIER})){{1,4}} (?:prompts?|instructions?)"
@@ -108,7 +108,7 @@ _ORDERS = re.compile(
     r"|(?:only|just) (?:respond|reply|output) (?:with|in|the|as)|output (?:only|nothing but|exactly) (?:the|with|in|a)"
     r")\b"
 )
-"""Orders to a language model, in lower case with one space between words and nothing else."""
+"""Orders to a language model, in lower case, with single spaces between words."""
 
 _ROLES = re.compile(
     r"(?:^|[\n.!?>|\])}\"'])\s*(?:system|assistant|user|human|chatgpt)\s*:(?=\s|$)"
@@ -117,7 +117,7 @@ _ROLES = re.compile(
     r"|\b(?:new|updated)[\W_]+instructions?\s*:",
     re.IGNORECASE,
 )
-"""Marks with which a text pretends to be another turn of the conversation."""
+"""Marks of a text that imitates another turn of the conversation."""
 
 
 def instructs(text: str) -> bool:
@@ -129,7 +129,7 @@ def instructs(text: str) -> bool:
 
 
 def find_injection(text: str, source: str) -> str | None:
-    """`answer` or `source`, whichever tries to instruct a language model, else None."""
+    """`answer` or `source` if that one tries to instruct a language model, else None."""
     if instructs(text):
         return "answer"
     return "source" if instructs(source) else None
@@ -143,17 +143,17 @@ _MIN_LETTERS = 16
 _MIN_CONFIDENCE = 0.9
 _MAX_FOREIGN_LETTERS = 0.25
 _ENGLISH = {"en", "pcm", "zxx"}
-"""English, its creole, which short plain sentences resemble, and text that is no language."""
+"""English, its creole, which short plain sentences resemble, and text that is not language."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile("[A-Za-z\u00aa\u00b5\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06\uff21-\uff5a]")
 
 
 def find_foreign(text: str) -> str | None:
-    """The code of the language of `text` if that is surely not English, `script` if its letters are not Latin.
+    """The code of the language of `text` if it is surely not English, `script` if its letters are not Latin.
 
-    A caption is short and may name a dish or a place in the local language; only a text of at least 16 letters is
-    judged, and only by a language that py3langid is sure of at 90% or more.
+    A caption is short and may name a dish or a place in the local language. The text must have at least 16 letters,
+    and py3langid a confidence of at least 90%.
     """
     letters = _LETTER.findall(text)
     foreign = 0 if text.isascii() else sum(not _LATIN.match(letter) for letter in letters)

@@ -1,1 +1,1 @@
-"""What became of a table's rows: summary, samples, plots, Data Docs."""
+"""Reports of validated tables: summary, samples, histograms, Data Docs."""
