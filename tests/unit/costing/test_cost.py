@@ -32,7 +32,7 @@ def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: dict[str, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(speeds, "time_towers", lambda *_args, **_named: SPEED)
     raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "replay": None}
-    raw_params["base"] |= {"model": "cliptune-tiny"}
+    raw_params["base"] |= {"source": "scratch", "model": "cliptune-tiny"}
 
     def make(stages: list[str] = STAGES, rates: Rates | None = None, prices: Prices | None = None) -> dict[str, Cost]:
         settings = Settings.model_validate(raw_params)
