@@ -41,7 +41,7 @@ def cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw_params: dict[str, 
     """Costs of a project without any output."""
     monkeypatch.chdir(tmp_path)
     raw_params["synthesize"] |= {"store": f"sqlite:///{tmp_path}/store.db", "replay": None}
-    raw_params["base"] |= {"model": "cliptune-tiny"}
+    raw_params["base"] |= {"source": "scratch", "model": "cliptune-tiny"}
 
     def make(stages: list[str], rates: Rates = RATES, prices: Prices | None = None) -> dict[str, Cost]:
         costing = Costing(Settings.model_validate(raw_params), rates, prices)
