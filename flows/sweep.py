@@ -24,6 +24,8 @@ from components.core.settings import load_settings
 from components.sweeping.sweep import SweepFinding, sweep_aliases, sweep_runs
 
 AUTOMATION = "cliptune: crash flow runs without heartbeats"
+FLOWS = ["train-*", "compare-methods", "synthesize-captions", "promote", "sweep"]
+"""Names of the flows of this project; the server may run others."""
 SILENT_S = 900.0
 """Prefect sends a heartbeat every 180 s, and a flow outlasts a server that is unavailable for 8 minutes."""
 
@@ -58,12 +60,13 @@ def sweep(dry_run: bool = False, silent_hours: PositiveFloat = 24) -> None:
 
 
 def create_automation(silent_s: float = SILENT_S) -> None:
-    """Have Prefect's server end as Crashed every flow run whose heartbeats stop for `silent_s` seconds."""
+    """Have Prefect's server end runs of `FLOWS` as Crashed if their heartbeats stop for `silent_s` seconds."""
     trigger = EventTrigger(
         posture=Posture.Proactive,
         after={"prefect.flow-run.heartbeat"},
         expect={"prefect.flow-run.*"},
         match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=ResourceSpecification({"prefect.resource.role": "flow", "prefect.resource.name": FLOWS}),
         for_each={"prefect.resource.id"},
         within=timedelta(seconds=silent_s),
     )

@@ -87,11 +87,11 @@ def evaluate(
         for name in names:
             outcomes[name] = run_all(find_encoder(name, precision=precision), chosen, plan)
         if as_json:
-            print_json({name: [_as_json(outcome) for outcome in found] for name, found in outcomes.items()})
+            print_json({name: [_as_json(outcome) for outcome in done] for name, done in outcomes.items()})
         else:
             for name, done in outcomes.items():
                 _show(name, done)
-        if any(outcome.state == "failed" for found in outcomes.values() for outcome in found):
+        if any(outcome.state == "failed" for done in outcomes.values() for outcome in done):
             raise SystemExit(1)
 
     run_in_project(command)
@@ -190,8 +190,8 @@ def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     known, together = published_benchmarks(), _together()
     chosen: dict[str, PublishedBenchmark] = {}
     for name in names:
-        found = choose([*known, *together], name, "--benchmark")
-        chosen |= {member: known[member] for member in together.get(found, [found])}
+        choose([*known, *together], name, "--benchmark")
+        chosen |= {member: known[member] for member in together.get(name, [name])}
     return list(chosen.values())
 
 
@@ -208,14 +208,17 @@ def _list(as_json: bool) -> None:
 
     from components.benchmarks.published import published_benchmarks
 
-    found = published_benchmarks()
+    benchmarks = published_benchmarks()
     if as_json:
         facts = ("name", "version", "folder", "text_only", "protocol", "citation")
-        listed = [{key: getattr(one, key) for key in facts} | {"options": dict(one.options)} for one in found.values()]
+        listed = [
+            {key: getattr(benchmark, key) for key in facts} | {"options": dict(benchmark.options)}
+            for benchmark in benchmarks.values()
+        ]
         print_json({"benchmarks": listed, "together": _together()})
         return
     shown = table_of(("benchmark", "version", "folder", "shows images", "protocol", "options"))
-    for name, benchmark in found.items():
+    for name, benchmark in benchmarks.items():
         sees = "no" if benchmark.text_only else "yes"
         options = "; ".join(f"{key}: {meaning}" for key, meaning in benchmark.options.items())
         cells = (name, str(benchmark.version), benchmark.folder, sees, benchmark.protocol, options)

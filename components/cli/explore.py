@@ -61,9 +61,9 @@ def explore(
     """
 
     def command() -> None:
-        names, asked = encoder or _BOTH, _queries(query, queries)
+        names, lines = encoder or _BOTH, _queries(query, queries)
         page = None if export is None else new_file(export)
-        if page is not None and not asked:
+        if page is not None and not lines:
             raise InputError("--export needs queries: give --query or --queries")
         explored = _explored(names, images)
         if page is None:
@@ -73,8 +73,8 @@ def explore(
         from components.explorer.snapshot import snapshot
 
         with atomic_file(page) as temporary:
-            temporary.write_text(snapshot(explored, asked, k), "utf-8")
-        typer.echo(f"wrote {export}: {len(asked)} queries")
+            temporary.write_text(snapshot(explored, lines, k), "utf-8")
+        typer.echo(f"wrote {export}: {len(lines)} queries")
 
     run_in_project(command)
 
@@ -108,11 +108,11 @@ def _explored(names: list[str], images: str) -> Explored:
     for name in places:
         check_name(name)
     encoders = [find_encoder(name) for name in places]
-    if len({one.name for one in encoders}) < len(encoders):
+    if len({encoder.name for encoder in encoders}) < len(encoders):
         raise InputError("--encoder names one encoder twice: give two that differ")
     index = _index(images, encoders[0])
-    for one in encoders:
-        index.accept(one)
+    for encoder in encoders:
+        index.accept(encoder)
     return Explored(Explorer(index, encoders), settings, settings.synthesize.store)
 
 
@@ -165,25 +165,26 @@ def _votes(export: Path | None, as_json: bool) -> None:
     settings = load_settings()
     store = Votes(settings.synthesize.store)
     try:
-        found = store.all()
+        all_votes = store.all()
     finally:
         store.close()
     if place is not None:
-        written, left_out = write_captions(found, place, settings.prepare.folder)
+        written, left_out = write_captions(all_votes, place, settings.prepare.folder)
         typer.echo(f"wrote {export}: {written} queries with the picture that was meant")
         if left_out:
             typer.echo(f"left out: {left_out} queries whose picture is not a file there, such as a picture in a shard")
         return
-    table = standings(found)
+    table = standings(all_votes)
     if as_json:
-        print_json([one.model_dump() for one in table])
+        print_json([row.model_dump() for row in table])
         return
     if not table:
         typer.echo("no votes yet: run `cliptune explore`, view Vote")
         return
     numbers = ("won", "lost", "ties", "share of wins")
-    view = table_of(("encoder", "against", *numbers), f"{len(found)} blind votes", numbers=numbers)
-    for one in table:
-        share = f"{one.wins.share:.0%} [{one.wins.low:.0%}, {one.wins.high:.0%}]"
-        view.add_row(one.encoder, one.against, str(one.wins.won), str(one.wins.lost), str(one.wins.ties), share)
+    view = table_of(("encoder", "against", *numbers), f"{len(all_votes)} blind votes", numbers=numbers)
+    for row in table:
+        wins = row.wins
+        share = f"{wins.share:.0%} [{wins.low:.0%}, {wins.high:.0%}]"
+        view.add_row(row.encoder, row.against, str(wins.won), str(wins.lost), str(wins.ties), share)
     print_table(view)

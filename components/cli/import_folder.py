@@ -57,95 +57,93 @@ def import_folder(
         if path.exists() and not dry_run:
             raise InputError(f"{path} exists: give another --name, or delete it")
         under = settings_with(over or _OVER)
-        known = under.prepare.source if over else None
-        found = survey(place)
+        source = under.prepare.source if over else None
+        contents = survey(place)
         if as_json:
-            print_json(_facts(found))
+            print_json(_facts(contents))
         else:
-            _show(place, found)
+            _show(place, contents)
         if dry_run:
             return
         content: dict[str, Any] = {"prepare": {"folder": str(place)}}
-        if known != found.source:
-            content = _content(chosen, place, found, under) | _fitting_batches(found, under)
-        if (place / found.file).suffix in _LISTS:
-            content["depends"] = {"prepare": str(place / found.file)}
+        if source != contents.source:
+            content = _content(chosen, place, contents, under) | _fitting_batches(contents, under)
+        if (place / contents.file).suffix in _LISTS:
+            content["depends"] = {"prepare": str(place / contents.file)}
         with told_of(f"over profile '{over or _OVER}'"):
             check_settings(settings_with(over or _OVER, content))
         with atomic_file(path) as temporary:
-            temporary.write_text(_profile(place, found, over or _OVER, content), encoding="utf-8")
+            temporary.write_text(_profile(place, contents, over or _OVER, content), encoding="utf-8")
         if not as_json:
             typer.echo(f"wrote {path}; next: cliptune profile use {chosen} && cliptune plan")
 
     run_in_project(command)
 
 
-def _show(folder: Path, found: Survey) -> None:
+def _show(folder: Path, contents: Survey) -> None:
     from components.cli.survey import problems
 
-    described, counts = found.described, found.counts
+    described, counts = contents.described, contents.counts
     drawn = [split for split in ("val", "test") if split not in described.images]
-    told = f"images of {' and '.join(drawn)} are drawn from those of train" if drawn else "splits as published"
-    typer.echo(f"{folder}: source '{found.source}', known by {found.file}; {told}")
+    note = f"images of {' and '.join(drawn)} are drawn from those of train" if drawn else "splits as published"
+    typer.echo(f"{folder}: source '{contents.source}', recognised by {contents.file}; {note}")
     columns = ("images", "captions", "prepare.counts")
     table = table_of(("split", *columns), numbers=columns)
     for split in ("train", "val", "test"):
         cells = described.images.get(split, 0), described.captions.get(split, 0), getattr(counts, split)
         table.add_row(split, *(f"{cell:,}" for cell in cells))
     print_table(table)
-    for problem in problems(found):
+    for problem in problems(contents):
         typer.echo(f"problem: {' '.join(problem.split())}")
-    typer.echo(f"prepare: about {shown_time(found.seconds)}, {shown_size(found.bytes)} in data/pairs")
+    typer.echo(f"prepare: about {shown_time(contents.seconds)}, {shown_size(contents.bytes)} in data/pairs")
 
 
-def _facts(found: Survey) -> dict[str, Any]:
+def _facts(contents: Survey) -> dict[str, Any]:
     from components.cli.survey import problems
 
-    described = found.described
+    described = contents.described
     return {
-        "source": found.source,
-        "file": found.file,
+        "source": contents.source,
+        "file": contents.file,
         "published_splits": described.published,
         "images": dict(described.images),
         "captions": dict(described.captions),
         "paraphrases": described.paraphrases,
-        "counts": found.counts.model_dump(),
-        "problems": list(problems(found)),
-        "prepare_seconds": round(found.seconds, 1),
-        "prepare_bytes": found.bytes,
+        "counts": contents.counts.model_dump(),
+        "problems": list(problems(contents)),
+        "prepare_seconds": round(contents.seconds, 1),
+        "prepare_bytes": contents.bytes,
     }
 
 
-def _profile(folder: Path, found: Survey, over: str, content: dict[str, Any]) -> str:
+def _profile(folder: Path, contents: Survey, over: str, content: dict[str, Any]) -> str:
     """The profile's text: `content` over profile `over`, and what lies in the folder as its comment."""
     import yaml
 
-    images = sum(found.described.images.values())
-    comment = (
-        f"# {images:,} captioned images of {folder.name}, by source {found.source}.\n# Written by `cliptune import`.\n"
-    )
+    images = sum(contents.described.images.values())
+    comment = f"# {images:,} captioned images of {folder.name}, by source {contents.source}.\n"
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118)
-    return f"{comment}over: {over}\n{text}"
+    return f"{comment}# Written by `cliptune import`.\nover: {over}\n{text}"
 
 
-def _content(name: str, folder: Path, found: Survey, settings: Settings) -> dict[str, Any]:
+def _content(name: str, folder: Path, contents: Survey, settings: Settings) -> dict[str, Any]:
     """The facts of the folder as blocks of params.yaml, to lay over `settings`.
 
     Without human paraphrases, paraphrased retrieval cannot be scored, and recall is the primary metric.
     """
     content: dict[str, Any] = {
         "world": {"name": name},
-        "prepare": {"source": found.source, "folder": str(folder), "counts": found.counts.model_dump()},
-        "synthesize": {"captions": found.counts.train},
+        "prepare": {"source": contents.source, "folder": str(folder), "counts": contents.counts.model_dump()},
+        "synthesize": {"captions": contents.counts.train},
         "encoders": ["base", "paraclip"],
         "study": {"seeds": [], "encoders": [], "mixes": [], "claims": []},
         "promote": {"card": {"worlds": [name]}},
     }
-    if settings.prepare.source != found.source:
+    if settings.prepare.source != contents.source:
         # The profile's card and facts are of other pictures.
         content["promote"]["card"] |= {"data": "", "licences": [], "weaknesses": []}
         content["validate"] = {"check_facts": False}
-    if not found.described.paraphrases:
+    if not contents.described.paraphrases:
         content["evaluate"] = {"benchmarks": ["retrieval"]}
         content["promote"] |= {
             "primary": "retrieval/t2i_recall_at_5",
@@ -156,20 +154,20 @@ def _content(name: str, folder: Path, found: Survey, settings: Settings) -> dict
     return content
 
 
-def _fitting_batches(found: Survey, settings: Settings) -> dict[str, Any]:
+def _fitting_batches(contents: Survey, settings: Settings) -> dict[str, Any]:
     """The batch sizes, in the blocks of params.yaml, that must be smaller than those of `settings` for this folder.
 
     Paraphrases are counted as if no more were accepted than `validate.min_accepted_share` asks for.
     """
-    described, counts = found.described, found.counts
+    described, counts = contents.described, contents.counts
     drawn = sum(getattr(counts, split) for split in ("val", "test") if not described.images.get(split))
     images = described.images.get("train", 0) - drawn
-    asked = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
+    captions = images if settings.synthesize.tasks["paraphrase_1"].one_per_image else counts.train
     content: dict[str, Any] = {}
     fit = settings.base.fit
     if fit is not None and (size := _batch(images)) < fit.batch_size:
         content["base"] = {"fit": {"batch_size": size}}
-    size = _batch(int(settings.validation.min_accepted_share * asked))
+    size = _batch(int(settings.validation.min_accepted_share * captions))
     if size < settings.methods["paraclip"]["batch_size"]:
         content["methods"] = {"paraclip": {"batch_size": size}}
     return content

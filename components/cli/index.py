@@ -96,7 +96,7 @@ def build(
         texts, under_test = _texts(queries), _encoder(encoder)
         opened = _opened(origin, source, under_test)
         if dry_run:
-            _tell(origin, opened, kind)
+            _print_plan(origin, opened, kind)
             return
         _show(folder, write(place, opened, kind, under_test, texts, replace=replace), as_json)
 
@@ -131,7 +131,7 @@ def append(
         opened = _opened(origin, source, under_test)
         check_source(place, facts, opened)
         if dry_run:
-            _tell(origin, opened, facts.kind)
+            _print_plan(origin, opened, facts.kind)
             return
         _show(folder, add(place, opened, under_test, texts), as_json)
 
@@ -170,12 +170,12 @@ def check(
 
             accept_tower(read_facts(place), place, under_test)
             remeasure(place, under_test, texts)
-        found = look(place, every=every)
+        checked = look(place, every=every)
         if as_json:
-            print_json(_checked(found))
+            print_json(_checked(checked))
         else:
-            _show_checked(folder, found)
-        if found.problems:
+            _show_checked(folder, checked)
+        if checked.problems:
             raise SystemExit(1)
 
     run_in_project(command)
@@ -192,11 +192,11 @@ def _encoder(name: str | None) -> EncoderUnderTest | None:
         return None
     from components.registry.encoder_names import check_name, name_from_root
 
-    known = name_from_root(name)
-    check_name(known)
+    place = name_from_root(name)
+    check_name(place)
     from components.registry.encoder_lookup import find_encoder
 
-    return find_encoder(known)
+    return find_encoder(place)
 
 
 def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -> Opened:
@@ -207,7 +207,7 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
     return find_source(source or source_of(given)).open(given, encoder)
 
 
-def _tell(origin: str, opened: Opened, kind: str) -> None:
+def _print_plan(origin: str, opened: Opened, kind: str) -> None:
     """Print the images that would be indexed."""
     from components.index.kinds import choose_kind, find_kind
 
@@ -262,36 +262,37 @@ def _show_recalls(facts: Facts) -> None:
         return
     numbers = ("recall@10", "effort", "queries")
     table = table_of(("encoder", "kind", *numbers), "text queries against exact search", numbers=numbers)
-    for one in facts.recalls:
-        table.add_row(escape(one.encoder), one.kind, f"{one.recall_at_10:.3f}", str(one.effort), f"{one.queries:,}")
+    for recall in facts.recalls:
+        cells = (f"{recall.recall_at_10:.3f}", str(recall.effort), f"{recall.queries:,}")
+        table.add_row(escape(recall.encoder), recall.kind, *cells)
     print_table(table)
-    if min(one.recall_at_10 for one in facts.recalls) < TARGET:
+    if min(recall.recall_at_10 for recall in facts.recalls) < TARGET:
         typer.echo(f"recall@10 is below {TARGET}: build it with --kind exact, or with usearch if it is ivf_pq")
 
 
-def _show_checked(folder: Path, found: Checked) -> None:
+def _show_checked(folder: Path, checked: Checked) -> None:
     from rich.markup import escape
 
-    if found.facts is not None:
-        facts = found.facts
+    if checked.facts is not None:
+        facts = checked.facts
         typer.echo(
             f"{folder}: {facts.rows:,} images in {len(facts.segments)} segments, kind {facts.kind}, image tower "
-            f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {found.pictures:,} pictures looked at, "
-            f"{found.without:,} known by their vector alone"
+            f"{facts.image_tower_sha256[:12]} (of '{facts.encoder}'); {checked.pictures:,} pictures checked, "
+            f"{checked.without:,} with only a vector"
         )
         _show_recalls(facts)
-    if not found.problems:
+    if not checked.problems:
         typer.echo("no problems")
         return
-    table = table_of(("where", "what", "fix"), f"problems: {len(found.problems)}")
-    for one in found.problems:
-        table.add_row(escape(one.where), escape(one.what), escape(one.fix))
+    table = table_of(("where", "what", "fix"), f"problems: {len(checked.problems)}")
+    for problem in checked.problems:
+        table.add_row(escape(problem.where), escape(problem.what), escape(problem.fix))
     print_table(table)
 
 
-def _checked(found: Checked) -> dict[str, Any]:
+def _checked(checked: Checked) -> dict[str, Any]:
     from dataclasses import asdict
 
-    facts = None if found.facts is None else found.facts.model_dump(mode="json")
-    problems: Sequence[dict[str, str]] = [asdict(problem) for problem in found.problems]
-    return {"problems": problems, "pictures": found.pictures, "without": found.without, "index": facts}
+    facts = None if checked.facts is None else checked.facts.model_dump(mode="json")
+    problems: Sequence[dict[str, str]] = [asdict(problem) for problem in checked.problems]
+    return {"problems": problems, "pictures": checked.pictures, "without": checked.without, "index": facts}

@@ -127,17 +127,17 @@ def _history(as_json: bool) -> None:
 
     from components.registry.decision import history as decisions
 
-    found = decisions()
-    if not found:
+    recorded = decisions()
+    if not recorded:
         require_project()
     if as_json:
-        print_json([decision.model_dump(mode="json") for decision in found])
+        print_json([decision.model_dump(mode="json") for decision in recorded])
         return
-    if not found:
+    if not recorded:
         typer.echo("no decisions yet: run `cliptune promote`")
         return
     table = table_of(("time", "outcome", "encoder", "against", "version", "reason"))
-    for decision in found:
+    for decision in recorded:
         failed = "; ".join(rule.name for rule in decision.rules if not rule.passed)
         row = (decision.time[:19], decision.outcome, decision.encoder, decision.against, decision.version, failed)
         table.add_row(*(escape(cell) for cell in row))

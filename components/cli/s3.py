@@ -42,10 +42,12 @@ def put(
         store, pairs = S3(), upload_pairs(source, url)
         total = sum(path.stat().st_size for path, _ in pairs)
         if dry_run:
-            _tell([f"{path} -> {one}" for path, one in pairs if not store.holds(path, one)], len(pairs))
+            _print_plan(
+                [f"{path} -> {object_}" for path, object_ in pairs if not store.holds(path, object_)], len(pairs)
+            )
             return
         with _bar(total) as on_bytes:
-            sent = sum(store.put(path, one, on_bytes) for path, one in pairs)
+            sent = sum(store.put(path, object_, on_bytes) for path, object_ in pairs)
         typer.echo(f"{len(pairs)} files, {total:,} bytes, {sent:,} of them sent now")
 
     run_command(command)
@@ -68,11 +70,13 @@ def get(
         store = S3()
         pairs = store.download_pairs(url, target)
         if dry_run:
-            _tell([f"{one} -> {path}" for one, path in pairs if not store.holds(path, one)], len(pairs))
+            _print_plan(
+                [f"{object_} -> {path}" for object_, path in pairs if not store.holds(path, object_)], len(pairs)
+            )
             return
         with _bar(None) as on_bytes:
-            for one, path in pairs:
-                store.get(one, path, on_bytes)
+            for object_, path in pairs:
+                store.get(object_, path, on_bytes)
         typer.echo(f"{len(pairs)} files, {sum(path.stat().st_size for _, path in pairs):,} bytes in {target}")
 
     run_command(command)
@@ -96,7 +100,7 @@ def make_bucket(
     run_command(command)
 
 
-def _tell(lines: list[str], files: int) -> None:
+def _print_plan(lines: list[str], files: int) -> None:
     """Print the files that would be transferred."""
     typer.echo("\n".join([*lines, f"{len(lines)} of {files} files would be transferred; nothing was done"]))
 

@@ -32,11 +32,11 @@ class Survey:
 
     Attributes:
         source: name of the source that reads it.
-        file: by which it was known.
-        described: what its file says.
-        counts: what `prepare.counts` may ask for.
-        bad: of the images that were opened, those that cannot be used, each with the reason.
-        opened: how many images were opened.
+        file: the file by which it was recognised.
+        described: the contents of that file.
+        counts: the largest `prepare.counts`.
+        bad: the reasons of opened images that cannot be used.
+        opened: number of opened images.
         seconds: expected time of `prepare`.
         bytes: expected size of `data/pairs`.
     """
@@ -81,21 +81,23 @@ def survey(folder: Path) -> Survey:
 def _source_of(folder: Path) -> tuple[str, Source, str]:
     sources = {name: find_source(name) for name in names_in("components.data.sources")}
     able = {name: source for name, source in sources.items() if source.describe is not None}
-    found = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
-    if not found:
-        told = "; ".join(f"{name}: {source.file}" for name, source in able.items())
-        raise InputError(f"{folder} is in no format that is known here ({told}): write a captions.tsv into it")
-    if len(found) > 1:
-        told = ", ".join(f"{name} ({file})" for name, file in found.items())
-        raise InputError(f"{folder} is what {told} read: keep one's file, or set prepare.source yourself")
-    (name, file), *_ = found.items()
+    files = {name: file for name, source in able.items() if (file := source.found_in(folder)) is not None}
+    if not files:
+        formats = "; ".join(f"{name}: {source.file}" for name, source in able.items())
+        raise InputError(f"{folder} is in no known format ({formats}): write a captions.tsv into it")
+    if len(files) > 1:
+        formats = ", ".join(f"{name} ({file})" for name, file in files.items())
+        raise InputError(
+            f"{folder} matches several formats, {formats}: keep the file of one, or set prepare.source yourself"
+        )
+    (name, file), *_ = files.items()
     return name, able[name], file
 
 
 def _counts(folder: Path, described: Described) -> Counts:
     images, left = described.images, described.captions.get("train", 0)
     if (count := sum(images.values())) < _FEWEST:
-        why = "".join(f"; {one.reason}" for one in described.unusable[:1])
+        why = "".join(f"; {image.reason}" for image in described.unusable[:1])
         raise InputError(f"{folder} has {count} images: at least {_FEWEST} are needed{why}")
     if not left:
         raise InputError(f"{folder} has images of split {' and '.join(images)} alone: add some to train on")
@@ -107,18 +109,18 @@ def _counts(folder: Path, described: Described) -> Counts:
     return Counts(train=max(1, left - left // 100), **held_out)
 
 
-def problems(found: Survey) -> Sequence[str]:
+def problems(contents: Survey) -> Sequence[str]:
     """Problems that matter before the first stage runs."""
-    told = []
-    if unusable := found.described.unusable:
-        told.append(
-            f"{sum(one.images for one in unusable)} images that {found.file} names are missing or damaged: `prepare` "
-            f"leaves out as many as prepare.max_unusable_share allows; the first: {unusable[0].reason}"
+    texts = []
+    if unusable := contents.described.unusable:
+        texts.append(
+            f"{sum(image.images for image in unusable)} images that {contents.file} names are missing or damaged: "
+            f"`prepare` skips up to prepare.max_unusable_share of the images; the first: {unusable[0].reason}"
         )
-    if found.counts.test < _DEPTH:
-        told.append(
-            f"{found.counts.test} images to test with, where evaluate.ks asks for {_DEPTH}: add some, or lower it"
+    if contents.counts.test < _DEPTH:
+        texts.append(
+            f"{contents.counts.test} images to test with, where evaluate.ks asks for {_DEPTH}: add some, or lower it"
         )
-    if found.bad:
-        told.append(f"{len(found.bad)} of {found.opened} images that were opened cannot be used: {found.bad[0]}")
-    return told
+    if contents.bad:
+        texts.append(f"{len(contents.bad)} of {contents.opened} opened images cannot be used: {contents.bad[0]}")
+    return texts

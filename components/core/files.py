@@ -102,11 +102,11 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(first: Path, second: Path) -> bool:
     """Exchange two folders in one step; False if one is missing or the file system does not support it."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     here, exchange = -100, 2
-    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+    return rename is not None and rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0
 
 
 def _own_path(path: Path) -> Path:

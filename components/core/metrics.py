@@ -17,15 +17,15 @@ Features = npt.NDArray[np.float32]
 Ties = Literal["position", "pessimistic"]
 
 BLOCK = 512
-"""Rows that are compared with all others at once."""
+"""Rows that are compared with all others in one step."""
 _CELLS = 1 << 24
-"""Similarities that are held in memory at once: 64 MB."""
+"""Similarities in memory at once: 64 MB."""
 _SAMPLE, _MANY = 4096, 256
-"""Items that give a bound for the rest, and candidates above it, per item wanted, that are too many to sort."""
+"""Items for a lower bound of the best, and the number of candidates per wanted item above which sorting is too slow."""
 
 
 def finite(*arrays: npt.NDArray[Any] | float) -> None:
-    """Refuse numbers that no metric is defined for.
+    """Refuse numbers for which metrics are undefined.
 
     Raises:
         ValueError: an array holds NaN or an infinite number.
@@ -35,7 +35,7 @@ def finite(*arrays: npt.NDArray[Any] | float) -> None:
 
 
 def shared(pictures: Indices) -> bool:
-    """Whether a picture has several queries.
+    """Whether several queries share a picture.
 
     Args:
         pictures: number of the picture that each query is about `[queries]`, or of its two `[queries, 2]`.
@@ -85,7 +85,7 @@ def shared_of_top(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) 
 def rank_correlation(queries: Features, others: Features, gallery: Features) -> Reals:
     """Spearman's correlation of each two rankings of the gallery `[queries]`, in [-1, 1].
 
-    A text that is equally similar to all images ranks nothing: its correlation is 0.
+    The correlation of a text that is equally similar to all images is 0.
 
     Args:
         queries, others: `[queries, dim]`, row i of both belong together.
@@ -94,15 +94,15 @@ def rank_correlation(queries: Features, others: Features, gallery: Features) -> 
     Raises:
         ValueError: a number is NaN or infinite.
     """
-    # scipy.stats takes a second to import, which every stage that ranks would wait for.
+    # scipy.stats takes a second to import, which not every stage needs.
     from scipy.stats import rankdata
 
     finite(queries, others, gallery)
-    found = np.empty(len(queries))
-    for (rows, one), (_, other) in zip(_blocks(queries, gallery), _blocks(others, gallery), strict=True):
-        found[rows] = row_correlations(rankdata(one, axis=1), rankdata(other, axis=1))
-    # Rounding may lead a hair beyond one.
-    return np.clip(found, -1.0, 1.0)
+    correlations = np.empty(len(queries))
+    for (rows, first), (_, second) in zip(_blocks(queries, gallery), _blocks(others, gallery), strict=True):
+        correlations[rows] = row_correlations(rankdata(first, axis=1), rankdata(second, axis=1))
+    # Rounding may exceed one slightly.
+    return np.clip(correlations, -1.0, 1.0)
 
 
 def row_correlations(first: Reals, second: Reals) -> Reals:
@@ -118,14 +118,14 @@ def row_correlations(first: Reals, second: Reals) -> Reals:
     array([-1.,  0.])
     """
     finite(first, second)
-    # Asked before the mean is taken off: a rounded mean leaves a constant row with a tiny spread.
+    # Before the mean is subtracted: a rounded mean leaves a constant row with a tiny spread.
     constant = (np.ptp(first, axis=1) == 0) | (np.ptp(second, axis=1) == 0)
     first, second = (rows - rows.mean(axis=1, keepdims=True) for rows in (first, second))
     spread = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
     products = (first * second).sum(axis=1)
-    found = np.zeros(len(first))
-    np.divide(products, spread, out=found, where=~constant & (spread > 0))
-    return found
+    correlations = np.zeros(len(first))
+    np.divide(products, spread, out=correlations, where=~constant & (spread > 0))
+    return correlations
 
 
 def _matches(ranks_a: npt.NDArray[Any], ranks_b: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_]:
@@ -178,8 +178,8 @@ def best_columns(similarity: Features, k: int) -> Indices:
         return _top_of_level(similarity, k)
     order = np.lexsort((item, -similarity[row, item], row))
     starts = np.searchsorted(row, np.arange(len(similarity)))
-    found: Indices = item[order[starts[:, None] + np.arange(k)]]
-    return found
+    best: Indices = item[order[starts[:, None] + np.arange(k)]]
+    return best
 
 
 def _top_of_level(similarity: Features, k: int) -> Indices:

@@ -73,9 +73,9 @@ def table_file(folder: Path, name: str) -> Path:
     Raises:
         InputError: there are two such files.
     """
-    if folder.name in {f"{one}.parquet" for one in (name, *ALIKE.get(name, ()))}:
+    if folder.name in {f"{table}.parquet" for table in (name, *ALIKE.get(name, ()))}:
         return folder
-    found = sorted(folder.rglob(f"{name}.parquet"))
-    if len(found) > 1:
-        raise InputError(f"{found[0]} and {found[1]} are the same table: remove the one that dvc.yaml does not name")
-    return found[0] if found else folder / f"{name}.parquet"
+    files = sorted(folder.rglob(f"{name}.parquet"))
+    if len(files) > 1:
+        raise InputError(f"{files[0]} and {files[1]} are the same table: remove the one that dvc.yaml does not name")
+    return files[0] if files else folder / f"{name}.parquet"

@@ -1,130 +1,78 @@
-"""The synthesis flow: shards first, then their task's table; what can pass is tried again, what ends leaves nothing."""
+"""The synthesis flow: shards first, then their task's table; passing faults are retried, and no process remains."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import yaml
 
 import flows.commands
 import flows.shards
-import flows.stages
-from components.core import stage_graph
 from components.core.errors import InputError
 from components.core.processes import CommandError
 from components.core.records import GENERATIONS
 from components.core.settings import Settings
 from flows.synthesize import chosen_tasks, scale_of, synthesize_captions
+from tests.flows.conftest import Project
 
-REPO = Path(__file__).parents[2]
 TASKS = ("paraphrase_1", "paraphrase_2")
-
-DVC = """
-import json, sys
-from pathlib import Path
-
-needs = {"prepare": [], "synthesize@paraphrase_1": ["prepare"]}
-needs["synthesize@paraphrase_2"] = ["prepare", "synthesize@paraphrase_1"]
-match sys.argv[1:]:
-    case ["dag", "--dot"]:
-        for stage, upstream in needs.items():
-            print(f'"{stage}";')
-            print("\\n".join(f'"{need}" -> "{stage}";' for need in upstream))
-    case ["--wait-for-lock", "status", "--json", *asked]:
-        current = Path("current.txt").read_text().split()
-        print(json.dumps({stage: ["changed"] for stage in asked if stage not in current}))
-    case ["--wait-for-lock", "repro", "--single-item", stage]:
-        print(stage, file=Path("ran.txt").open("a"))
-    case other:
-        sys.exit(f"this dvc does not know {other}")
-"""
-
 STAGE = """
 import json, os, sys, time
 from pathlib import Path
+from typing import Any
 
 _, name, _, shard = sys.argv[1:]
 print(f"{name} {shard}", file=Path("ran.txt").open("a"))
-exec(json.loads(Path("plan.json").read_text()).get(f"{name} {shard}", ""))
+exec(json.loads(Path("shards.json").read_text()).get(f"{name} {shard}", ""))
 print(f"{name} shard {shard}: replayed 2, generated 3, failed 1, rejected 0, skipped 0")
 """
-
 SLEEP = "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"
 
 
-@dataclass
-class Checkout:
-    """A project folder whose DVC and whose stage are stand-ins."""
-
-    folder: Path
-
-    def ran(self) -> list[str]:
-        """Stages and shards, in order."""
-        return (self.folder / "ran.txt").read_text().splitlines()
-
-    def plan(self, **shards: str) -> None:
-        """Let shards do something before they say their counts: `one="..."` is code for shard 1/2 of paraphrase_1."""
-        numbers = {"zero": "paraphrase_1 0/2", "one": "paraphrase_1 1/2"}
-        (self.folder / "plan.json").write_text(json.dumps({numbers[key]: code for key, code in shards.items()}))
-
-    def sleeper(self) -> int:
-        """The process of a shard with the plan `SLEEP`, as soon as there is one."""
-        path = self.folder / "pid.txt"
-        _wait("the shard's start", lambda: path.exists() and path.read_text() != "")
-        return int(path.read_text())
-
-
-def _wait(what: str, until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not until():
-        assert time.monotonic() < deadline, f"{what} took too long"
-        time.sleep(0.02)
-
-
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]) -> Checkout:
-    stage = tmp_path / "components" / "captions"
+def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose stage `synthesize` is a stand-in too."""
+    stage = project.folder / "components" / "captions"
     stage.mkdir(parents=True)
-    (tmp_path / "components" / "__init__.py").touch()
-    (stage / "__init__.py").touch()
+    for package in (stage.parent, stage):
+        (package / "__init__.py").touch()
     (stage / "synthesize.py").write_text(STAGE)
-    (tmp_path / "stand_in.py").write_text(DVC)
-    (tmp_path / "current.txt").touch()
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw_params))
     for task in TASKS:
         columns = {"id": ["a", "b", "c"], "sample": [0] * 3, "source": ["s"] * 3, "key": ["k"] * 3}
         rest = {"accepted": [True, False, True], "text": ["t", None, "t"], "reason": [None, "unparsable", None]}
         empty = dict.fromkeys(set(GENERATIONS.schema.names) - columns.keys() - rest.keys(), [None] * 3)
-        GENERATIONS.write(
-            tmp_path / "data" / "captions" / "paraphrases" / f"{task}.parquet", {**columns, **rest, **empty}
-        )
-    monkeypatch.chdir(tmp_path)
-    for module in (flows.stages, stage_graph):
-        monkeypatch.setattr(module, "DVC", (sys.executable, str(tmp_path / "stand_in.py")))
+        path = project.folder / "data" / "captions" / "paraphrases" / f"{task}.parquet"
+        GENERATIONS.write(path, {**columns, **rest, **empty})
     monkeypatch.setattr(flows.shards.run_shard, "retry_delay_seconds", [0])
-    made = Checkout(tmp_path)
-    made.plan()
-    return made
+    _plan(project)
+    return project
+
+
+def _plan(checkout: Project, **shards: str) -> None:
+    """Let shards of paraphrase_1 do something before they print their counts: `one="..."` is code for shard 1/2."""
+    numbers = {"zero": "paraphrase_1 0/2", "one": "paraphrase_1 1/2"}
+    (checkout.folder / "shards.json").write_text(json.dumps({numbers[key]: code for key, code in shards.items()}))
+
+
+def _ran(checkout: Project) -> list[str]:
+    return (checkout.folder / "ran.txt").read_text().splitlines()
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_shards_of_a_task_come_after_what_it_reads_and_before_its_table(checkout: Checkout) -> None:
+def test_shards_of_a_task_come_after_what_it_reads_and_before_its_table(checkout: Project) -> None:
     from prefect.artifacts import Artifact
 
     synthesize_captions(tasks=["paraphrase_2"], shards=3)
-    ran = checkout.ran()
+    ran = _ran(checkout)
     assert ran[0] == "prepare"
     assert sorted(ran[1:4]) == [f"paraphrase_1 {number}/3" for number in range(3)]
     assert ran[4] == "synthesize@paraphrase_1"
@@ -138,11 +86,12 @@ def test_shards_of_a_task_come_after_what_it_reads_and_before_its_table(checkout
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Checkout) -> None:
-    (checkout.folder / "current.txt").write_text("synthesize@paraphrase_1")
+def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Project) -> None:
+    (checkout.folder / "done").mkdir()
+    (checkout.folder / "done" / "synthesize@paraphrase_1").touch()
     synthesize_captions(tasks=["paraphrase_2"])
     shards = [f"paraphrase_2 {number}/2" for number in range(2)]
-    ran = checkout.ran()
+    ran = _ran(checkout)
     assert ran[:2] == ["prepare", "synthesize@paraphrase_1"]
     assert sorted(ran[2:4]) == shards
     assert ran[4:] == ["synthesize@paraphrase_2"]
@@ -150,8 +99,9 @@ def test_a_task_that_is_up_to_date_needs_no_shards(checkout: Checkout) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Checkout) -> None:
-    checkout.plan(
+def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end(checkout: Project) -> None:
+    _plan(
+        checkout,
         zero="print('here'); sys.exit('error: data/pairs/train.parquet is missing')",
         one="time.sleep(1); Path('ended.txt').touch()",
     )
@@ -162,74 +112,57 @@ def test_what_the_user_must_fix_fails_the_flow_at_once_but_lets_other_shards_end
     assert "shard 0/2 of paraphrase_1 failed with exit code 1" in told
     assert told.endswith("here\nerror: data/pairs/train.parquet is missing")
     assert (checkout.folder / "ended.txt").exists()
-    assert sorted(checkout.ran()) == ["paraphrase_1 0/2", "paraphrase_1 1/2", "prepare"]
+    assert sorted(_ran(checkout)) == ["paraphrase_1 0/2", "paraphrase_1 1/2", "prepare"]
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_a_shard_that_the_system_killed_gets_another_try(checkout: Checkout) -> None:
-    checkout.plan(one="Path('once').exists() or (Path('once').touch(), os.kill(os.getpid(), 9))")
+def test_a_shard_that_the_system_killed_gets_another_try(checkout: Project) -> None:
+    _plan(checkout, one="Path('once').exists() or (Path('once').touch(), os.kill(os.getpid(), 9))")
     synthesize_captions(tasks=["paraphrase_1"])
-    assert checkout.ran().count("paraphrase_1 1/2") == 2
-    assert checkout.ran().count("paraphrase_1 0/2") == 1
-    assert checkout.ran()[-1] == "synthesize@paraphrase_1"
+    assert _ran(checkout).count("paraphrase_1 1/2") == 2
+    assert _ran(checkout).count("paraphrase_1 0/2") == 1
+    assert _ran(checkout)[-1] == "synthesize@paraphrase_1"
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("prefect_server")
-def test_interrupted_flow_leaves_no_process(checkout: Checkout) -> None:
-    checkout.plan(one=SLEEP)
-    pids: list[int] = []
-
-    def interrupt() -> None:
-        pids.append(checkout.sleeper())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        synthesize_captions(tasks=["paraphrase_1"])
-    thread.join()
-    # The system may take a moment to bury what was killed.
-    deadline = time.monotonic() + 30
-    while psutil.pid_exists(pids[0]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not psutil.pid_exists(pids[0])
-    assert checkout.ran().count("paraphrase_1 1/2") == 1
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("prefect_server")
-def test_shards_that_hear_of_the_end_of_their_flow_only_from_the_server_end(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("by", ["an interrupt", "the server's state"])
+def test_an_ended_flow_leaves_no_process(checkout: Project, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.states import Cancelling
 
     monkeypatch.setattr(flows.commands, "_POLLS_PER_REQUEST", 1)
-    checkout.plan(one=SLEEP)
-    pids: list[int] = []
+    _plan(checkout, one=SLEEP)
+    file = checkout.folder / "pid.txt"
 
-    def cancel() -> None:
-        pids.append(checkout.sleeper())
+    def end() -> None:
+        _wait("the shard's start", lambda: file.exists() and file.read_text() != "")
+        if by == "an interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+            return
         with get_client(sync_client=True) as client:
-            named = FlowRunFilter(name=FlowRunFilterName(any_=["to cancel"]))
-            (run,) = client.read_flow_runs(flow_run_filter=named)
+            (run,) = client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=["to cancel"])))
             client.set_flow_run_state(run.id, Cancelling())
 
-    thread = threading.Thread(target=cancel)
+    thread = threading.Thread(target=end)
     thread.start()
-    # Whether the other shard has ended by then is the machine's affair.
-    with pytest.raises(CommandError, match=r"shard ./2 of paraphrase_1 stopped with its flow"):
+    # Whether the other shard has ended by then depends on the machine.
+    message = None if by == "an interrupt" else r"shard ./2 of paraphrase_1 stopped with its flow"
+    with pytest.raises(KeyboardInterrupt if message is None else CommandError, match=message):
         synthesize_captions.with_options(flow_run_name="to cancel")(tasks=["paraphrase_1"])
     thread.join()
-    # The system may take a moment to bury what was killed.
-    deadline = time.monotonic() + 30
-    while psutil.pid_exists(pids[0]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not psutil.pid_exists(pids[0])
-    assert checkout.ran().count("paraphrase_1 1/2") == 1
+    pid = int(file.read_text())
+    _wait("the end of the shard", lambda: not psutil.pid_exists(pid))
+    assert _ran(checkout).count("paraphrase_1 1/2") == 1
+
+
+def _wait(what: str, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.02)
 
 
 def test_unknown_task_is_named_with_those_there_are(settings: Settings) -> None:

@@ -42,14 +42,14 @@ class World:
             raise InputError(f"batch_size {batch_size} cannot be shared by {self.size} ranks: use a multiple")
         return batch_size // self.size
 
-    def gather(self, own: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Features `[columns, batch, dim]` of every rank, `[columns, global batch, dim]`, in order of rank."""
         if self.size == 1:
-            return own
-        columns, rows, dim = own.shape
-        everyone = own.new_empty(self.size * columns, rows, dim)
-        dist.all_gather_into_tensor(everyone, own.contiguous())
-        return everyone.view(self.size, columns, rows, dim).transpose(0, 1).reshape(columns, -1, dim)
+            return rows
+        columns, batch, dim = rows.shape
+        gathered = rows.new_empty(self.size * columns, batch, dim)
+        dist.all_gather_into_tensor(gathered, rows.contiguous())
+        return gathered.view(self.size, columns, batch, dim).transpose(0, 1).reshape(columns, -1, dim)
 
     def own_gradient(self, gradient: Tensor) -> Tensor:
         """This rank's rows of the sum over ranks of `[columns, global batch, dim]`.
@@ -61,9 +61,9 @@ class World:
         rows = gradient.shape[1] // self.size
         by_rank = gradient.reshape(gradient.shape[0], self.size, rows, -1).transpose(0, 1).contiguous()
         if dist.get_backend() == "nccl":
-            own = torch.empty_like(by_rank[0])
-            dist.reduce_scatter_tensor(own, by_rank)
-            return own
+            reduced = torch.empty_like(by_rank[0])
+            dist.reduce_scatter_tensor(reduced, by_rank)
+            return reduced
         dist.all_reduce(by_rank)
         return by_rank[self.rank]
 

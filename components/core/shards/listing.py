@@ -138,10 +138,10 @@ def _expand(pattern: str, files: ShardFiles) -> list[str]:
             raise InputError(f"shards '{pattern}' cannot be expanded ({error}): correct the braces") from None
     if pattern.endswith(".tar"):
         return [pattern]
-    found = [url for url in files.list(pattern) if url.endswith(".tar")]
-    if not found:
+    tars = [url for url in files.list(pattern) if url.endswith(".tar")]
+    if not tars:
         raise InputError(f"shards '{pattern}': no such folder, or no .tar in it: correct the path")
-    return found
+    return tars
 
 
 def _sizes(urls: list[str], files: ShardFiles) -> dict[str, int]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from webdataset.tariterators import base_plus_ext, group_by_keys
-
 from components.core.shards.listing import ShardFiles
 
 MAX_MEMBER = 64 << 20
@@ -200,6 +198,9 @@ class ShardReader:
             yield RawSample(shard, f"{lost} samples", fault=Fault("missing from shard"), lost=lost)
 
     def _samples(self, shard: str, files: Iterator[TarFile]) -> Iterator[RawSample]:
+        # webdataset imports torch, for which stages without shards must not wait.
+        from webdataset.tariterators import group_by_keys
+
         repeated = False
 
         def note(_error: Exception) -> bool:
@@ -222,5 +223,7 @@ class ShardReader:
 
 def _key_and_ending(name: str) -> tuple[str, str]:
     """Key and ending as in webdataset; a name without either is a separate sample, so that it is counted."""
+    from webdataset.tariterators import base_plus_ext
+
     key, ending = base_plus_ext(name)
     return (name, "") if key is None else (key, ending)

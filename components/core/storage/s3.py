@@ -164,9 +164,9 @@ class S3:
                 with atomic_file(target) as temporary:
                     with temporary.open("wb") as stream:
                         self._client.download_fileobj(bucket, key, stream, None, on_bytes)
-                    wanted, found = head["Metadata"].get(_SHA256), file_hash(temporary)
-                    if wanted not in (None, found):
-                        raise InputError(f"{url} differs from the uploaded content (SHA-256 {found}): upload it again")
+                    wanted, actual = head["Metadata"].get(_SHA256), file_hash(temporary)
+                    if wanted not in (None, actual):
+                        raise InputError(f"{url} differs from the uploaded content (SHA-256 {actual}): upload it again")
             except OSError as error:
                 reason = error.strerror
                 raise InputError(f"{target} cannot be written ({reason}): make room, or correct the path") from None

@@ -147,7 +147,7 @@ def test_bf16_has_results_of_its_own_and_says_so(data: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("evaluate",), "give --encoder and --benchmark, or --list"),
+        (("evaluate",), "give --encoder and --benchmark; --list"),
         (("evaluate", "--encoder", "mine", "--benchmark", "cocop"), "--benchmark 'cocop' is unknown: did you mean"),
         (("evaluate", "--encoder", "me", "--benchmark", "coco_p"), "--encoder 'me' is nothing that is known here"),
         (("evaluate", "--encoder", "mine", "--benchmark", "coco_p", "--option", "x"), "--option 'x' is not name=value"),

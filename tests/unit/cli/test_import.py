@@ -160,7 +160,7 @@ def test_problems_are_told_before_a_stage_meets_them(project: Path) -> None:
     done = _run("set", "--dry-run")
     assert "problem: 1 images that captions.tsv names are missing or damaged" in done.output
     assert "the first: set/captions.tsv: line 8 names 3.png, which is not in set: add or remove it" in done.output
-    assert "problem: 1 of 19 images that were opened cannot be used: set/4.png is no readable image" in done.output
+    assert "problem: 1 of 19 opened images cannot be used: set/4.png is no readable image" in done.output
 
 
 def _damaged(folder: Path) -> None:
@@ -195,9 +195,13 @@ def _few(folder: Path) -> None:
     ("write", "options", "message"),
     [
         (lambda _: None, (), "set is not a folder"),
-        (Path.mkdir, (), "set is in no format that is known here (coco: dataset_coco.json; "),
+        (Path.mkdir, (), "set is in no known format (coco: dataset_coco.json; "),
         (_damaged, (), "captions.tsv: the first line must name the columns image and caption"),
-        (_ambiguous, (), "set is what coco (dataset_coco.json), folder (captions.tsv) read"),
+        (
+            _ambiguous,
+            (),
+            "set matches several formats, coco (dataset_coco.json), folder (captions.tsv): keep the file of one",
+        ),
         (_few, (), "set has 4 images: at least 10 are needed"),
         (_tests_alone, (), "set has images of split test alone: add some to train on"),
         (_zipped, (), "set has 0 images: at least 10 are needed; set-TEST-00000.tar/truncated header: cut, or"),

@@ -54,7 +54,7 @@ def test_built_appended_and_checked(project: Path) -> None:
     code, told = run("check", "index", "--all")
     assert code == 0
     assert "4 images in 2 segments, kind exact" in told
-    assert "4 pictures looked at, 0 known by their vector alone no problems" in told
+    assert "4 pictures checked, 0 with only a vector no problems" in told
     Path("pictures/3.png").unlink()
     code, told = run("check", "index", "--all")
     assert code == 1

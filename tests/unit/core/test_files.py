@@ -1,10 +1,12 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all; files of killed writers are removed by the next writer."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,16 @@ from safetensors.numpy import save_file
 
 from components.core import files
 from components.core.files import atomic_file, atomic_folder, content_hash, file_hash, write_json
+
+REPO = Path(__file__).parents[3]
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from components.core import files
+with getattr(files, sys.argv[1])(Path("out[1]")) as temporary:
+    (temporary / "half" if temporary.is_dir() else temporary).write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def _names(folder: Path) -> list[str]:
@@ -103,3 +115,15 @@ def test_content_hash_tells_lists_apart(one: list[str], other: list[str]) -> Non
 def test_content_hash_knows_where_parts_end() -> None:
     assert content_hash("ab", "c") != content_hash("a", "bc")
     assert content_hash("abc") == content_hash(b"abc")
+
+
+@pytest.mark.parametrize("name", ["atomic_file", "atomic_folder"])
+def test_the_next_writer_removes_files_of_killed_writers(name: str, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, name], cwd=tmp_path, env={"PYTHONPATH": str(REPO)}, check=False)
+    assert [path.name.startswith(".out[1].") for path in tmp_path.iterdir()] == [True]
+    with atomic_file(tmp_path / "another"), atomic_folder(tmp_path / "out"):
+        assert len(list(tmp_path.glob(".out[[]1*"))) == 1
+    with atomic_file(tmp_path / "out[1]") as mine, atomic_file(tmp_path / "out[1]"):
+        assert mine.exists()
+        assert len(list(tmp_path.glob(".out[[]1*"))) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["another", "out", "out[1]"]

@@ -89,26 +89,24 @@ def test_a_stage_writes_into_the_project(below: Path, monkeypatch: pytest.Monkey
     assert not list(Path.cwd().iterdir())
 
 
-@pytest.mark.parametrize("stage", ["data.prepare", "base.base", "encoders.embed", "validation.validate"])
-@pytest.mark.parametrize(("option", "told"), [("--help", "Usage: "), ("--hepl", "No such option: --hepl")])
-def test_a_stage_that_is_asked_for_help_does_not_work(
-    stage: str, option: str, told: str, below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_help_and_unknown_options_start_no_stage(
+    below: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [stage, option])
-    with pytest.raises(SystemExit):
-        start(import_module(f"components.{stage}").main)
-    output = "".join(capsys.readouterr())
-    assert told in output
-    assert "bool" not in output
-    assert not (below / "data").exists()
+    for stage in ("data.prepare", "base.base", "encoders.embed", "validation.validate"):
+        for option, message in (("--help", "Usage: "), ("--hepl", "No such option: --hepl")):
+            monkeypatch.setattr(sys, "argv", [stage, option])
+            with pytest.raises(SystemExit):
+                start(import_module(f"components.{stage}").main)
+            output = "".join(capsys.readouterr())
+            assert message in output, stage
+            assert "bool" not in output, stage
+            assert not (below / "data").exists(), stage
 
 
-@pytest.mark.parametrize("command", ["history", "profile list", "plan", "report", "profile use toy"])
-def test_outside_a_project_the_advice_is_to_go_there(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_a_project_commands_name_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1)
+    for command in ("history", "profile list", "plan", "report", "profile use toy"):
+        assert "run the command in the project's folder, or below it" in _output(*command.split(), code=1), command
 
 
 def test_a_folder_that_git_does_not_know_is_no_hindrance(below: Path) -> None:

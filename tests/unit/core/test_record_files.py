@@ -27,21 +27,18 @@ def test_a_missing_record_says_what_to_do(tmp_path: Path) -> None:
         read_record(Note, tmp_path / "one.json", "write it", "delete it")
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+def test_a_damaged_record_names_the_place_and_the_fix(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    for content, reason in (
         (b"", r"Invalid JSON"),
         (b'{"text": "a"', r"Invalid JSON"),
         (b"\xff\xfe", r"Invalid JSON"),
         (b"[]", r"object"),
         (b'{"text": "a"}', r"pages: Field required"),
         (b'{"text": "a", "pages": {"a": "x"}}', r"pages\.a: .*integer"),
-    ],
-)
-def test_a_damaged_record_says_where_and_what_to_do(tmp_path: Path, content: bytes, reason: str) -> None:
-    path = tmp_path / "one.json"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"one\.json is damaged \(.*{reason}.*\): delete it$"):
-        read_record(Note, path, "write it", "delete it")
-    with pytest.raises(InputError, match=r": write it$"):
-        read_record(Note, path, "write it")
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"one\.json is damaged \(.*{reason}.*\): delete it$"):
+            read_record(Note, path, "write it", "delete it")
+        with pytest.raises(InputError, match=r": write it$"):
+            read_record(Note, path, "write it")

@@ -63,35 +63,22 @@ def test_optional_columns_may_be_left_out_when_written_and_when_read(path: Path)
     assert PAIRS.read(path, ["weight"]).to_pylist() == [{"weight": None}]
 
 
-def test_optional_column_may_be_null(path: Path) -> None:
-    PAIRS.write(path, {"id": ["a"], "image_id": ["x"], "image": [b"x"], "caption": ["c"], "facts": [None]})
-    assert PAIRS.read(path)["facts"].to_pylist() == [None]
-
-
-def test_wrong_type(path: Path) -> None:
+def test_missing_and_wrong_files_and_columns_are_named(path: Path) -> None:
+    with pytest.raises(InputError, match=r"table\.parquet is missing: run `dvc repro`"):
+        CAPTION_QUERIES.read(path)
     _write_raw(path, text=[1, 2, 3])
     with pytest.raises(InputError, match=r"table\.parquet: column 'text' is int64, .* has string"):
         CAPTION_QUERIES.read(path)
-
-
-def test_missing_column(path: Path) -> None:
     pq.write_table(pa.table({"image_id": ["a"], "text": ["x"]}), path)
     with pytest.raises(InputError, match=r"table\.parquet .*register"):
         CAPTION_QUERIES.read(path)
-
-
-def test_missing_file(path: Path) -> None:
-    with pytest.raises(InputError, match=r"table\.parquet is missing: run `dvc repro`"):
-        CAPTION_QUERIES.read(path)
-
-
-@pytest.mark.parametrize("keep", [0, 3, 100, -1])
-def test_truncated_file(path: Path, keep: int) -> None:
     CAPTION_QUERIES.write(path, ROWS)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"table\.parquet cannot be read") as caught:
-        CAPTION_QUERIES.read(path)
-    assert "\n" not in str(caught.value)
+    whole = path.read_bytes()
+    for keep in (0, 3, 100, -1):
+        path.write_bytes(whole[:keep])
+        with pytest.raises(InputError, match=r"table\.parquet cannot be read") as refused:
+            CAPTION_QUERIES.read(path)
+        assert "\n" not in str(refused.value)
 
 
 def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
