@@ -207,7 +207,7 @@ def _opened(origin: str, source: str | None, encoder: EncoderUnderTest | None) -
 
 
 def _print_plan(origin: str, opened: Opened, kind: str) -> None:
-    """Print what would be indexed."""
+    """Print the images that would be indexed."""
     from components.index.approximate_search import bytes_per_vector
     from components.index.facts import EXACT, choose_kind
 

@@ -143,7 +143,9 @@ def test_an_ended_flow_leaves_no_process(checkout: Project, monkeypatch: pytest.
             os.kill(os.getpid(), signal.SIGINT)
             return
         with get_client(sync_client=True) as client:
-            (run,) = client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=["to cancel"])))
+            (run,) = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[f"ended by {by}"]))
+            )
             client.set_flow_run_state(run.id, Cancelling())
 
     thread = threading.Thread(target=end)
@@ -151,7 +153,7 @@ def test_an_ended_flow_leaves_no_process(checkout: Project, monkeypatch: pytest.
     # Whether the other shard has ended by then depends on the machine.
     message = None if by == "an interrupt" else r"shard ./2 of paraphrase_1 stopped with its flow"
     with pytest.raises(KeyboardInterrupt if message is None else CommandError, match=message):
-        synthesize_captions.with_options(flow_run_name="to cancel")(tasks=["paraphrase_1"])
+        synthesize_captions.with_options(flow_run_name=f"ended by {by}")(tasks=["paraphrase_1"])
     thread.join()
     pid = int(file.read_text())
     _wait("the end of the shard", lambda: not psutil.pid_exists(pid))

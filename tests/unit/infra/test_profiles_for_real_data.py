@@ -188,7 +188,8 @@ def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> 
 
 def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
     settings = load("distilroberta")
-    hypers = [find_entry(settings.methods, encoder).hyper for encoder in settings.encoders if encoder.startswith("lm_align")]
+    aligned = [encoder for encoder in settings.encoders if encoder.startswith("lm_align")]
+    hypers = [find_entry(settings.methods, encoder).hyper for encoder in aligned]
     assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
     assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
         ("alignment", "sentence-transformers/all-distilroberta-v1")
