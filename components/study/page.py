@@ -20,7 +20,7 @@ from components.report.comparison import (
     value_text,
 )
 from components.report.plots import Plot, asset, pareto_plot, plotly_script
-from components.study.results import AllNeeds, Found
+from components.study.results import AllNeeds, ClaimValue
 from components.study.rules import JudgedClaim, JudgedPart
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -104,12 +104,12 @@ def question(judged: JudgedPart) -> str:
     return f"{part.metric}{less}: {part.encoder} not worse than {other} by {100 * part.by:.1f}"
 
 
-def measured(found: Found | None) -> str:
+def measured(found: ClaimValue | None) -> str:
     """The improvement with its interval, such as `+13.4 [+12.0, +14.9]`."""
     return f"{signed(found.mean.value)} {span_text(found.mean)}" if found is not None else ""
 
 
-def seeds_text(found: Found | None) -> str:
+def seeds_text(found: ClaimValue | None) -> str:
     """Each seed's improvement."""
     return ", ".join(map(signed, found.each)) if found is not None else ""
 

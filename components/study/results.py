@@ -20,7 +20,7 @@ Column = Reals | Correlation
 
 
 @dataclass(frozen=True)
-class Found:
+class ClaimValue:
     """A value, or the improvement of one encoder over another, over seeds.
 
     Attributes:
@@ -69,11 +69,11 @@ class Results:
         """The metric's direction, as the benchmark declares it."""
         return next(iter(self.reports.values()))[0].metrics[metric].higher_is_better
 
-    def value(self, encoder: str, metric: str) -> Found:
+    def value(self, encoder: str, metric: str) -> ClaimValue:
         """An encoder's mean of a metric."""
         return self.difference(encoder, 0.0, metric)
 
-    def improvement(self, encoder: str, other: str | float, metric: str, less: str = "") -> Found:
+    def improvement(self, encoder: str, other: str | float, metric: str, less: str = "") -> ClaimValue:
         """The improvement of an encoder over another one, or over a number: positive is better.
 
         Args:
@@ -85,7 +85,7 @@ class Results:
         mean = Interval(-found.mean.value, -found.mean.high, -found.mean.low)
         return replace(found, mean=mean, each=tuple(-value for value in found.each))
 
-    def difference(self, encoder: str, other: str | float, metric: str, less: str = "") -> Found:
+    def difference(self, encoder: str, other: str | float, metric: str, less: str = "") -> ClaimValue:
         """An encoder's value less another one's, or less a number; arguments as in `improvement`."""
         columns = self._columns(encoder, metric, less)
         if isinstance(other, str):
@@ -101,7 +101,7 @@ class Results:
             for one, another in zip(columns, theirs, strict=True)
         )
         p = _p(columns, theirs, resampling, *about) if isinstance(other, str) else None
-        return Found(mean, each, p)
+        return ClaimValue(mean, each, p)
 
     def _columns(self, encoder: str, metric: str, less: str) -> list[Column]:
         columns: list[Column] = []

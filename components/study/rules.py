@@ -19,7 +19,7 @@ from components.core.discovery import choose
 from components.core.errors import InputError
 from components.core.settings import Block, explain_fault
 from components.core.settings.yaml_text import explain_yaml, read_yaml
-from components.study.results import Found, Results
+from components.study.results import ClaimValue, Results
 
 CLAIMS = Path("infra/claims")
 
@@ -122,7 +122,7 @@ class JudgedPart:
     """A part with its measurement; None if an encoder or the metric is not in the study."""
 
     part: ClaimPart
-    found: Found | None
+    found: ClaimValue | None
 
     @property
     def verdict(self) -> Verdict:
@@ -158,7 +158,7 @@ def judge(name: str, claim: Claim, results: Results) -> JudgedClaim:
     return JudgedClaim(name, claim, tuple(JudgedPart(part, _measure(part, results)) for part in claim.parts))
 
 
-def _measure(part: ClaimPart, results: Results) -> Found | None:
+def _measure(part: ClaimPart, results: Results) -> ClaimValue | None:
     metrics = [part.metric, *([part.less] if part.less else [])]
     if not all(results.measures(encoder, metric) for encoder in part.encoders for metric in metrics):
         return None

@@ -160,7 +160,7 @@ def test_problems_are_told_before_a_stage_meets_them(project: Path) -> None:
     done = _run("set", "--dry-run")
     assert "problem: 1 images that captions.tsv names are missing or damaged" in done.output
     assert "the first: set/captions.tsv: line 8 names 3.png, which is not in set: add or remove it" in done.output
-    assert "problem: 1 of 19 images that were opened cannot be used: set/4.png is not a readable image" in done.output
+    assert "problem: 1 of 19 opened images cannot be used: set/4.png is not a readable image" in done.output
 
 
 def _damaged(folder: Path) -> None:

@@ -14,7 +14,7 @@ from components.benchmarks.published import find_published
 from components.core.discovery import names_in
 from components.core.errors import InputError
 from components.core.profiles import settings_with
-from components.study.results import Found, Results
+from components.study.results import ClaimValue, Results
 from components.study.rules import Claim, ClaimPart, JudgedClaim, JudgedPart, judge, read_claims
 from tests.unit.study.conftest import AO
 
@@ -72,8 +72,8 @@ def _part(by: float = 0.1, **compared: object) -> ClaimPart:
     )
 
 
-def _found(low: float, high: float, *each: float) -> Found:
-    return Found(Interval((low + high) / 2, low, high), each or ((low + high) / 2,))
+def _found(low: float, high: float, *each: float) -> ClaimValue:
+    return ClaimValue(Interval((low + high) / 2, low, high), each or ((low + high) / 2,))
 
 
 def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
